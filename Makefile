@@ -1,0 +1,43 @@
+# Two commands do all their own set-up: `make demo` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+# One worker per core; override with `make test WORKERS=1`.
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint fmt bench clean
+
+help:  ## Show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## Create .venv with the package (editable) and its development tools
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "numakube needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: venv  ## Show what numakube does
+	@$(BIN)/numakube admit --example
+
+test: venv lint  ## Run every check
+	$(BIN)/pytest -n $(WORKERS) -q
+
+lint: venv  ## Style, types and layers
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fmt: venv  ## Format the code
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+bench: venv  ## Measure; prints one JSON object a line
+	@$(BIN)/python -m benchmarks
+
+clean:  ## Remove everything that make created
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

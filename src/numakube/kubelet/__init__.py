@@ -1,0 +1,1 @@
+"""The exact model of a kubelet's Topology, CPU, Memory and Device Managers. Pure."""

@@ -1,0 +1,1 @@
+"""Values with exact arithmetic: quantities, CPU sets, NUMA masks, resource names. Pure."""
