@@ -1,0 +1,1 @@
+"""The lab: an embedded Kubernetes cluster in one process."""
