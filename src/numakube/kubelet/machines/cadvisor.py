@@ -1,0 +1,185 @@
+"""cAdvisor's MachineInfo JSON to a Machine and back.
+
+This is the document from which a real kubelet learns its machine, so nothing that the kubelet
+reads may be lost or reordered: the order of nodes and of threads, the kernel's core ids, the first
+uncore cache of a core, hugepage sizes (KiB there, bytes here), distances. As in Go's decoder, an
+absent or null field is its zero value, and only a value of the wrong type is an error. Devices are
+not part of MachineInfo: `read_devices` reads them from the JSON that the replay format uses.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from numakube.errors import MalformedObject
+from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
+
+KIB: Final = 1024
+
+Unsigned = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Cache(msgspec.Struct, frozen=True, gc=False):
+    id: int | None = None
+
+
+class _Core(msgspec.Struct, frozen=True, gc=False):
+    core_id: int | None = None
+    thread_ids: tuple[int, ...] | None = None
+    socket_id: int | None = None
+    uncore_caches: tuple[_Cache, ...] | None = None
+
+
+class _HugePages(msgspec.Struct, frozen=True, gc=False):
+    page_size: Unsigned | None = None
+    num_pages: Unsigned | None = None
+
+
+class _Node(msgspec.Struct, frozen=True, gc=False):
+    node_id: int | None = None
+    memory: Unsigned | None = None
+    hugepages: tuple[_HugePages, ...] | None = None
+    cores: tuple[_Core, ...] | None = None
+    distances: tuple[Unsigned, ...] | None = None
+
+
+class _MachineInfo(msgspec.Struct, frozen=True, gc=False):
+    num_cores: int | None = None
+    num_sockets: int | None = None
+    topology: tuple[_Node, ...] | None = None
+
+
+class _Device(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    numa: tuple[int, ...] | None = None
+    healthy: bool = True
+
+
+def from_cadvisor(
+    document: Mapping[str, Any],
+    *,
+    devices: Mapping[str, Sequence[Device]] | None = None,
+    subject: str = "MachineInfo",
+) -> Machine:
+    """Return the machine that *document* describes, with the given devices.
+
+    Raises:
+        MalformedObject: naming *subject* and the field whose type is wrong.
+    """
+    info: _MachineInfo = _convert(document, _MachineInfo, subject)
+    return Machine(
+        nodes=tuple(_node(node) for node in info.topology or ()),
+        cpu_count=info.num_cores or 0,
+        socket_count=info.num_sockets or 0,
+        devices=MappingProxyType({name: tuple(some) for name, some in (devices or {}).items()}),
+    )
+
+
+def read_devices(
+    document: Mapping[str, Any], *, subject: str = "devices"
+) -> Mapping[str, tuple[Device, ...]]:
+    """Return the devices of ``{resource: [{"id": ..., "numa": [...]}]}`` by resource name."""
+    wire: dict[str, tuple[_Device, ...]] = _convert(
+        document, dict[str, tuple[_Device, ...]], subject
+    )
+    return MappingProxyType(
+        {
+            resource: tuple(
+                Device(id=device.id, numa_nodes=device.numa or (), healthy=device.healthy)
+                for device in devices
+            )
+            for resource, devices in wire.items()
+        }
+    )
+
+
+def to_cadvisor(machine: Machine) -> dict[str, Any]:
+    """Return the MachineInfo document of *machine*: the fields that a kubelet reads."""
+    return {
+        "num_cores": machine.cpu_count,
+        "num_physical_cores": sum(len(node.cores) for node in machine.nodes),
+        "num_sockets": machine.socket_count,
+        "memory_capacity": sum(node.memory_bytes for node in machine.nodes),
+        "topology": [_node_document(node) for node in machine.nodes],
+    }
+
+
+def write_devices(devices: Mapping[str, Sequence[Device]]) -> dict[str, list[dict[str, Any]]]:
+    """Return *devices* as `read_devices` reads them."""
+    return {
+        resource: [_device_document(device) for device in some]
+        for resource, some in devices.items()
+    }
+
+
+def _node(wire: _Node) -> NumaNode:
+    return NumaNode(
+        id=wire.node_id or 0,
+        memory_bytes=wire.memory or 0,
+        cores=tuple(_core(core) for core in wire.cores or ()),
+        hugepages=tuple(
+            HugePages(page_bytes=(pool.page_size or 0) * KIB, count=pool.num_pages or 0)
+            for pool in wire.hugepages or ()
+        ),
+        distances=wire.distances or (),
+    )
+
+
+def _core(wire: _Core) -> Core:
+    caches = wire.uncore_caches or ()
+    return Core(
+        id=wire.core_id or 0,
+        threads=wire.thread_ids or (),
+        socket=wire.socket_id or 0,
+        uncore_cache=(caches[0].id or 0) if caches else None,
+    )
+
+
+def _node_document(node: NumaNode) -> dict[str, Any]:
+    return {
+        "node_id": node.id,
+        "memory": node.memory_bytes,
+        "hugepages": [
+            {"page_size": _kib(pool.page_bytes), "num_pages": pool.count} for pool in node.hugepages
+        ],
+        "cores": [_core_document(core) for core in node.cores],
+        "caches": None,
+        "distances": list(node.distances),
+    }
+
+
+def _core_document(core: Core) -> dict[str, Any]:
+    uncore = None
+    if core.uncore_cache is not None:
+        uncore = [{"id": core.uncore_cache, "size": 0, "type": "Unified", "level": 3}]
+    return {
+        "core_id": core.id,
+        "thread_ids": list(core.threads),
+        "caches": None,
+        "uncore_caches": uncore,
+        "socket_id": core.socket,
+    }
+
+
+def _device_document(device: Device) -> dict[str, Any]:
+    document: dict[str, Any] = {"id": device.id, "numa": list(device.numa_nodes)}
+    return document if device.healthy else document | {"healthy": False}
+
+
+def _kib(page_bytes: int) -> int:
+    if page_bytes % KIB:
+        raise MalformedObject(
+            "MachineInfo", f"a hugepage of {page_bytes} bytes is not a whole number of KiB"
+        )
+    return page_bytes // KIB
+
+
+def _convert(document: object, into: Any, subject: str) -> Any:  # noqa: ANN401 - msgspec's own type
+    """Convert plain JSON data into *into*, turning msgspec's ``... - at `$.x``` into our error."""
+    try:
+        return msgspec.convert(document, into)
+    except msgspec.ValidationError as error:
+        detail, _, path = str(error).partition(" - at `$")
+        raise MalformedObject(subject, detail, path=path.rstrip("`").lstrip(".")) from None
