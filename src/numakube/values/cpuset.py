@@ -2,24 +2,48 @@
 
 A set is one Python integer with a bit a CPU, so that union, intersection and counting cost
 nanoseconds at any machine size. Follows k8s.io/utils/cpuset: the parser refuses white space and
-descending ranges, and two adjacent CPUs print as a range (``0-1``).
+descending ranges, and two adjacent CPUs print as a range (``0-1``). A list is parsed to ranges
+first, so that ``0-4000000000`` can be checked and printed without a bit for each CPU.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from numakube.errors import InvalidValue
+from numakube.values.int64 import INT64_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Go's strconv.Atoi also takes a sign; a minus sign cannot appear because "-" separates a range.
-_NUMBER = re.compile(r"\+?[0-9]+", re.ASCII)
-# A guard against "0-4000000000": no kernel supports more CPUs than this.
+# Go's strconv.Atoi also takes a plus sign; a minus sign cannot appear because it marks a range.
+_NUMBER = re.compile(r"\+?[0-9]{1,64}")
+
 MAX_CPU_ID = 1 << 16
+"""The highest CPU id a `CpuSet` holds: no kernel supports more, and a bit each costs memory."""
+
+CpuRange: TypeAlias = tuple[int, int]
+"""The first and the last CPU of a range."""
+
+
+def parse_cpu_list(text: str) -> tuple[CpuRange, ...]:
+    """Return the ranges that *text* names, ascending and merged; the empty text names none."""
+    if not text:
+        return ()
+    merged: list[CpuRange] = []
+    for first, last in sorted(_range(part, text) for part in text.split(",")):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def format_cpu_list(ranges: Iterable[CpuRange]) -> str:
+    """Return *ranges* in the kernel's list format."""
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +63,17 @@ class CpuSet:
     @classmethod
     def parse(cls, text: str) -> CpuSet:
         """Return the set that *text* names; the empty text is the empty set."""
-        if not text:
-            return cls()
         bits = 0
-        for part in text.split(","):
-            first, dash, last = part.partition("-")
-            low = _cpu_id(first, text)
-            high = _cpu_id(last, text) if dash else low
-            if high < low:
-                raise InvalidValue(f"cpuset {text!r}: range {part!r} runs backwards")
-            bits |= (1 << (high + 1)) - (1 << low)
+        for first, last in parse_cpu_list(text):
+            if last > MAX_CPU_ID:
+                raise InvalidValue(
+                    f"cpuset {text!r}: CPU {last} is above the limit of {MAX_CPU_ID}"
+                )
+            bits |= (1 << (last + 1)) - (1 << first)
         return cls(bits)
 
     def __str__(self) -> str:
-        return ",".join(
-            str(low) if low == high else f"{low}-{high}" for low, high in _runs(self.bits)
-        )
+        return format_cpu_list(_runs(self.bits))
 
     def __iter__(self) -> Iterator[int]:
         return iter_bits(self.bits)
@@ -89,23 +108,32 @@ def iter_bits(bits: int) -> Iterator[int]:
         bits ^= low
 
 
-def _runs(bits: int) -> Iterator[tuple[int, int]]:
+def _runs(bits: int) -> Iterator[CpuRange]:
     """Yield the maximal runs of set bits as (first, last)."""
-    start = previous = -1
-    for cpu in iter_bits(bits):
-        if cpu != previous + 1 or start < 0:
-            if start >= 0:
-                yield start, previous
-            start = cpu
-        previous = cpu
-    if start >= 0:
-        yield start, previous
+    offset = 0
+    while bits:
+        skipped = (bits & -bits).bit_length() - 1
+        bits >>= skipped
+        length = (~bits & (bits + 1)).bit_length() - 1
+        bits >>= length
+        offset += skipped
+        yield offset, offset + length - 1
+        offset += length
+
+
+def _range(part: str, text: str) -> CpuRange:
+    first, dash, last = part.partition("-")
+    low = _cpu_id(first, text)
+    high = _cpu_id(last, text) if dash else low
+    if high < low:
+        raise InvalidValue(f"cpuset {text!r}: range {part!r} runs backwards")
+    return low, high
 
 
 def _cpu_id(part: str, text: str) -> int:
     if not _NUMBER.fullmatch(part):
         raise InvalidValue(f"cpuset {text!r}: {part!r} is not a CPU number")
     cpu = int(part)
-    if cpu > MAX_CPU_ID:
-        raise InvalidValue(f"cpuset {text!r}: CPU {cpu} is above the limit of {MAX_CPU_ID}")
+    if cpu > INT64_MAX:
+        raise InvalidValue(f"cpuset {text!r}: {part!r} is out of range")
     return cpu
