@@ -39,7 +39,11 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """One NUMA node; ``distances[n]`` is the distance to the *n*-th node of the machine."""
+    """One NUMA node.
+
+    ``distances`` has an entry for every node of the machine in ascending order of their ids, as
+    the kernel prints them; it is empty when the kernel gave none.
+    """
 
     id: int
     memory_bytes: int

@@ -1,0 +1,254 @@
+"""The shape of a machine: what the one-line notation says, before any CPU has got its number.
+
+A shape is a short sentence about a regular machine (`2 sockets, 2 numa each, 8 cores, smt 2,
+64Gi`). `shape_parse` reads the sentence, `shape_print` writes it, `shape_build` makes a machine
+of the shape, `shape_infer` finds the shape of a machine, and `synthetic` offers all of it in two
+functions.
+
+NUMA nodes have a *position* here: socket after socket, then the memory-only nodes. Their ids come
+later and may be in any order and have holes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+
+from numakube.values.cpuset import MAX_CPU_ID
+from numakube.values.numamask import MAX_NODE_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+T = TypeVar("T")
+
+SHORT_DOMAIN: Final = "vendor.example"
+"""The domain of a device that is named by a bare word: ``gpu`` is ``vendor.example/gpu``."""
+
+UNITS: Final = {
+    "B": 1,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "Ti": 2**40,
+    "Pi": 2**50,
+    "k": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+}
+
+MAX_DEVICES: Final = 4096
+"""Of one resource on one machine: a guard against typing errors, far above any real node."""
+
+
+def size_text(size: int) -> str:
+    """Return *size* in the largest binary unit that expresses it exactly."""
+    for unit in ("Pi", "Ti", "Gi", "Mi", "Ki"):
+        if size and size % UNITS[unit] == 0:
+            return f"{size // UNITS[unit]}{unit}"
+    return f"{size}B"
+
+
+class Numbering(StrEnum):
+    """How the kernel has numbered the CPUs."""
+
+    SIBLINGS_LAST = "siblings-last"
+    """First threads of all cores, node after node, then all second threads: the usual one."""
+
+    ADJACENT = "adjacent"
+    """Core after core, the threads of a core next to each other."""
+
+    INTERLEAVED = "interleaved"
+    """First threads dealt to the NUMA nodes in turn, then second threads likewise."""
+
+
+class CoreIds(StrEnum):
+    """Where the kernel starts to count core ids; the kubelet does not look at them."""
+
+    SOCKET = "socket"
+    MACHINE = "machine"
+
+
+class Uncore(StrEnum):
+    """An uncore cache whose extent is not a number of cores."""
+
+    NODE = "node"
+    SOCKET = "socket"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreCount:
+    """The cores of one NUMA node: *full* ones with every thread, then *single*-thread ones."""
+
+    full: int
+    single: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceGroup:
+    """Devices in one place: on the NUMA nodes with the given ids, or on none that is known."""
+
+    count: int
+    nodes: tuple[int, ...] = ()
+
+
+DevicesPerNode: TypeAlias = tuple[int, ...]
+"""Device counts by position; a single one is for every node with a socket."""
+
+
+class DistanceLevels(NamedTuple):
+    """Distances of a regular machine; the defaults are close to those of common servers."""
+
+    itself: int = 10
+    same_socket: int = 12
+    other_socket: int = 20
+    memory_only: int = 30
+
+
+DEFAULT_DISTANCES: Final = DistanceLevels()
+
+DistanceMatrix: TypeAlias = tuple[tuple[int, ...], ...]
+"""Distances by ascending node id, a row a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClause:
+    """The devices of one resource."""
+
+    resource: str
+    items: tuple[DevicesPerNode | DeviceGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HugePagesClause:
+    """Pools of one page size; ``None`` at a position means that the node has no such pool."""
+
+    page_bytes: int
+    counts: tuple[int | None, ...]
+
+
+class Defect(NamedTuple):
+    """Why a shape cannot be built: the field or resource at fault, and what is wrong with it."""
+
+    field: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A machine in a sentence.
+
+    Tuples by position hold either one value for every node with a socket or a value for each.
+
+    Attributes:
+        numa: NUMA nodes of each socket, or of the whole machine if ``numa_is_total``.
+        extra_memory: bytes of each memory-only node.
+        distances: levels, a matrix, or ``None`` if the machine reports no distances.
+        ids: node ids by position; empty means 0, 1, 2...
+    """
+
+    sockets: int = 1
+    numa: int = 1
+    numa_is_total: bool = False
+    cores: tuple[CoreCount, ...]
+    smt: int = 1
+    memory: tuple[int, ...]
+    hugepages: tuple[HugePagesClause, ...] = ()
+    uncore: int | Uncore | None = None
+    numbering: Numbering = Numbering.SIBLINGS_LAST
+    core_ids: CoreIds = CoreIds.SOCKET
+    extra_memory: tuple[int, ...] = ()
+    distances: DistanceLevels | DistanceMatrix | None = DEFAULT_DISTANCES
+    ids: tuple[int, ...] = ()
+    devices: tuple[DeviceClause, ...] = ()
+
+    @property
+    def socketed_nodes(self) -> int:
+        """How many NUMA nodes belong to a socket."""
+        return self.numa if self.numa_is_total else self.sockets * self.numa
+
+    @property
+    def sockets_per_node(self) -> int:
+        """How many sockets a NUMA node spans; more than one only on machines without NUMA."""
+        return max(1, self.sockets // self.numa) if self.numa_is_total else 1
+
+    @property
+    def nodes(self) -> int:
+        """How many NUMA nodes there are, memory-only ones included."""
+        return self.socketed_nodes + len(self.extra_memory)
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """The id of every NUMA node, by position."""
+        return self.ids or tuple(range(self.nodes))
+
+    def at(self, position: int, values: tuple[T, ...]) -> T | None:
+        """Return what *values* (one for all, or one a node) say of the node at *position*."""
+        if len(values) == 1:
+            return values[0] if position < self.socketed_nodes else None
+        return values[position] if position < len(values) else None
+
+    def defect(self) -> Defect | None:
+        """Return the first contradiction in the shape, or ``None`` if it can be built."""
+        return next(self._defects(), None)
+
+    def _defects(self) -> Iterator[Defect]:
+        yield from self._wrong_sizes()
+        yield from self._wrong_lengths()
+        yield from self._wrong_ids()
+        yield from self._wrong_devices()
+
+    def _wrong_sizes(self) -> Iterator[Defect]:
+        if self.numa_is_total and self.numa % self.sockets and self.sockets % self.numa:
+            yield Defect("numa", f"{self.numa} in total do not divide over {self.sockets} sockets")
+        if self.nodes > MAX_NODE_ID + 1:
+            yield Defect("numa", f"{self.nodes} NUMA nodes; {MAX_NODE_ID + 1} is the limit")
+        if self.socketed_nodes * max(c.full + c.single for c in self.cores) * self.smt > MAX_CPU_ID:
+            yield Defect("cores", f"more than {MAX_CPU_ID} CPUs")
+        if not any(count.full + count.single for count in self.cores):
+            yield Defect("cores", "a machine needs at least one core")
+        if self.sockets_per_node > 1 and any(
+            count.full % self.sockets_per_node or count.single % self.sockets_per_node
+            for count in self.cores
+        ):
+            yield Defect(
+                "cores", f"do not divide over the {self.sockets_per_node} sockets of a node"
+            )
+
+    def _wrong_lengths(self) -> Iterator[Defect]:
+        lists: list[tuple[str, int]] = [("cores", len(self.cores)), ("memory", len(self.memory))]
+        lists += [("hugepages", len(clause.counts)) for clause in self.hugepages]
+        lists += [
+            (clause.resource, len(item))
+            for clause in self.devices
+            for item in clause.items
+            if not isinstance(item, DeviceGroup)
+        ]
+        for field, length in lists:
+            most = self.socketed_nodes if field in ("cores", "memory") else self.nodes
+            if length not in {1, self.socketed_nodes, most}:
+                yield Defect(field, f"{length} values for {self.socketed_nodes} NUMA nodes")
+        if self.distances is None or isinstance(self.distances, DistanceLevels):
+            return
+        if {len(self.distances), *map(len, self.distances)} != {self.nodes}:
+            yield Defect("distances", f"the matrix must be {self.nodes} by {self.nodes}")
+
+    def _wrong_ids(self) -> Iterator[Defect]:
+        if self.ids and len(self.ids) != self.nodes:
+            yield Defect("ids", f"{len(self.ids)} ids for {self.nodes} NUMA nodes")
+        if len(set(self.ids)) != len(self.ids):
+            yield Defect("ids", "an id appears twice")
+        if self.ids and max(self.ids) > MAX_NODE_ID:
+            yield Defect("ids", f"{max(self.ids)} is above {MAX_NODE_ID}, the highest id of a node")
+
+    def _wrong_devices(self) -> Iterator[Defect]:
+        known = set(self.node_ids)
+        for clause in self.devices:
+            groups = [item for item in clause.items if isinstance(item, DeviceGroup)]
+            counts = [sum(item) for item in clause.items if not isinstance(item, DeviceGroup)]
+            if max((*counts, *(group.count for group in groups)), default=0) > MAX_DEVICES:
+                yield Defect(clause.resource, f"more than {MAX_DEVICES} devices")
+            if unknown := {node for group in groups for node in group.nodes} - known:
+                yield Defect(clause.resource, f"there is no NUMA node {min(unknown)}")

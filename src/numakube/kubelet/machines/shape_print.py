@@ -1,0 +1,98 @@
+"""Writing a shape as one line, in one canonical order and without what is the default anyway."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from numakube.kubelet.machines.shape import (
+    DEFAULT_DISTANCES,
+    SHORT_DOMAIN,
+    CoreIds,
+    DeviceGroup,
+    DistanceLevels,
+    Numbering,
+    size_text,
+)
+from numakube.kubelet.machines.shape_parse import is_short_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numakube.kubelet.machines.shape import CoreCount, DeviceClause, DevicesPerNode, Shape
+
+
+def print_shape(shape: Shape) -> str:
+    """Return the sentence that `shape_parse.parse` reads as *shape*."""
+    return ", ".join((*_processor_clauses(shape), *_memory_clauses(shape), *_other_clauses(shape)))
+
+
+def _processor_clauses(shape: Shape) -> Iterator[str]:
+    yield f"{shape.sockets} socket{'s' if shape.sockets != 1 else ''}"
+    if shape.numa_is_total:
+        yield f"{shape.numa} numa total"
+    elif shape.numa != 1:
+        yield f"{shape.numa} numa each"
+    yield f"{_list(shape, (_cores_text(count, shape.smt) for count in shape.cores))} cores"
+    if shape.smt != 1:
+        yield f"smt {shape.smt}"
+    if shape.numbering is not Numbering.SIBLINGS_LAST:
+        yield f"numbering {shape.numbering}"
+    if shape.core_ids is not CoreIds.SOCKET:
+        yield f"core-ids {shape.core_ids}"
+    if shape.uncore is not None:
+        yield f"uncore {shape.uncore}"
+
+
+def _memory_clauses(shape: Shape) -> Iterator[str]:
+    yield _list(shape, (size_text(size) for size in shape.memory))
+    for clause in shape.hugepages:
+        counts = _list(shape, ("-" if n is None else str(n) for n in clause.counts))
+        yield f"hugepages-{size_text(clause.page_bytes)} {counts}"
+    for size, group in groupby(shape.extra_memory):
+        number = len(list(group))
+        yield f"{number if number > 1 else ''} cxl {size_text(size)}".lstrip()
+
+
+def _other_clauses(shape: Shape) -> Iterator[str]:
+    if shape.ids:
+        yield f"ids {' '.join(map(str, shape.ids))}"
+    if shape.distances != DEFAULT_DISTANCES:
+        yield f"distances {_distances_text(shape)}"
+    yield from (_devices_text(shape, clause) for clause in shape.devices)
+
+
+def _list(shape: Shape, items: Iterable[str]) -> str:
+    """Join *items* with slashes, or say it once if it is so on every node with a socket."""
+    listed = list(items)
+    same = len(set(listed)) == 1 and len(listed) <= shape.socketed_nodes
+    return listed[0] if same else "/".join(listed)
+
+
+def _cores_text(count: CoreCount, smt: int) -> str:
+    if smt == 1 or not count.single:
+        return str(count.full + count.single)
+    return f"{count.full}p+{count.single}e" if count.full else f"{count.single}e"
+
+
+def _distances_text(shape: Shape) -> str:
+    match shape.distances:
+        case None:
+            return "none"
+        case DistanceLevels() as levels:
+            used = max(i for i in range(len(levels)) if i == 0 or levels[i] != DEFAULT_DISTANCES[i])
+            return " ".join(map(str, levels[: used + 1]))
+        case matrix:
+            return " / ".join(" ".join(map(str, row)) for row in matrix)
+
+
+def _devices_text(shape: Shape, clause: DeviceClause) -> str:
+    domain, _, short = clause.resource.rpartition("/")
+    name = short if domain == SHORT_DOMAIN and is_short_name(short) else clause.resource
+    return " ".join((name, *(_item_text(shape, item) for item in clause.items)))
+
+
+def _item_text(shape: Shape, item: DevicesPerNode | DeviceGroup) -> str:
+    if isinstance(item, DeviceGroup):
+        return f"{item.count}@{'+'.join(map(str, item.nodes)) or '-'}"
+    return _list(shape, map(str, item))
