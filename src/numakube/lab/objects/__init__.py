@@ -1,0 +1,1 @@
+"""What the API server knows of the built-in kinds: defaults, checks and columns. Pure."""
