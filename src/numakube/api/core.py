@@ -1,37 +1,163 @@
-"""Core v1 objects: only the fields that numakube reads or writes."""
+"""Core v1 objects: only the fields that numakube reads or writes.
 
-from numakube.api.meta import ObjectMeta
-from numakube.api.wire import ResourceList, Wire
+Pods and bindings are here; what they consist of lives in modules of its own, and is imported from
+here by those who do not care where.
+"""
+
+import msgspec
+
+from numakube.api.containers import (
+    Container,
+    ContainerPort,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    EnvVar,
+    ResourceRequirements,
+)
+from numakube.api.meta import ObjectMeta, ObjectReference
+from numakube.api.nodes import Node, NodeCondition, NodeSpec, NodeStatus
+from numakube.api.placement import Affinity, Taint, Toleration, TopologySpreadConstraint
+from numakube.api.volumes import Volume
+from numakube.api.wire import ResourceList, Timestamp, Wire, always
+
+__all__ = [
+    "Affinity",
+    "Binding",
+    "Container",
+    "ContainerPort",
+    "ContainerState",
+    "ContainerStateRunning",
+    "ContainerStateTerminated",
+    "ContainerStateWaiting",
+    "ContainerStatus",
+    "EnvVar",
+    "HostIP",
+    "Node",
+    "NodeCondition",
+    "NodeSpec",
+    "NodeStatus",
+    "ObjectMeta",
+    "ObjectReference",
+    "Pod",
+    "PodCondition",
+    "PodIP",
+    "PodOS",
+    "PodResourceClaim",
+    "PodResourceClaimStatus",
+    "PodSchedulingGate",
+    "PodSpec",
+    "PodStatus",
+    "ResourceRequirements",
+    "Taint",
+    "Toleration",
+    "TopologySpreadConstraint",
+    "Volume",
+]
 
 
-class ResourceRequirements(Wire, frozen=True):
-    """Requests and limits of a container or of a whole pod."""
-
-    requests: ResourceList | None = None
-    limits: ResourceList | None = None
-
-
-class Container(Wire, frozen=True):
-    """A container, init container or sidecar (an init container that restarts always)."""
+class PodSchedulingGate(Wire, frozen=True):
+    """Keeps a pod from being scheduled until it is removed."""
 
     name: str
-    resources: ResourceRequirements | None = None
-    restart_policy: str | None = None
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """A claim for devices (dynamic resource allocation) of the whole pod."""
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodOS(Wire, frozen=True):
+    """The operating system of the pod's images."""
+
+    name: str
 
 
 class PodSpec(Wire, frozen=True):
     """What a pod asks for."""
 
     containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] | None = None
+    init_containers: tuple[Container, ...] = ()
     resources: ResourceRequirements | None = None
-    overhead: ResourceList | None = None
+    overhead: ResourceList = {}
+    volumes: tuple[Volume, ...] = ()
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    runtime_class_name: str | None = None
+    service_account_name: str = ""
+    hostname: str = ""
+    host_network: bool = False
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
+    host_ipc: bool = msgspec.field(default=False, name="hostIPC")
+    os: PodOS | None = None
+
+
+class PodCondition(Wire, frozen=True):
+    """One aspect of a pod's state, such as ``PodScheduled``."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_probe_time: Timestamp | None = None
+    last_transition_time: Timestamp | None = None
+    observed_generation: int = 0
+
+
+class PodIP(Wire, frozen=True):
+    """An address of a pod."""
+
+    ip: str = ""
+
+
+class HostIP(Wire, frozen=True):
+    """An address of the node that a pod runs on."""
+
+    ip: str = ""
+
+
+class PodResourceClaimStatus(Wire, frozen=True):
+    """Which claim was made for a claim of the pod."""
+
+    name: str
+    resource_claim_name: str | None = None
 
 
 class PodStatus(Wire, frozen=True):
     """What became of a pod."""
 
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
     qos_class: str | None = None
+    nominated_node_name: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    host_ips: tuple[HostIP, ...] = msgspec.field(default=(), name="hostIPs")
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
+    start_time: Timestamp | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    observed_generation: int = 0
 
 
 class Pod(Wire, frozen=True):
@@ -40,3 +166,14 @@ class Pod(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus | None = None
+    api_version: str = always("v1")
+    kind: str = always("Pod")
+
+
+class Binding(Wire, frozen=True):
+    """Asks the API server to put the pod that the metadata names on the target node."""
+
+    metadata: ObjectMeta
+    target: ObjectReference
+    api_version: str = always("v1")
+    kind: str = always("Binding")

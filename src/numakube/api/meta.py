@@ -1,11 +1,92 @@
-"""Object metadata (``metav1``)."""
+"""Object metadata, selectors and lists (``metav1``)."""
 
-from numakube.api.wire import Wire
+from typing import Generic, TypeVar
+
+import msgspec
+
+from numakube.api.wire import Timestamp, Wire
+
+T = TypeVar("T")
+
+
+class OwnerReference(Wire, frozen=True):
+    """The object that another one belongs to."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
 
 
 class ObjectMeta(Wire, frozen=True):
     """Metadata of an object."""
 
     name: str = ""
+    generate_name: str = ""
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: Timestamp | None = None
+    deletion_timestamp: Timestamp | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name alone if the object has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, if there is one."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+
+class LabelSelectorRequirement(Wire, frozen=True):
+    """One expression of a label selector: ``In``, ``NotIn``, ``Exists`` or ``DoesNotExist``."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Wire, frozen=True):
+    """Which labels an object must have; an empty selector matches everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class ObjectReference(Wire, frozen=True):
+    """Names one object of any kind."""
+
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class ListMeta(Wire, frozen=True):
+    """Metadata of a list: where to continue it, and from which version to watch."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class ObjectList(Wire, Generic[T], frozen=True):
+    """A list of objects, as in ``PodList``; items carry no ``kind`` of their own."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ListMeta = ListMeta()
+    items: tuple[T, ...] = ()

@@ -1,0 +1,77 @@
+"""Between bytes and wire types, with errors that name the object and the field.
+
+JSON is decoded straight into the type. Only if that fails is the document read a second time, as a
+plain tree, to do what Go does with ``null`` (the field keeps its default) and, failing again, to
+say what is wrong where: ``Pod default/web: spec.containers[0].name: expected a string, got an
+integer``. So well-formed objects pay for nothing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import msgspec
+
+from numakube.api.decode_errors import malformed
+from numakube.api.yamls import dump_yaml, load_yaml
+from numakube.errors import MalformedObject
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+T = TypeVar("T")
+
+
+def decode(kind: type[T], data: bytes | str, subject: str | None = None) -> T:
+    """Return the JSON document *data* as a *kind*; *subject* names it in errors."""
+    try:
+        decoded: T = _decoder(cast("Hashable", kind)).decode(data)
+    except msgspec.ValidationError:
+        return convert(kind, msgspec.json.decode(data), subject)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise MalformedObject(subject or kind.__name__, f"not JSON: {error}") from None
+    return decoded
+
+
+def decode_yaml(kind: type[T], text: str | bytes, subject: str | None = None) -> T:
+    """Return the YAML document *text* as a *kind*; *subject* names it in errors."""
+    return convert(kind, load_yaml(text, subject or kind.__name__), subject)
+
+
+def convert(kind: type[T], tree: object, subject: str | None = None) -> T:
+    """Return a tree of plain dicts and lists as a *kind*; *subject* names it in errors."""
+    tree = _without_nulls(tree)
+    try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError:
+        raise malformed(kind, tree, subject) from None
+
+
+def encode(value: object) -> bytes:
+    """Return *value* as compact JSON."""
+    return msgspec.json.encode(value)
+
+
+def encode_yaml(value: object) -> str:
+    """Return *value* as YAML, fields in their declared order."""
+    return dump_yaml(to_tree(value))
+
+
+def to_tree(value: object) -> Any:  # noqa: ANN401 - a JSON document can be anything
+    """Return *value* as plain dicts, lists and scalars."""
+    return msgspec.to_builtins(value)
+
+
+@lru_cache(maxsize=128)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401 - any wire type
+    return msgspec.json.Decoder(kind)
+
+
+def _without_nulls(tree: object) -> object:
+    """Return *tree* without the entries of objects that are null."""
+    if isinstance(tree, dict):
+        return {key: _without_nulls(value) for key, value in tree.items() if value is not None}
+    if isinstance(tree, list):
+        return [_without_nulls(item) for item in tree]
+    return tree

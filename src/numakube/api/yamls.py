@@ -1,0 +1,118 @@
+"""YAML as Kubernetes reads it: a way to write JSON, and nothing more.
+
+The safe loader, less what YAML 1.1 makes of a time or of ``12:30:45`` (base sixty): those are
+strings in Kubernetes, and so are the keys of maps. Anchors work, but a document that unfolds to
+more than a million values, or contains itself, is refused. Errors say the line.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from numakube.errors import MalformedObject
+
+if TYPE_CHECKING:
+    from yaml import SafeDumper, SafeLoader
+else:
+    SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    SafeDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+MAX_VALUES: Final = 1_000_000
+"""Values that one document may unfold to; the largest API objects have some ten thousand."""
+
+_STRING_TAG: Final = "tag:yaml.org,2002:str"
+_TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
+_BASE_SIXTY: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+
+
+class _Loader(SafeLoader):
+    """The safe loader with the scalars of Kubernetes."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(_STRING_TAG, _BASE_SIXTY), *(one for one in choices if one[0] != _TIME_TAG)]
+    for first, choices in SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load_yaml(text: str | bytes, subject: str) -> object:
+    """Return the only document of *text* as plain dicts, lists and scalars."""
+    documents = load_yaml_documents(text, subject)
+    if len(documents) > 1:
+        raise MalformedObject(subject, f"one YAML document expected, not {len(documents)}")
+    return documents[0] if documents else None
+
+
+def load_yaml_documents(text: str | bytes, subject: str) -> tuple[object, ...]:
+    """Return every document of *text* that is not empty."""
+    try:
+        # _Loader is a safe loader.
+        documents = list(yaml.load_all(text, Loader=_Loader))
+        return tuple(_unfold(one, subject) for one in documents if one is not None)
+    except yaml.MarkedYAMLError as error:
+        raise MalformedObject(subject, _where(error)) from None
+    except yaml.YAMLError as error:
+        raise MalformedObject(subject, f"not YAML: {error}") from None
+    except RecursionError:
+        raise MalformedObject(subject, "nested too deeply") from None
+
+
+def load_manifests(text: str | bytes, subject: str) -> tuple[dict[str, Any], ...]:
+    """Return every object of *text*, YAML or JSON, with the items of lists taken out of them."""
+    objects: list[dict[str, Any]] = []
+    for document in load_yaml_documents(text, subject):
+        if not isinstance(document, dict):
+            raise MalformedObject(subject, "each document must be an object")
+        items = document.get("items")
+        is_list = str(document.get("kind", "")).endswith("List") and isinstance(items, list)
+        objects += items if is_list and items else [] if is_list else [document]
+    return tuple(objects)
+
+
+def dump_yaml(tree: object) -> str:
+    """Return *tree* as one YAML document, keys in their order."""
+    text: str = yaml.dump(tree, Dumper=SafeDumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def _where(error: yaml.MarkedYAMLError) -> str:
+    mark = error.problem_mark or error.context_mark
+    line = f"line {mark.line + 1}: " if mark else ""
+    return f"{line}not YAML: {error.problem or error.context}"
+
+
+def _unfold(document: object, subject: str) -> object:
+    """Return *document* with string keys, after making sure that its anchors do not explode."""
+    size = _size(document, {})
+    if size > MAX_VALUES:
+        raise MalformedObject(subject, f"anchors unfold to more than {MAX_VALUES} values")
+    return _with_text_keys(document)
+
+
+def _size(tree: object, known: dict[int, int]) -> int:
+    """Return how many values *tree* has with every anchor written out."""
+    if not isinstance(tree, dict | list):
+        return 1
+    if id(tree) not in known:
+        # A part that contains itself finds this while it is still being measured.
+        known[id(tree)] = MAX_VALUES
+        children = tree.values() if isinstance(tree, dict) else tree
+        known[id(tree)] = 1 + sum(_size(child, known) for child in children)
+    return known[id(tree)]
+
+
+def _with_text_keys(tree: object) -> object:
+    if isinstance(tree, dict):
+        return {_key_text(key): _with_text_keys(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_with_text_keys(item) for item in tree]
+    return tree
+
+
+def _key_text(key: object) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)
