@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from tests.strategies.machines import machines
 
 from numakube.errors import MalformedObject
-from numakube.kubelet.machine import Core, Device, HugePages
+from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor import (
     from_cadvisor,
     read_devices,
@@ -102,6 +104,23 @@ def test_every_recorded_machine_survives_the_round_trip() -> None:
         assert from_cadvisor(to_cadvisor(machine), devices=devices) == machine
         assert write_devices(devices) == row["devices"]
         assert to_cadvisor(machine)["memory_capacity"] == row["machine"]["memory_capacity"]
+
+
+@given(machines())
+def test_every_machine_survives_the_round_trip(machine: Machine) -> None:
+    """Nothing that the kubelet reads is lost on the way through JSON."""
+    document = json.loads(json.dumps(to_cadvisor(machine)))
+    devices = read_devices(json.loads(json.dumps(write_devices(machine.devices))))
+
+    assert from_cadvisor(document, devices=devices) == machine
+
+
+def test_a_page_size_that_json_cannot_express_is_refused() -> None:
+    """MachineInfo counts page sizes in KiB."""
+    node = NumaNode(id=0, memory_bytes=0, hugepages=(HugePages(page_bytes=1000, count=1),))
+
+    with pytest.raises(MalformedObject, match="not a whole number of KiB"):
+        to_cadvisor(Machine(nodes=(node,), cpu_count=0, socket_count=0))
 
 
 def test_devices_without_topology_have_no_numa_nodes() -> None:

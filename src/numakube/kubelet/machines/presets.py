@@ -18,18 +18,18 @@ PRESETS: Final[Mapping[str, str]] = MappingProxyType(
         "ampere-altra-2s": "2 sockets, 80 cores, 256Gi, distances 10 20 20",
         # Two H100 boards of four GPUs, each with its own network cards, around Xeon 8480C.
         "dgx-h100": (
-            "2 sockets, 56 cores, smt 2, 1Ti, hugepages-2Mi 0, hugepages-1Gi 0,"
+            "2 sockets, 56 cores, smt 2, 1Ti, hugepages-1Gi 0, hugepages-2Mi 0,"
             " distances 10 21 21, nvidia.com/gpu 4, nvidia.com/hostdev 4"
         ),
         # Twelve 8-core complexes with an L3 each; the whole socket is one NUMA node.
         "epyc-9654-2s-nps1": (
-            "2 sockets, 96 cores, smt 2, uncore 8, 768Gi, hugepages-2Mi 0, hugepages-1Gi 0,"
+            "2 sockets, 96 cores, smt 2, uncore 8, 768Gi, hugepages-1Gi 0, hugepages-2Mi 0,"
             " distances 10 12 32"
         ),
         # The same with four NUMA nodes a socket.
         "epyc-9654-2s-nps4": (
             "2 sockets, 4 numa each, 24 cores, smt 2, uncore 8, 192Gi,"
-            " hugepages-2Mi 0, hugepages-1Gi 0, distances 10 12 32"
+            " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 32"
         ),
         # A hybrid processor. One L3 for all cores, which cAdvisor reports as an uncore cache here
         # because P-cores and E-cores differ in threads.
@@ -41,17 +41,17 @@ PRESETS: Final[Mapping[str, str]] = MappingProxyType(
             "2 sockets, 20 cores, smt 4, numbering adjacent, 256Gi, ids 0 8, distances 10 40 40"
         ),
         "xeon-8480-2s": (
-            "2 sockets, 56 cores, smt 2, 512Gi, hugepages-2Mi 0, hugepages-1Gi 0,"
+            "2 sockets, 56 cores, smt 2, 512Gi, hugepages-1Gi 0, hugepages-2Mi 0,"
             " distances 10 21 21"
         ),
         # Sub-NUMA clustering: four NUMA nodes share the L3 of their socket.
         "xeon-8480-2s-snc4": (
             "2 sockets, 4 numa each, 14 cores, smt 2, uncore socket, 128Gi,"
-            " hugepages-2Mi 0, hugepages-1Gi 0, distances 10 12 21"
+            " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 21"
         ),
         # Each socket with an expander of CXL memory: two NUMA nodes without CPUs.
         "xeon-cxl-2s": (
-            "2 sockets, 32 cores, smt 2, 256Gi, hugepages-2Mi 0, hugepages-1Gi 0, 2 cxl 128Gi,"
+            "2 sockets, 32 cores, smt 2, 256Gi, hugepages-1Gi 0, hugepages-2Mi 0, 2 cxl 128Gi,"
             " distances 10 21 21 24"
         ),
     }

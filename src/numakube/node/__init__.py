@@ -1,0 +1,1 @@
+"""What a node offers to the programs on it: sysfs today."""
