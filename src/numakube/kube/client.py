@@ -1,0 +1,368 @@
+"""The client: requests in, typed objects or typed errors out.
+
+Everything the server refuses becomes an `ApiError` of the fitting class; failures that may pass are
+retried as `RetryPolicy` says, so an error that surfaces has been retried as far as is safe. Lists
+are read in pages. What carries the requests is a `Transport`.
+
+    async with connect(load_config()) as client:
+        pods = await client.list(PODS, fields="spec.nodeName=node-1")
+        await client.patch(NODES, "node-1", merge_patch({"metadata": {"labels": {"a": "b"}}}))
+"""
+
+from __future__ import annotations
+
+import contextlib
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import structlog
+
+from numakube.errors import ApiError, ClusterUnreachable, Expired
+from numakube.kube.clock import Clock, SystemClock
+from numakube.kube.decode import Listing, codec_of
+from numakube.kube.pacing import RetryPolicy, TokenBucket
+from numakube.kube.patches import APPLY
+from numakube.kube.requests import (
+    Query,
+    delete_options,
+    document_of,
+    given,
+    list_request,
+    metadata_text,
+    write_request,
+)
+from numakube.kube.status import error_from_answer
+from numakube.kube.transport import JSON, Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from types import TracebackType
+
+    from numakube.kube.patches import Patch
+    from numakube.kube.resources import Resource
+    from numakube.kube.transport import Stream, Transport
+
+T = TypeVar("T")
+
+PAGE_SIZE = 500
+"""Objects in a page of a list; kubectl's and client-go's figure."""
+
+# Generous against client-go's 5 and 10: servers guard themselves by priority and fairness, and
+# a scheduler binds hundreds of pods a second. It still keeps a loop gone wild in check.
+DEFAULT_RATE = 200.0
+DEFAULT_BURST = 400
+
+_OK = range(200, 300)
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Client:
+    """Requests to one API server.
+
+    Attributes:
+        namespace: the namespace that the configuration says to work in; never used by default.
+        clock: the clock everything built on this client may share.
+        rng: likewise the source of randomness.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        retry: RetryPolicy | None = None,
+        rate: float = DEFAULT_RATE,
+        burst: int = DEFAULT_BURST,
+        namespace: str = "default",
+        field_manager: str = "numakube",
+    ) -> None:
+        self.namespace = namespace
+        self.clock = clock or SystemClock()
+        self.rng = rng or Random()  # noqa: S311 (jitter needs no secrecy)
+        self._transport = transport
+        self._retry = retry or RetryPolicy()
+        self._bucket = TokenBucket(rate=rate, burst=burst, clock=self.clock)
+        self._field_manager = field_manager
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def request(self, request: Request) -> Response:
+        """Send *request*, retrying where that is safe, and return an answer that is no error."""
+        attempt = 1
+        while True:
+            await self._bucket.take()
+            try:
+                return _checked(await self._transport.send(request), request)
+            except (ApiError, ClusterUnreachable) as failure:
+                wait = self._retry.wait(
+                    failure, method=request.method, attempt=attempt, rng=self.rng
+                )
+                if wait is None:
+                    raise
+                _log.debug("request_retried", request=str(request), error=str(failure), wait=wait)
+            await self.clock.sleep(wait)
+            attempt += 1
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Stream]:
+        """Give the answer to *request* as a stream; not retried, since parts may have been used."""
+        await self._bucket.take()
+        async with self._transport.open(request) as stream:
+            if stream.status not in _OK:
+                body = await stream.read()
+                raise error_from_answer(stream.status, stream.headers, body, request=str(request))
+            yield stream
+
+    async def get(
+        self, resource: Resource[T], name: str, *, namespace: str = "", subresource: str = ""
+    ) -> T:
+        """Return one object."""
+        path = resource.path(name, namespace=namespace, subresource=subresource)
+        return await self._object(resource, Request(method="GET", path=path))
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        page_size: int = PAGE_SIZE,
+    ) -> Listing[T]:
+        """Return all objects, or those in *namespace* and with the given labels and fields.
+
+        Args:
+            resource: what to list.
+            namespace: the namespace; empty means all of them.
+            labels: a label selector.
+            fields: a field selector.
+            resource_version: empty for the latest state; ``0`` for any, from the server's memory;
+                another for one at least as new.
+            page_size: objects per request; 0 asks for all at once.
+        """
+        path = resource.collection_path(namespace=namespace)
+        selectors = [("labelSelector", labels), ("fieldSelector", fields)]
+        version = [("resourceVersion", resource_version)]
+        if resource_version not in ("", "0"):
+            version.append(("resourceVersionMatch", "NotOlderThan"))
+        limit = [("limit", str(page_size) if page_size else "")]
+        page = await self._page(resource, list_request(path, selectors + version + limit))
+        pages = [page]
+        try:
+            while page.next_page:
+                # A continuation names its resource version itself.
+                rest = [*selectors, *limit, ("continue", page.next_page)]
+                page = await self._page(resource, list_request(path, rest))
+                pages.append(page)
+        except Expired:
+            # The pages read so far show a state that the server has forgotten. One answer with
+            # everything in it cannot expire.
+            return await self._page(resource, list_request(path, selectors + version))
+        return _joined(pages)
+
+    async def create(
+        self,
+        resource: Resource[T],
+        obj: T | Mapping[str, object],
+        *,
+        namespace: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> T:
+        """Create an object and return it as the server keeps it."""
+        document = document_of(resource, obj)
+        namespace = namespace or metadata_text(document, "namespace")
+        if resource.namespaced and not namespace:
+            raise ValueError(f"{resource.plural}: they live in namespaces, but none is given")
+        path = resource.collection_path(namespace=namespace)
+        query = self._write_query(dry_run=dry_run, field_manager=field_manager)
+        return await self._object(resource, write_request("POST", path, query, document, JSON))
+
+    async def update(
+        self,
+        resource: Resource[T],
+        obj: T | Mapping[str, object],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> T:
+        """Replace an object by *obj*; its resource version, if set, must still be the current one.
+
+        A type that holds only some fields of its kind would erase the others, so it is refused: use
+        `Resource.raw` or a patch.
+        """
+        if not resource.whole and not isinstance(obj, dict):
+            raise TypeError(
+                f"replacing {resource} by {type(obj).__name__} would erase the fields it does not "
+                "have; use resource.raw or a patch"
+            )
+        document = document_of(resource, obj)
+        path = _path_of(resource, document, namespace, subresource)
+        query = self._write_query(dry_run=dry_run, field_manager=field_manager)
+        return await self._object(resource, write_request("PUT", path, query, document, JSON))
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> T:
+        """Change an object by *patch* (see `numakube.kube.patches`)."""
+        path = resource.path(name, namespace=namespace, subresource=subresource)
+        query = self._write_query(dry_run=dry_run, field_manager=field_manager)
+        request = write_request("PATCH", path, query, patch.body, patch.content_type)
+        return await self._object(resource, request)
+
+    async def apply(
+        self,
+        resource: Resource[T],
+        obj: T | Mapping[str, object],
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> T:
+        """Apply *obj* on the server: own exactly its fields; create the object if there is none.
+
+        Raises:
+            Conflict: others own some of these fields, and *force* does not take them over.
+        """
+        document = document_of(resource, obj)
+        path = _path_of(resource, document, namespace, subresource)
+        query = self._write_query(dry_run=dry_run, field_manager=field_manager)
+        if force:
+            query += (("force", "true"),)
+        return await self._object(resource, write_request("PATCH", path, query, document, APPLY))
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        *,
+        namespace: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> T | None:
+        """Delete an object.
+
+        Args:
+            resource: the kind of object.
+            name: its name.
+            namespace: its namespace.
+            grace_seconds: how long it may take to end; None means what the object says.
+            propagation: what happens to dependents: Background, Foreground or Orphan.
+            uid: delete only if the object is the one with this uid; else `Conflict`.
+            resource_version: delete only if the object is in this state; else `Conflict`.
+            dry_run: change nothing.
+
+        Returns:
+            The object if it is still there for a while (grace period, finalizers), or None.
+        """
+        request = Request(
+            method="DELETE",
+            path=resource.path(name, namespace=namespace),
+            query=given([("dryRun", "All" if dry_run else "")]),
+            body=delete_options(
+                grace_seconds=grace_seconds,
+                propagation=propagation,
+                uid=uid,
+                resource_version=resource_version,
+            ),
+        )
+        response = await self.request(request)
+        if codec_of(_Kind).one(response.body, kind=resource.kind).kind == "Status":
+            return None
+        return codec_of(resource.object_type).one(response.body, kind=resource.kind)
+
+    async def delete_collection(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        """Delete all objects in *namespace* that have the given labels and fields."""
+        if resource.namespaced and not namespace:
+            raise ValueError(f"{resource.plural}: name the namespace in which to delete them")
+        request = Request(
+            method="DELETE",
+            path=resource.collection_path(namespace=namespace),
+            query=given([("labelSelector", labels), ("fieldSelector", fields)]),
+            body=delete_options(grace_seconds=grace_seconds, propagation=propagation),
+        )
+        await self.request(request)
+
+    async def _object(self, resource: Resource[T], request: Request) -> T:
+        response = await self.request(request)
+        return codec_of(resource.object_type).one(response.body, kind=resource.kind)
+
+    async def _page(self, resource: Resource[T], request: Request) -> Listing[T]:
+        response = await self.request(request)
+        return codec_of(resource.object_type).page(response.body, kind=resource.kind)
+
+    def _write_query(self, *, dry_run: bool, field_manager: str) -> Query:
+        manager = field_manager or self._field_manager
+        return given([("dryRun", "All" if dry_run else ""), ("fieldManager", manager)])
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    kind: str = ""
+
+
+def _checked(response: Response, request: Request) -> Response:
+    if response.status not in _OK:
+        raise error_from_answer(
+            response.status, response.headers, response.body, request=str(request)
+        )
+    return response
+
+
+def _path_of(
+    resource: Resource[T], document: Mapping[str, object], namespace: str, subresource: str
+) -> str:
+    name = metadata_text(document, "name")
+    inside = namespace or metadata_text(document, "namespace")
+    return resource.path(name, namespace=inside, subresource=subresource)
+
+
+def _joined(pages: Sequence[Listing[T]]) -> Listing[T]:
+    """Return the pages of a list as one; all of them show the state of the first."""
+    if len(pages) == 1:
+        return pages[0]
+    return Listing(
+        items=tuple(item for page in pages for item in page.items),
+        resource_version=pages[0].resource_version,
+        malformed=tuple(each for page in pages for each in page.malformed),
+    )

@@ -1,0 +1,43 @@
+"""From a configuration to a client."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from numakube.kube.auth import authenticator_for
+from numakube.kube.client import Client
+from numakube.kube.clock import SystemClock
+from numakube.kube.http import HttpTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from random import Random
+
+    from numakube.kube.clock import Clock
+    from numakube.kube.config import ClusterConfig
+
+
+def connect(
+    config: ClusterConfig,
+    *,
+    clock: Clock | None = None,
+    rng: Random | None = None,
+    env: Mapping[str, str] = os.environ,
+    interactive: bool = False,
+    user_agent: str = "numakube",
+) -> Client:
+    """Return a client for the cluster that *config* describes; close it when done.
+
+    Args:
+        config: which server, and as whom.
+        clock: the clock for retries, rates and expiry.
+        rng: the source of jitter.
+        env: the environment for an exec plugin.
+        interactive: standard input is a terminal on which an exec plugin may ask.
+        user_agent: how to introduce ourselves.
+    """
+    clock = clock or SystemClock()
+    auth = authenticator_for(config.user, clock=clock, env=env, interactive=interactive)
+    transport = HttpTransport(config, auth=auth, clock=clock, user_agent=user_agent)
+    return Client(transport, clock=clock, rng=rng, namespace=config.namespace)

@@ -1,0 +1,259 @@
+"""The transport over HTTP and HTTPS, on aiohttp.
+
+Three of aiohttp's defaults would hurt and are undone here: a total limit of five minutes that cuts
+watches, one pool of connections in which watches starve requests (streams have their own), and
+cookies. After a 401 the credentials are looked up again and the request is repeated once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from numakube.errors import ClusterUnreachable, ConfigError, UntrustedServer
+from numakube.kube.auth import REREAD_SECONDS, Credentials
+from numakube.kube.proxies import is_loopback
+from numakube.kube.tls import CertificatePair, client_context
+from numakube.kube.transport import Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from aiohttp.client import _RequestOptions
+
+    from numakube.kube.auth import Authenticator
+    from numakube.kube.clock import Clock
+    from numakube.kube.config import ClusterConfig
+
+UNAUTHORIZED = 401
+
+CONNECT_SECONDS = 10.0
+"""How long the server may take to accept a connection."""
+
+MAX_REQUEST_CONNECTIONS = 64
+"""Connections for requests at a time; streams do not count."""
+
+# Larger than aiohttp's 64 KiB: a list of 34 MB then pauses the socket 16 times less often.
+_READ_BUFFER_BYTES = 1 << 20
+
+
+class HttpStream:
+    """The body of an answer as it arrives."""
+
+    def __init__(self, response: aiohttp.ClientResponse, request: Request) -> None:
+        self._response = response
+        self._request = request
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers."""
+        return self._response.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body in the pieces in which it arrives."""
+        body = self._response.content
+        while True:
+            with _translated(self._request):
+                chunk = await body.readany()
+            if not chunk:
+                return
+            yield chunk
+
+    async def read(self) -> bytes:
+        """Return the rest of the body."""
+        with _translated(self._request):
+            return await self._response.read()
+
+
+class HttpTransport:
+    """Requests over HTTP to one API server."""
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        auth: Authenticator,
+        clock: Clock,
+        user_agent: str = "numakube",
+    ) -> None:
+        self._config = config
+        self._auth = auth
+        self._user_agent = user_agent
+        self._base = URL(config.server)
+        self._tls = TlsContexts(config, clock=clock)
+        # Like kubectl, but for loopback: credentials are not sent where anybody can read them.
+        self._private = self._base.scheme == "https" or is_loopback(self._base.host or "")
+        self._requests: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+        _check_proxy(config.proxy_url)
+
+    async def send(self, request: Request) -> Response:
+        """Return the whole answer to *request*."""
+        if self._requests is None:
+            self._requests = _session(limit=MAX_REQUEST_CONNECTIONS)
+        async with self._answer(self._requests, request) as response:
+            with _translated(request):
+                body = await response.read()
+            return Response(response.status, response.headers, body)
+
+    @contextlib.asynccontextmanager
+    async def open(self, request: Request) -> AsyncIterator[HttpStream]:
+        """Give the answer to *request* as a stream."""
+        if self._streams is None:
+            self._streams = _session(limit=0)
+        async with self._answer(self._streams, request) as response:
+            yield HttpStream(response, request)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for session in (self._requests, self._streams):
+            if session is not None:
+                await session.close()
+        self._requests = self._streams = None
+
+    @contextlib.asynccontextmanager
+    async def _answer(
+        self, session: aiohttp.ClientSession, request: Request
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Give the answer; after a 401, the one to other credentials if there are any."""
+        credentials = await self._credentials()
+        response = await self._attempt(session, request, credentials)
+        try:
+            if response.status == UNAUTHORIZED and self._auth.rejected(credentials):
+                response.release()
+                response = await self._attempt(session, request, await self._credentials())
+            yield response
+        finally:
+            # Not release(): a stream left early must not wait for its end.
+            if response.content.at_eof():
+                response.release()
+            else:
+                response.close()
+
+    async def _credentials(self) -> Credentials:
+        return await self._auth.credentials() if self._private else Credentials()
+
+    async def _attempt(
+        self, session: aiohttp.ClientSession, request: Request, credentials: Credentials
+    ) -> aiohttp.ClientResponse:
+        options = self._options(request, credentials)
+        url = URL(f"{self._config.server}{request.target}", encoded=True)
+        with _translated(request):
+            return await session.request(request.method, url, **options)
+
+    def _options(self, request: Request, credentials: Credentials) -> _RequestOptions:
+        headers = [
+            ("User-Agent", self._user_agent),
+            ("Accept", request.accept),
+            ("Accept-Encoding", "gzip" if request.compress else "identity"),
+            *credentials.headers,
+        ]
+        if request.body is not None:
+            headers.append(("Content-Type", request.content_type))
+        options: _RequestOptions = {
+            "headers": headers,
+            "data": request.body,
+            "allow_redirects": False,
+            "timeout": aiohttp.ClientTimeout(
+                total=request.timeout,
+                sock_connect=CONNECT_SECONDS,
+                sock_read=request.idle_timeout,
+            ),
+        }
+        if self._config.proxy_url:
+            options["proxy"] = self._config.proxy_url
+        if self._base.scheme == "https":
+            options["ssl"] = self._tls.context_for(credentials.pair)
+            if self._config.tls.server_name:
+                options["server_hostname"] = self._config.tls.server_name
+        return options
+
+
+class TlsContexts:
+    """The TLS context for the current CA file and client certificate.
+
+    Both may be renewed while we run. aiohttp keeps connections apart by context, so that a new
+    context means new connections and the old ones are dropped when idle.
+    """
+
+    def __init__(self, config: ClusterConfig, *, clock: Clock) -> None:
+        self._config = config.tls
+        self._clock = clock
+        self._authority: bytes | None = None
+        self._read_at: float | None = None
+        self._made_for: tuple[bytes | None, CertificatePair | None] | None = None
+        self._context: ssl.SSLContext | None = None
+
+    def context_for(self, pair: CertificatePair | None) -> ssl.SSLContext:
+        """Return the context with which to show *pair*."""
+        self._reread_authority()
+        wanted = (self._authority, pair)
+        if self._context is None or wanted != self._made_for:
+            self._context = client_context(
+                authority=self._authority, insecure=self._config.insecure, pair=pair
+            )
+            self._made_for = wanted
+        return self._context
+
+    def _reread_authority(self) -> None:
+        now = self._clock.monotonic()
+        source = self._config.authority
+        if source is None or (self._read_at is not None and now - self._read_at < REREAD_SECONDS):
+            return
+        try:
+            self._authority = source.read()
+        except ConfigError:
+            if self._authority is None:
+                raise
+        self._read_at = now
+
+
+def _session(*, limit: int) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=limit),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=_READ_BUFFER_BYTES,
+        # Watches end by their own timeouts; the default would cut each after five minutes.
+        timeout=aiohttp.ClientTimeout(total=None),
+    )
+
+
+def _check_proxy(url: str) -> None:
+    if url and urlsplit(url).scheme not in ("http", "https"):
+        raise ConfigError(f"proxy-url {url!r}: only http and https proxies are supported")
+
+
+@contextlib.contextmanager
+def _translated(request: Request) -> Iterator[None]:
+    """Turn aiohttp's exceptions into ours, which tell whether the request may have arrived."""
+    try:
+        yield
+    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as exc:
+        raise UntrustedServer(
+            f"{request}: TLS handshake failed: {exc}; check certificate-authority, the server's "
+            "name and the client certificate"
+        ) from exc
+    except aiohttp.ClientConnectorError as exc:
+        refused = isinstance(exc.os_error, ConnectionRefusedError)
+        raise ClusterUnreachable(f"{request}: {exc}", refused=refused) from exc
+    except aiohttp.ConnectionTimeoutError as exc:
+        raise ClusterUnreachable(
+            f"{request}: no connection within {CONNECT_SECONDS:.0f} s"
+        ) from exc
+    except TimeoutError as exc:
+        raise ClusterUnreachable(f"{request}: no answer in time", sent=True) from exc
+    except ssl.SSLError as exc:
+        raise UntrustedServer(f"{request}: TLS failed: {exc}", sent=True) from exc
+    except (aiohttp.ClientError, OSError) as exc:
+        detail = str(exc) or type(exc).__name__
+        raise ClusterUnreachable(f"{request}: {detail}", sent=True) from exc

@@ -1,0 +1,31 @@
+"""Fixtures of the client's tests: a scripted server and a client for it."""
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+
+from numakube.kube.client import Client
+from numakube.kube.clock import JumpingClock
+from numakube.kube.connect import connect
+from numakube.kube.testing import ScriptedServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedServer]:
+    """A scripted server that listens."""
+    async with ScriptedServer() as server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> JumpingClock:
+    """A clock on which sleeping takes no time."""
+    return JumpingClock()
+
+
+@pytest.fixture
+async def client(server: ScriptedServer, clock: JumpingClock) -> AsyncIterator[Client]:
+    """A client of the scripted server."""
+    async with connect(server.config, clock=clock, rng=Random(1)) as client:
+        yield client

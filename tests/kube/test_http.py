@@ -1,0 +1,316 @@
+"""The HTTP transport: TLS both ways, credentials renewed after 401, proxies, time limits."""
+
+import asyncio
+import datetime
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from numakube.errors import ClusterUnreachable, ConfigError, Unauthorized, UntrustedServer
+from numakube.kube.client import Client
+from numakube.kube.clock import JumpingClock, ManualClock
+from numakube.kube.config import ClusterConfig, Pem, TlsConfig, UserConfig
+from numakube.kube.connect import connect
+from numakube.kube.testing import ScriptedServer
+from numakube.kube.transport import Request
+
+PING = Request(method="GET", path="/ping")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate with its key, in PEM form."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Authority:
+    """A certificate authority as old tools made them: no key usage, no key identifiers."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+        constraints = x509.BasicConstraints(ca=True, path_length=None)
+        self._certificate = (
+            self._builder(self._name, self._key)
+            .add_extension(constraints, critical=True)
+            .sign(self._key, hashes.SHA256())
+        )
+        self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def issue(self, name: str, *, dns: str = "", ip: str = "") -> Identity:
+        """Issue a certificate for *name*."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = self._builder(subject, key)
+        names: list[x509.GeneralName] = [x509.DNSName(dns)] if dns else []
+        if ip:
+            names.append(x509.IPAddress(ipaddress.ip_address(ip)))
+        if names:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return Identity(
+            certificate.public_bytes(serialization.Encoding.PEM),
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ),
+        )
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(hours=1))
+        )
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    """The authority that the servers of these tests belong to."""
+    return Authority()
+
+
+def server_tls(authority: Authority, folder: Path, identity: Identity) -> ssl.SSLContext:
+    """Return the TLS context of a server that asks for client certificates."""
+    both = folder / "server.pem"
+    both.write_bytes(identity.certificate + identity.key)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(both)
+    context.load_verify_locations(cadata=authority.pem.decode())
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+async def whoami(request: web.Request) -> web.StreamResponse:
+    """Answer with the name in the client's certificate, and what it sent as authorization."""
+    assert request.transport is not None
+    certificate = request.transport.get_extra_info("peercert") or {}
+    names = [value for part in certificate.get("subject", ()) for _, value in part]
+    return web.json_response(
+        {"names": names, "authorization": request.headers.get("Authorization", "")}
+    )
+
+
+@pytest.fixture
+async def secure(authority: Authority, tmp_path: Path) -> AsyncIterator[ScriptedServer]:
+    """A server with a certificate for 127.0.0.1."""
+    identity = authority.issue("server", ip="127.0.0.1")
+    tls = server_tls(authority, tmp_path, identity)
+    async with ScriptedServer(tls=tls, otherwise=whoami) as server:
+        yield server
+
+
+async def ask(config: ClusterConfig) -> bytes:
+    """Return the answer to one request, without retries."""
+    async with connect(config, clock=JumpingClock()) as client:
+        return (await client.request(PING)).body
+
+
+async def test_a_server_of_the_configured_authority_is_trusted(
+    authority: Authority, secure: ScriptedServer
+) -> None:
+    """Even if the authority lacks the extensions that newer Pythons ask for."""
+    config = replace(secure.config, tls=TlsConfig(authority=Pem(authority.pem)))
+
+    assert await ask(config) == b'{"names": [], "authorization": ""}'
+
+
+async def test_any_other_server_is_not_trusted(secure: ScriptedServer) -> None:
+    """Neither with another authority nor with those of the system."""
+    other = replace(secure.config, tls=TlsConfig(authority=Pem(Authority().pem)))
+
+    for config in (other, secure.config):
+        with pytest.raises(UntrustedServer, match="check certificate-authority"):
+            await ask(config)
+
+
+async def test_verification_can_be_switched_off(secure: ScriptedServer) -> None:
+    """For those who ask for it by name."""
+    assert await ask(replace(secure.config, tls=TlsConfig(insecure=True)))
+
+
+async def test_the_name_to_verify_can_be_given(authority: Authority, tmp_path: Path) -> None:
+    """A server reached through a tunnel has a certificate for another name."""
+    tls = server_tls(authority, tmp_path, authority.issue("server", dns="k8s.internal"))
+    trust = TlsConfig(authority=Pem(authority.pem))
+    async with ScriptedServer(tls=tls, otherwise=whoami) as server:
+        with pytest.raises(UntrustedServer):
+            await ask(replace(server.config, tls=trust))
+        assert await ask(replace(server.config, tls=replace(trust, server_name="k8s.internal")))
+
+
+async def test_a_client_certificate_is_shown(authority: Authority, secure: ScriptedServer) -> None:
+    """Certificate and key may be given in place; they reach no disk."""
+    me = authority.issue("me")
+    config = replace(
+        secure.config,
+        tls=TlsConfig(authority=Pem(authority.pem)),
+        user=UserConfig(certificate=Pem(me.certificate), key=Pem(me.key)),
+    )
+
+    assert b'"names": ["me"]' in await ask(config)
+
+
+async def test_renewed_certificates_and_authorities_are_picked_up(
+    authority: Authority, secure: ScriptedServer, tmp_path: Path
+) -> None:
+    """A client that runs for months sees its files change."""
+    clock = ManualClock()
+    ca, certificate, key = tmp_path / "ca", tmp_path / "crt", tmp_path / "key"
+
+    def install(identity: Identity) -> None:
+        certificate.write_bytes(identity.certificate)
+        key.write_bytes(identity.key)
+
+    ca.write_bytes(authority.pem)
+    install(authority.issue("one"))
+    config = replace(
+        secure.config,
+        tls=TlsConfig(authority=Pem(path=ca)),
+        user=UserConfig(certificate=Pem(path=certificate), key=Pem(path=key)),
+    )
+    async with connect(config, clock=clock) as client:
+        assert b"one" in (await client.request(PING)).body
+        install(authority.issue("two"))
+        assert b"one" in (await client.request(PING)).body
+        await clock.advance(61)
+        assert b"two" in (await client.request(PING)).body
+        ca.write_bytes(Authority().pem)
+        await clock.advance(61)
+        with pytest.raises(UntrustedServer):
+            await client.request(PING)
+
+
+async def test_unusable_certificates_are_explained(secure: ScriptedServer) -> None:
+    """A broken file is the user's mistake, not a broken network."""
+    nonsense = Pem(b"nonsense")
+    wrong_authority = replace(secure.config, tls=TlsConfig(authority=nonsense))
+    wrong_pair = replace(
+        secure.config,
+        tls=TlsConfig(insecure=True),
+        user=UserConfig(certificate=nonsense, key=nonsense),
+    )
+
+    with pytest.raises(ConfigError, match="not a certificate in PEM form"):
+        await ask(wrong_authority)
+    with pytest.raises(ConfigError, match="client certificate or its key cannot be used"):
+        await ask(wrong_pair)
+
+
+async def test_a_401_is_answered_with_a_fresh_token(server: ScriptedServer, tmp_path: Path) -> None:
+    """Requests and streams are repeated once, with what the token file says now."""
+    token = tmp_path / "token"
+    token.write_text("old")
+
+    async def guard(request: web.Request) -> web.StreamResponse:
+        if request.headers["Authorization"] == "Bearer new":
+            return web.Response(body=b"welcome")
+        token.write_text("new")
+        return web.Response(status=401)
+
+    server.otherwise = guard
+    config = replace(server.config, user=UserConfig(token_file=token))
+    async with connect(config, clock=ManualClock()) as client:
+        assert (await client.request(PING)).body == b"welcome"
+    token.write_text("old")
+    async with connect(config, clock=ManualClock()) as client, client.stream(PING) as stream:
+        assert await stream.read() == b"welcome"
+
+
+async def test_a_second_401_is_an_error(server: ScriptedServer) -> None:
+    """Credentials that do not change are not tried again."""
+    server.refuse(401, "Unauthorized")
+
+    with pytest.raises(Unauthorized):
+        await ask(replace(server.config, user=UserConfig(token="t")))
+    assert len(server.received) == 1
+
+
+async def test_credentials_travel_over_tls_or_loopback_only(server: ScriptedServer) -> None:
+    """Plain HTTP to elsewhere (here through a proxy that shows what it gets) carries none."""
+    server.otherwise = whoami
+    user = UserConfig(token="secret")
+    elsewhere = ClusterConfig(server="http://elsewhere.example", user=user, proxy_url=server.url)
+
+    assert b"secret" in await ask(replace(server.config, user=user))
+    assert b"secret" not in await ask(elsewhere)
+    assert server.received[-1].headers["Host"] == "elsewhere.example"
+
+
+async def test_other_kinds_of_proxy_are_refused() -> None:
+    """SOCKS is not spoken; better said than ignored."""
+    with pytest.raises(ConfigError, match="only http and https proxies"):
+        connect(ClusterConfig(server="https://x", proxy_url="socks5://p:1"))
+
+
+async def test_a_server_that_does_not_answer_in_time_is_unreachable(
+    server: ScriptedServer, client: Client
+) -> None:
+    """The request may have been carried out."""
+    gate = asyncio.Event()
+
+    async def silent(_: web.Request) -> web.StreamResponse:
+        await gate.wait()
+        return web.Response()
+
+    server.otherwise = silent
+    for request in (
+        Request(method="POST", path="/x", timeout=0.02),
+        Request(method="POST", path="/x", timeout=None, idle_timeout=0.02),
+    ):
+        with pytest.raises(ClusterUnreachable, match="no answer in time") as caught:
+            await client.request(request)
+        assert caught.value.sent
+    gate.set()
+
+
+async def test_streams_do_not_take_connections_from_requests(
+    server: ScriptedServer, client: Client
+) -> None:
+    """A hundred watches leave room for a request."""
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        if request.path == "/ping":
+            return web.Response(body=b"pong")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.Event().wait()
+        return response
+
+    server.otherwise = endless
+    opened = asyncio.Event()
+    count = 0
+
+    async def hold() -> None:
+        nonlocal count
+        async with client.stream(Request(method="GET", path="/watch", timeout=None)):
+            count += 1
+            if count == 100:
+                opened.set()
+            await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(hold()) for _ in range(100)]
+    await opened.wait()
+    assert (await client.request(PING)).body == b"pong"
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
