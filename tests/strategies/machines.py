@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -39,6 +41,9 @@ memory_sizes = st.one_of(
     st.integers(1, 1 << 26).map(lambda kib: kib << 10),
 )
 distances = st.integers(10, 255)
+_PAGES = st.none() | st.integers(0, 1024)
+_COUNTS = st.integers(0, 3)
+_LEVELS = st.builds(DistanceLevels, *[distances] * 4)
 
 
 @st.composite
@@ -138,54 +143,69 @@ def _devices(draw: st.DrawFn, ids: Sequence[int]) -> MappingProxyType[str, tuple
     )
 
 
+@cache
 def _per_node(values: st.SearchStrategy[T], nodes: int) -> st.SearchStrategy[tuple[T, ...]]:
-    return st.tuples(values) | st.lists(values, min_size=nodes, max_size=nodes).map(tuple)
+    return st.tuples(values) | st.tuples(*[values] * nodes)
 
 
+@cache
 def _cores(nodes: int, share: int, most: int) -> st.SearchStrategy[tuple[CoreCount, ...]]:
     number = st.integers(0, max(1, most // share)).map(lambda cores: cores * share)
     count = st.builds(CoreCount, full=number, single=st.just(0) | number)
-    return _per_node(count, nodes).filter(
-        lambda counts: any(count.full + count.single for count in counts)
+    return _per_node(count, nodes).map(
+        lambda counts: counts if any(map(_has_cores, counts)) else (CoreCount(share),)
     )
+
+
+def _has_cores(count: CoreCount) -> bool:
+    return count.full + count.single > 0
 
 
 @st.composite
 def _ids(draw: st.DrawFn, nodes: int) -> tuple[int, ...]:
+    """Ids in order, then perhaps with holes, then perhaps shuffled."""
     if draw(st.booleans()):
         return tuple(range(nodes))
-    chosen = draw(st.lists(st.integers(0, 63), min_size=nodes, max_size=nodes, unique=True))
-    return tuple(chosen if draw(st.booleans()) else sorted(chosen))
+    gaps = draw(st.tuples(*[st.integers(1, 64 // nodes)] * nodes))
+    ids = tuple(accumulate(gaps, initial=-1))[1:]
+    return tuple(draw(st.permutations(ids))) if draw(st.booleans()) else ids
 
 
 @st.composite
 def _hugepages(draw: st.DrawFn, socketed: int, extra: int) -> tuple[HugePagesClause, ...]:
-    counts = st.none() | st.integers(0, 1024)
     sizes = draw(st.lists(st.sampled_from(PAGE_SIZES), unique=True, max_size=2))
-    return tuple(
-        HugePagesClause(
-            size, draw(_per_node(counts, draw(st.sampled_from((socketed, socketed + extra)))))
-        )
-        for size in sizes
-    )
+    listed = draw(st.sampled_from((socketed, socketed + extra)))
+    return tuple(HugePagesClause(size, draw(_per_node(_PAGES, listed))) for size in sizes)
 
 
 @st.composite
 def _distances(draw: st.DrawFn, nodes: int) -> DistanceLevels | tuple[tuple[int, ...], ...] | None:
-    row = st.lists(distances, min_size=nodes, max_size=nodes).map(tuple)
-    matrix = st.lists(row, min_size=nodes, max_size=nodes).map(tuple)
-    levels = st.builds(DistanceLevels, *[distances] * 4)
     if nodes > 1 and draw(st.booleans()):
-        return draw(matrix)
-    return draw(st.none() | levels)
+        # A few values strewn over the matrix: as odd as drawing each, and far cheaper.
+        values = draw(st.lists(distances, min_size=1, max_size=5))
+        stride = draw(st.integers(0, 4))
+        return tuple(
+            tuple(values[(row * stride + column) % len(values)] for column in range(nodes))
+            for row in range(nodes)
+        )
+    return draw(st.none() | _LEVELS)
+
+
+@cache
+def _device_items(
+    socketed: int, ids: tuple[int, ...]
+) -> st.SearchStrategy[tuple[tuple[int, ...] | DeviceGroup, ...]]:
+    place = st.lists(st.sampled_from(ids), unique=True, max_size=3).map(tuple)
+    group = st.builds(DeviceGroup, count=st.integers(1, 3), nodes=place)
+    counts = _per_node(_COUNTS, socketed) | _per_node(_COUNTS, len(ids))
+    return st.lists(counts | group, min_size=1, max_size=3).map(tuple)
 
 
 @st.composite
-def _device_clauses(draw: st.DrawFn, socketed: int, ids: Sequence[int]) -> tuple[DeviceClause, ...]:
-    place = st.lists(st.sampled_from(ids), unique=True, max_size=3).map(tuple)
-    group = st.builds(DeviceGroup, count=st.integers(1, 3), nodes=place)
-    counts = _per_node(st.integers(0, 3), socketed) | _per_node(st.integers(0, 3), len(ids))
+def _device_clauses(
+    draw: st.DrawFn, socketed: int, ids: tuple[int, ...]
+) -> tuple[DeviceClause, ...]:
     return tuple(
-        DeviceClause(resource, tuple(draw(st.lists(counts | group, min_size=1, max_size=3))))
+        DeviceClause(resource, draw(_device_items(socketed, ids)))
         for resource in draw(st.sets(st.sampled_from(RESOURCES)))
     )
