@@ -1,0 +1,1 @@
+"""What the types of the API look like: built-in ones from tables, others from their schemas."""
