@@ -108,6 +108,14 @@ def iter_bits(bits: int) -> Iterator[int]:
         bits ^= low
 
 
+def union(sets: Iterable[int]) -> int:
+    """Return the union of sets given as bits."""
+    bits = 0
+    for one in sets:
+        bits |= one
+    return bits
+
+
 def _runs(bits: int) -> Iterator[CpuRange]:
     """Yield the maximal runs of set bits as (first, last)."""
     offset = 0

@@ -1,0 +1,58 @@
+"""Topology hints: what a resource manager tells the Topology Manager about one request.
+
+A hint is a set of NUMA nodes that can satisfy the request, and whether that set is as small as the
+machine allows ("preferred"). A provider answers with one list of hints a resource:
+
+* ``None`` for the whole answer, or for one resource: it does not care where;
+* an empty list: it cannot be satisfied anywhere;
+* an empty mapping reads as "does not care", which is what the memory manager returns when nothing
+  fits; its Allocate fails later (Kubernetes 1.37, spec section 3.3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from numakube.values.numamask import NumaMask, nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+
+class Hint(NamedTuple):
+    """One possible placement; a mask of ``None`` means "anywhere"."""
+
+    mask: NumaMask | None
+    preferred: bool
+
+    def __str__(self) -> str:
+        nodes = "any" if self.mask is None else "{" + ",".join(map(str, nodes_of(self.mask))) + "}"
+        return f"{nodes}/{'preferred' if self.preferred else 'not preferred'}"
+
+
+ANYWHERE = Hint(None, preferred=True)
+"""A provider without preference."""
+
+NOWHERE = Hint(None, preferred=False)
+"""A provider that cannot be satisfied; also the hint of a container that has none stored."""
+
+Axis: TypeAlias = "Sequence[Hint]"
+"""The alternatives of one resource; a permutation takes one hint of every axis."""
+
+ProviderHints: TypeAlias = "Mapping[str, Sequence[Hint] | None] | None"
+"""A provider's answer: resource name to its hints."""
+
+
+def axes_of(answers: Iterable[ProviderHints]) -> list[Axis]:
+    """Return the axes to merge: one for each resource that some provider spoke about."""
+    axes: list[Axis] = []
+    for answer in answers:
+        if not answer:
+            axes.append((ANYWHERE,))
+            continue
+        for hints in answer.values():
+            if hints is None:
+                axes.append((ANYWHERE,))
+            else:
+                axes.append(hints or (NOWHERE,))
+    return axes

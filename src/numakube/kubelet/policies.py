@@ -1,0 +1,66 @@
+"""The Topology Manager's policies: how hints are merged and whether the result is admitted.
+
+Kubernetes 1.26 to 1.37 behave the same (spec section 3.6).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from numakube.kubelet.hints import Axis, Hint, ProviderHints, axes_of
+from numakube.kubelet.merge import merge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numakube.kubelet.numainfo import NumaInfo
+
+
+class TopologyPolicy(StrEnum):
+    """What the kubelet demands of a pod's alignment."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
+
+
+class TopologyScope(StrEnum):
+    """What is aligned: each container by itself, or the pod as a whole."""
+
+    CONTAINER = "container"
+    POD = "pod"
+
+
+class Decision(NamedTuple):
+    """The merged hint and whether the policy admits it."""
+
+    hint: Hint
+    admitted: bool
+
+
+def decide(policy: TopologyPolicy, answers: Iterable[ProviderHints], numa: NumaInfo) -> Decision:
+    """Merge the providers' answers as *policy* does. Not for policy ``none``, which never asks."""
+    axes = axes_of(answers)
+    if policy is TopologyPolicy.SINGLE_NUMA_NODE:
+        hint = _merge_single(axes, numa)
+        return Decision(hint, hint.preferred)
+    hint = merge(axes, numa)
+    return Decision(hint, hint.preferred or policy is TopologyPolicy.BEST_EFFORT)
+
+
+def _merge_single(axes: Sequence[Axis], numa: NumaInfo) -> Hint:
+    """Merge only preferred hints of one node; a result that says "all nodes" is stored as none."""
+    single = [
+        [
+            hint
+            for hint in axis
+            if hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
+        ]
+        for axis in axes
+    ]
+    hint = merge(single, numa)
+    if hint.mask == numa.everywhere:
+        return Hint(None, hint.preferred)
+    return hint
