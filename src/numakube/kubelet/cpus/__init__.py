@@ -1,0 +1,1 @@
+"""The CPU Manager: which CPUs a container gets for itself."""

@@ -1,0 +1,101 @@
+"""How logical CPUs belong to cores, caches, NUMA nodes and sockets, as the CPU Manager sees it.
+
+Every set of CPUs is one integer with a bit a CPU. Two things the kubelet does are kept on purpose:
+a core is named by its smallest thread (kernel core ids repeat across sockets), and the "CPUs per
+core/socket/cache" are averages over the machine, wrong on hybrid or lopsided hardware (spec 5.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.errors import KubeletStartError
+from numakube.values.cpuset import iter_bits, union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.kubelet.machine import Core, Machine
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTopology:
+    """CPUs of each element of each level; ids map to bit sets."""
+
+    all_cpus: int
+    cpu_count: int
+    socket_count: int
+    core_count: int
+    numa: Mapping[int, int]
+    sockets: Mapping[int, int]
+    cores: Mapping[int, int]
+    uncore_caches: Mapping[int, int]
+
+    @classmethod
+    def of(cls, machine: Machine) -> CpuTopology:
+        """Read the CPUs of *machine*."""
+        if machine.cpu_count == 0:
+            raise KubeletStartError("could not detect number of cpus")
+        levels: tuple[dict[int, int], ...] = ({}, {}, {}, {})
+        for node in machine.nodes:
+            for core in node.cores:
+                ids = (node.id, core.socket, _core_id(core), _uncore_id(core))
+                _join(levels, ids, core.threads)
+        numa, sockets, cores, uncore = levels
+        return cls(
+            all_cpus=union(numa.values()),
+            cpu_count=machine.cpu_count,
+            socket_count=machine.socket_count,
+            core_count=sum(len(node.cores) for node in machine.nodes),
+            numa=dict(sorted(numa.items())),
+            sockets=sockets,
+            cores=cores,
+            uncore_caches=uncore,
+        )
+
+    @property
+    def cpus_per_core(self) -> int:
+        """Average threads a core, rounded down."""
+        return self.cpu_count // self.core_count if self.core_count else 0
+
+    @property
+    def cpus_per_socket(self) -> int:
+        """Average CPUs a socket, rounded down."""
+        return self.cpu_count // self.socket_count if self.socket_count else 0
+
+    @property
+    def cpus_per_uncore(self) -> int:
+        """Average CPUs a last-level cache, rounded down."""
+        return self.cpu_count // len(self.uncore_caches) if self.uncore_caches else 0
+
+    def cpus_on(self, numa_mask: int) -> int:
+        """Return the CPUs of the NUMA nodes in *numa_mask*."""
+        return union(self.numa.get(node, 0) for node in iter_bits(numa_mask))
+
+    def sockets_of(self, cpus: int) -> list[int]:
+        """Return the sockets that have any of *cpus*."""
+        return [socket for socket, members in self.sockets.items() if members & cpus]
+
+    def whole_cores_of(self, cpus: int) -> int:
+        """Return all threads of the cores that have any of *cpus*."""
+        return union(members for members in self.cores.values() if members & cpus)
+
+
+def _core_id(core: Core) -> int:
+    if not core.threads:
+        raise KubeletStartError("no cpus provided")
+    if len(set(core.threads)) != len(core.threads):
+        raise KubeletStartError("cpus provided are not unique")
+    return min(core.threads)
+
+
+def _uncore_id(core: Core) -> int:
+    """Name the cache; a core that reports none is taken to share one with its socket."""
+    return core.socket if core.uncore_cache is None else core.uncore_cache
+
+
+def _join(levels: Iterable[dict[int, int]], ids: Iterable[int], threads: Iterable[int]) -> None:
+    bits = union(1 << cpu for cpu in threads)
+    for level, element in zip(levels, ids, strict=True):
+        level[element] = level.get(element, 0) | bits

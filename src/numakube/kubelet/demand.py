@@ -1,0 +1,220 @@
+"""What a pod demands of the resource managers, parsed once from the API object.
+
+Which containers get exclusive CPUs, which memory counts and how init containers, sidecars and app
+containers add up is decided here, so that the managers deal in integers only (spec 5.4, 7.4, 8.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from numakube.api.pods import has_pod_level_resources, is_sidecar, qos_class
+from numakube.values.quantity import Quantity, parse_quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from numakube.api.core import Container, Pod, ResourceRequirements
+    from numakube.api.wire import QuantityText, ResourceList
+
+MEMORY = "memory"
+HUGEPAGES = "hugepages-"
+
+
+class Role(Enum):
+    """How a container shares resources with the others of its pod."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDemand:
+    """One container's demand.
+
+    Attributes:
+        exclusive_cpus: whole CPUs it gets for itself; 0 if it runs in the shared pool.
+        memory: requested bytes by memory type; ``None`` if a request is not a whole number of
+            bytes, which the memory manager refuses.
+        limits: limits by resource name as whole numbers, rounded up; device resources among them.
+    """
+
+    name: str
+    role: Role
+    exclusive_cpus: int
+    memory: Mapping[str, int] | None
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodLevelDemand:
+    """Demand of the pod as a whole (``spec.resources``)."""
+
+    exclusive_cpus: int
+    memory: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class PodDemand:
+    """A pod's demand; ``containers`` has init containers first, in order of start.
+
+    Attributes:
+        managed: whether the CPU and memory managers look at the pod at all; they do not if it has
+            pod-level resources and the kubelet cannot manage those.
+        pod_level: set if the kubelet manages the pod's resources as one bubble.
+    """
+
+    uid: str
+    guaranteed: bool
+    managed: bool
+    containers: tuple[ContainerDemand, ...]
+    pod_level: PodLevelDemand | None = None
+
+    @cached_property
+    def exclusive_cpus(self) -> int:
+        """Whole CPUs that the pod needs at its peak."""
+        if self.pod_level is not None:
+            return self.pod_level.exclusive_cpus
+        return self._peak(lambda container: container.exclusive_cpus)
+
+    @cached_property
+    def memory(self) -> Mapping[str, int] | None:
+        """Bytes by memory type at the pod's peak; only types that some app container requests."""
+        if self.pod_level is not None:
+            return self.pod_level.memory
+        if any(container.memory is None for container in self.containers):
+            return None
+        apps = (one.memory or {} for one in self.containers if one.role is Role.APP)
+        kinds = dict.fromkeys(kind for memory in apps for kind in memory)
+        return {kind: self._peak(_memory_of(kind)) for kind in kinds}
+
+    @cached_property
+    def limits(self) -> Mapping[str, int]:
+        """Limits by resource name at the pod's peak."""
+        names = dict.fromkeys(name for one in self.containers for name in one.limits)
+        return {name: self._peak(_limit_of(name)) for name in names}
+
+    def init_containers_before(self, container: ContainerDemand) -> Iterable[ContainerDemand]:
+        """Yield the plain init containers that start before *container*."""
+        for other in self.containers:
+            if other is container:
+                return
+            if other.role is Role.INIT:
+                yield other
+
+    def _peak(self, amount: Callable[[ContainerDemand], int]) -> int:
+        """Return the largest sum of containers that run at the same time."""
+        sidecars = starting = apps = 0
+        for container in self.containers:
+            if container.role is Role.SIDECAR:
+                sidecars += amount(container)
+            elif container.role is Role.INIT:
+                starting = max(starting, sidecars + amount(container))
+            else:
+                apps += amount(container)
+        return max(starting, apps + sidecars)
+
+
+def _memory_of(kind: str) -> Callable[[ContainerDemand], int]:
+    return lambda container: (container.memory or {}).get(kind, 0)
+
+
+def _limit_of(name: str) -> Callable[[ContainerDemand], int]:
+    return lambda container: container.limits.get(name, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandRules:
+    """How this kubelet reads pods that set ``spec.resources``."""
+
+    ignores_pod_level_resources: bool = True
+    manages_pod_level_resources: bool = False
+
+
+def demand_of(pod: Pod, rules: DemandRules) -> PodDemand:
+    """Return what *pod* demands of a kubelet with *rules*."""
+    guaranteed = qos_class(pod) == "Guaranteed"
+    pod_level = has_pod_level_resources(pod)
+    bubble = pod_level and rules.manages_pod_level_resources
+    containers = tuple(
+        _container(container, role, guaranteed=guaranteed, in_bubble=bubble)
+        for container, role in _containers(pod)
+    )
+    return PodDemand(
+        uid=pod.metadata.uid,
+        guaranteed=guaranteed,
+        managed=bubble or not (pod_level and rules.ignores_pod_level_resources),
+        containers=containers,
+        pod_level=_pod_level(pod.spec.resources, guaranteed=guaranteed) if bubble else None,
+    )
+
+
+def _containers(pod: Pod) -> Iterable[tuple[Container, Role]]:
+    for container in pod.spec.init_containers or ():
+        yield container, Role.SIDECAR if is_sidecar(container) else Role.INIT
+    for container in pod.spec.containers:
+        yield container, Role.APP
+
+
+def _container(
+    container: Container, role: Role, *, guaranteed: bool, in_bubble: bool
+) -> ContainerDemand:
+    resources = container.resources
+    requests = (resources.requests if resources else None) or {}
+    limits = (resources.limits if resources else None) or {}
+    # Inside a bubble only a container that is guaranteed by itself gets anything for itself.
+    exclusive = guaranteed and (not in_bubble or _guaranteed_alone(requests, limits))
+    return ContainerDemand(
+        name=container.name,
+        role=role,
+        exclusive_cpus=_whole_cpus(requests.get("cpu")) if exclusive else 0,
+        memory=_memory(requests) if exclusive or not in_bubble else {},
+        limits={name: parse_quantity(text).value() for name, text in limits.items()},
+    )
+
+
+def _guaranteed_alone(requests: ResourceList, limits: ResourceList) -> bool:
+    for name in ("cpu", MEMORY):
+        request, limit = requests.get(name), limits.get(name)
+        if request is None or limit is None:
+            return False
+        wanted = parse_quantity(request)
+        if not wanted or wanted != parse_quantity(limit):
+            return False
+    return True
+
+
+def _whole_cpus(request: QuantityText | None) -> int:
+    """Return the CPUs of an integral request; a fraction runs in the shared pool."""
+    if request is None:
+        return 0
+    quantity = parse_quantity(request)
+    cpus = quantity.value()
+    return cpus if cpus * 1000 == quantity.milli_value() else 0
+
+
+def _memory(requests: ResourceList) -> Mapping[str, int] | None:
+    memory = {}
+    for name, text in requests.items():
+        if name == MEMORY or name.startswith(HUGEPAGES):
+            quantity = parse_quantity(text)
+            count = quantity.value()
+            if Quantity.of_count(count) != quantity:
+                return None
+            memory[name] = count
+    return memory
+
+
+def _pod_level(resources: ResourceRequirements | None, *, guaranteed: bool) -> PodLevelDemand:
+    requests = (resources.requests if resources else None) or {}
+    if not guaranteed:
+        return PodLevelDemand(0, {})
+    memory = _memory(requests) or {}
+    return PodLevelDemand(
+        exclusive_cpus=_whole_cpus(requests.get("cpu")),
+        memory={kind: size for kind, size in memory.items() if size > 0},
+    )
