@@ -1,0 +1,1 @@
+"""Measurements: every module here yields JSON-able results from ``run()``."""

@@ -1,0 +1,150 @@
+"""A kubelet's resource managers on one machine: the model that everything else asks.
+
+    node = KubeletNode(machine, settings)
+    outcome = node.admit(pod)      # Admitted with placements, or Rejected in the kubelet's words
+    node.remove(pod.metadata.uid)
+
+A removed or rejected pod is only marked: what it holds is released at the start of the next
+admission (or by `collect_garbage`), which is when the kubelet does it too (spec 1.4).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.kubelet.cpus.manager import CpuManager, start_cpu_manager
+from numakube.kubelet.cpus.topology import CpuTopology
+from numakube.kubelet.demand import DemandRules, PodDemand, demand_of
+from numakube.kubelet.devices import DeviceManager, PreferredAllocation
+from numakube.kubelet.memory.manager import MemoryManager, start_memory_manager
+from numakube.kubelet.outcome import Admitted, ContainerPlacement, Rejected
+from numakube.kubelet.topology_manager import TopologyManager
+from numakube.kubelet.versions import DEFAULT, behaviour_of
+from numakube.values.cpuset import CpuSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.api.core import Pod
+    from numakube.kubelet.machine import Device, Machine
+    from numakube.kubelet.providers import HintProvider
+    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.trace import AdmissionTrace
+
+
+class KubeletNode:
+    """One kubelet; raises `KubeletStartError` if it would not start with *settings*."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        settings: KubeletSettings,
+        *,
+        devices: Mapping[str, Iterable[Device]] | None = None,
+        kubernetes: str = DEFAULT,
+    ) -> None:
+        self.machine = machine
+        self.settings = settings
+        self.behaviour = behaviour_of(kubernetes)
+        # The order of construction decides which problem is reported first.
+        self.topology = TopologyManager(machine, settings, self.behaviour)
+        self.devices = DeviceManager(self.topology.numa, self.behaviour)
+        self.cpus: CpuManager | None = start_cpu_manager(
+            CpuTopology.of(machine), settings, self.behaviour
+        )
+        self.memory: MemoryManager | None = start_memory_manager(machine, settings, self.behaviour)
+        self._active: dict[str, PodDemand] = {}
+        self._rules = self._demand_rules()
+        for resource, members in (machine.devices if devices is None else devices).items():
+            self.devices.register(resource, members)
+
+    def clone(self) -> KubeletNode:
+        """Return an independent copy, to try something out."""
+        copy = object.__new__(KubeletNode)
+        copy.__dict__.update(self.__dict__)
+        copy.topology = self.topology.clone()
+        copy.devices = self.devices.clone()
+        copy.cpus = self.cpus and self.cpus.clone()
+        copy.memory = self.memory and self.memory.clone()
+        copy._active = dict(self._active)
+        return copy
+
+    @property
+    def pods(self) -> Iterable[str]:
+        """The uids of the active pods in order of admission."""
+        return self._active.keys()
+
+    @property
+    def shared_cpus(self) -> CpuSet:
+        """The pool in which containers without exclusive CPUs run; empty for CPU policy none."""
+        return CpuSet(self.cpus.shared if self.cpus else 0)
+
+    def register_devices(
+        self,
+        resource: str,
+        devices: Iterable[Device],
+        *,
+        preferred: PreferredAllocation | None = None,
+    ) -> None:
+        """Replace the devices of *resource*, as a plugin's ListAndWatch message does."""
+        self.devices.register(resource, devices, preferred=preferred)
+
+    def demand_of(self, pod: Pod) -> PodDemand:
+        """Return what *pod* demands of this kubelet."""
+        return demand_of(pod, self._rules)
+
+    def admit(
+        self, pod: Pod | PodDemand, *, trace: AdmissionTrace | None = None
+    ) -> Admitted | Rejected:
+        """Admit *pod*, or refuse it; with *trace*, record how the decision came about."""
+        demand = pod if isinstance(pod, PodDemand) else self.demand_of(pod)
+        self._active[demand.uid] = demand
+        self.collect_garbage()
+        rejected = self.topology.admit(demand, self._providers(), trace)
+        if rejected is not None:
+            del self._active[demand.uid]
+            return rejected
+        containers = {one.name: self.placement(demand.uid, one.name) for one in demand.containers}
+        return Admitted(containers, self.shared_cpus)
+
+    def placement(self, uid: str, container: str) -> ContainerPlacement:
+        """Return what a container of an active pod holds."""
+        return ContainerPlacement(
+            cpus=self.cpus.held_by(uid, container) if self.cpus else CpuSet(),
+            memory=self.memory.held_by(uid, container) if self.memory else (),
+            devices=self.devices.held_by(uid, container),
+            hint=self.topology.hint_of(uid, container),
+        )
+
+    def remove(self, uid: str) -> None:
+        """Mark a pod as gone; unknown uids are fine."""
+        self._active.pop(uid, None)
+
+    def collect_garbage(self) -> None:
+        """Release what pods hold that are not active any more."""
+        for manager in self._providers():
+            for uid in manager.pods():
+                if uid not in self._active:
+                    manager.forget(uid)
+        for uid in self.topology.hints.keys() - self._active.keys():
+            self.topology.forget(uid)
+
+    def _providers(self) -> list[HintProvider]:
+        """Return the resource managers in the order in which they are asked and allocate."""
+        providers: list[HintProvider] = [self.devices]
+        if self.cpus is not None:
+            providers.append(self.cpus)
+        if self.memory is not None:
+            providers.append(self.memory)
+        return providers
+
+    def _demand_rules(self) -> DemandRules:
+        behaviour, settings = self.behaviour, self.settings
+        known = behaviour.ignores_pod_level_resources
+        enabled = known and settings.gate("PodLevelResources", default=True)
+        managed = behaviour.pod_level_managers and settings.gate(
+            "PodLevelResourceManagers", default=False
+        )
+        return DemandRules(
+            ignores_pod_level_resources=enabled, manages_pod_level_resources=enabled and managed
+        )

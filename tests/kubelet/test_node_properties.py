@@ -1,0 +1,153 @@
+"""What must hold on a node whatever is admitted and removed, in any order."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from tests.kubelet.scenarios import nodes, pods, workloads
+
+from numakube.api.core import Pod
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.outcome import Admitted, Rejected
+from numakube.kubelet.trace import AdmissionTrace
+
+
+def run(node: KubeletNode, steps: list[Pod | str]) -> None:
+    """Perform the steps of a workload."""
+    for step in steps:
+        if isinstance(step, str):
+            node.remove(step)
+        else:
+            node.admit(step)
+    node.collect_garbage()
+
+
+def fingerprint(node: KubeletNode) -> object:
+    """Return everything that a released pod must give back; memory by group of nodes."""
+    memory: dict[object, Counter[str]] = {}
+    for books in node.memory.books.values() if node.memory else ():
+        group = memory.setdefault(books.cells, Counter())
+        for kind, table in books.tables.items():
+            group[kind] += table.free
+    return (
+        node.cpus and (node.cpus.shared, node.cpus.assignments),
+        memory,
+        node.devices.assignments,
+        {name: node.devices.free_by_node(name) for name in node.devices.resources()},
+    )
+
+
+@given(workloads())
+def test_no_cpu_is_owned_by_two_pods_or_by_a_pod_and_the_shared_pool(
+    case: tuple[KubeletNode, list[Pod | str]],
+) -> None:
+    """Exclusive means exclusive, and no CPU gets lost."""
+    node, steps = case
+    run(node, steps)
+    if node.cpus is None:
+        return
+    seen = node.cpus.shared
+    for sets in node.cpus.assignments.values():
+        held = 0
+        for cpus in sets.values():
+            held |= cpus
+        assert held & seen == 0
+        assert held & node.cpus.reserved == 0
+        seen |= held
+    assert seen == node.cpus.managed
+
+
+@given(workloads())
+def test_no_device_is_owned_by_two_pods(case: tuple[KubeletNode, list[Pod | str]]) -> None:
+    """Containers of one pod may share a device over time, pods never."""
+    node, steps = case
+    run(node, steps)
+    owners: dict[tuple[str, str], str] = {}
+    for uid, containers in node.devices.assignments.items():
+        for held in containers.values():
+            for resource, ids in held.items():
+                for device in ids:
+                    assert owners.setdefault((resource, device), uid) == uid
+
+
+@given(workloads())
+def test_memory_of_a_numa_node_never_exceeds_what_is_allocatable(
+    case: tuple[KubeletNode, list[Pod | str]],
+) -> None:
+    """Free and reserved always add up to allocatable, and the blocks to what is reserved."""
+    node, steps = case
+    run(node, steps)
+    if node.memory is None:
+        return
+    booked: Counter[str] = Counter()
+    for books in node.memory.books.values():
+        for kind, table in books.tables.items():
+            assert table.free + table.reserved == table.allocatable
+            assert table.free >= 0 <= table.reserved
+            booked[kind] += table.reserved
+    held: Counter[str] = Counter()
+    for containers in node.memory.assignments.values():
+        for blocks in containers.values():
+            for block in blocks:
+                held[block.type] += block.size_bytes
+    assert +booked == +held
+
+
+@given(workloads(), pods("new"))
+def test_a_released_pod_leaves_the_node_as_it_was(
+    case: tuple[KubeletNode, list[Pod | str]], pod: Pod
+) -> None:
+    """Admit and remove, or reject, is as if nothing had happened."""
+    node, steps = case
+    run(node, steps)
+    before = fingerprint(node.clone())
+    node.admit(pod)
+    node.remove("new")
+    node.collect_garbage()
+    assert fingerprint(node) == before
+
+
+@given(workloads())
+def test_an_empty_node_is_as_new(case: tuple[KubeletNode, list[Pod | str]]) -> None:
+    """When all pods are gone, nothing of them is left."""
+    node, steps = case
+    before = fingerprint(node.clone())
+    run(node, steps)
+    for uid in list(node.pods):
+        node.remove(uid)
+    node.collect_garbage()
+    assert fingerprint(node) == before
+    assert not node.topology.hints
+
+
+@given(nodes(), pods())
+def test_tracing_and_copying_change_nothing(node: KubeletNode, pod: Pod) -> None:
+    """A trace only listens, and a copy's decisions leave the original alone."""
+    untouched = fingerprint(node)
+    copy = node.clone()
+    trace = AdmissionTrace()
+    traced = copy.admit(pod, trace=trace)
+    assert fingerprint(node) == untouched
+    assert node.admit(pod) == traced
+    if isinstance(traced, Rejected) and traced.reason == "TopologyAffinityError":
+        last = trace.alignments[-1]
+        assert last.container == traced.container
+        assert not last.decision.admitted
+        assert last.why
+
+
+@given(nodes(), pods())
+def test_a_running_pod_is_admitted_again_with_what_it_holds(node: KubeletNode, pod: Pod) -> None:
+    """After a restart of the kubelet all pods pass admission once more."""
+    if node.behaviour.smt_check_before_existing and "full-pcpus-only" in node.settings.cpu_options:
+        return  # up to 1.36 a full machine rejects its own running pods here
+    if pod.spec.init_containers:
+        return  # what init containers shared with others no longer matches their own request
+    first = node.admit(pod)
+    if isinstance(first, Admitted) and node.settings.topology_scope == "container":
+        again = node.admit(pod)
+        assert isinstance(again, Admitted)
+        assert {n: (c.cpus, c.memory, c.devices) for n, c in again.containers.items()} == {
+            n: (c.cpus, c.memory, c.devices) for n, c in first.containers.items()
+        }

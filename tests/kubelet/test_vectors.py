@@ -1,0 +1,39 @@
+"""Recorded answers of real kubelets."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numakube.kubelet.replay import answer
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def scenarios(name: str) -> list[dict[str, Any]]:
+    """Return the scenarios of a recording."""
+    with gzip.open(VECTORS / name, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("family", ["tm", "cpu", "mem", "dev", "mixed"])
+def test_the_model_answers_what_kubelet_1_35_answered(family: str) -> None:
+    """Verdicts, messages, CPU ids, memory blocks, devices and hints are equal."""
+    recorded = [one for one in scenarios("kubelet.jsonl.gz") if one["id"].startswith(family)]
+    assert len(recorded) > 100
+    for one in recorded:
+        given = answer(one)
+        assert given["expect"] == one["expect"], one["id"]
+        assert given.get("startError") == one.get("startError"), one["id"]
+
+
+def test_the_model_answers_what_kubelet_1_36_answered_differently() -> None:
+    """Device hints only name NUMA nodes that have devices."""
+    recorded = scenarios("kubelet-1.36.jsonl.gz")
+    assert recorded
+    for one in recorded:
+        assert answer(one)["expect"] == one["expect"], one["id"]
