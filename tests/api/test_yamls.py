@@ -1,0 +1,65 @@
+"""YAML as Kubernetes reads it."""
+
+import pytest
+
+from numakube.api.yamls import MAX_VALUES, dump_yaml, load_manifests, load_yaml, load_yaml_documents
+from numakube.errors import MalformedObject
+
+
+def test_scalars_are_those_of_kubernetes() -> None:
+    """Times and base-sixty numbers are strings; keys always are."""
+    text = "{at: 2026-01-02T03:04:05Z, day: 2026-01-02, t: 12:30:45, n: 12, on: 1, 8: x, f: 0.5}"
+
+    assert load_yaml(text, "test") == {
+        "at": "2026-01-02T03:04:05Z",
+        "day": "2026-01-02",
+        "t": "12:30:45",
+        "n": 12,
+        "true": 1,
+        "8": "x",
+        "f": 0.5,
+    }
+
+
+def test_one_document_is_expected_unless_more_are_asked_for() -> None:
+    """Empty documents do not count."""
+    assert load_yaml("---\n---\na: 1\n---\n", "test") == {"a": 1}
+    assert load_yaml("", "test") is None
+    assert load_yaml_documents("a: 1\n---\nb: 2", "test") == ({"a": 1}, {"b": 2})
+    with pytest.raises(MalformedObject, match="one YAML document expected, not 2"):
+        load_yaml("a: 1\n---\nb: 2", "test")
+
+
+def test_manifests_are_taken_out_of_lists() -> None:
+    """``kubectl get -o yaml`` prints a list."""
+    text = "{kind: Pod}\n---\n{kind: List, items: [{kind: Node}]}\n---\n{kind: PodList, items: []}"
+
+    assert load_manifests(text, "test") == ({"kind": "Pod"}, {"kind": "Node"})
+    with pytest.raises(MalformedObject, match="must be an object"):
+        load_manifests("- a", "test")
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "!!python/object:os.system {}", "\x00"])
+def test_malformed_or_unsafe_text_is_refused(text: str) -> None:
+    """Python's own tags are not known to the safe loader."""
+    with pytest.raises(MalformedObject, match="not YAML"):
+        load_yaml(text, "test")
+
+
+def test_anchors_work_but_cannot_explode() -> None:
+    """Neither by doubling nor by containing themselves, nor by depth."""
+    assert load_yaml("{a: &x [1], b: *x}", "test") == {"a": [1], "b": [1]}
+    bomb = "\n".join(
+        ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    )
+    with pytest.raises(MalformedObject, match=str(MAX_VALUES)):
+        load_yaml(bomb, "test")
+    with pytest.raises(MalformedObject, match=str(MAX_VALUES)):
+        load_yaml("&a [*a]", "test")
+    with pytest.raises(MalformedObject, match="deep"):
+        load_yaml("[" * 2000 + "]" * 2000, "test")
+
+
+def test_dumping_keeps_the_order_of_keys() -> None:
+    """So that a manifest reads as it was declared."""
+    assert dump_yaml({"kind": "Pod", "apiVersion": "v1"}) == "kind: Pod\napiVersion: v1\n"
