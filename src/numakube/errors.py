@@ -28,7 +28,16 @@ class NumakubeError(Exception):
 
 
 class InvalidValue(NumakubeError, ValueError):
-    """A text could not be parsed as the value it should be."""
+    """A text could not be parsed as the value it should be.
+
+    Attributes:
+        reason: what Kubernetes itself says about the text, for messages that must match its own;
+            empty if it says nothing.
+    """
+
+    def __init__(self, message: str, *, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class MalformedObject(NumakubeError):

@@ -43,7 +43,7 @@ def convert(kind: type[T], tree: object, subject: str | None = None) -> T:
     """Return a tree of plain dicts and lists as a *kind*; *subject* names it in errors."""
     tree = _without_nulls(tree)
     try:
-        return msgspec.convert(tree, kind)
+        return msgspec.convert(tree, kind, str_keys=True)
     except msgspec.ValidationError:
         raise malformed(kind, tree, subject) from None
 

@@ -58,7 +58,7 @@ def malformed(kind: type[object], tree: object, subject: str | None) -> Malforme
 
 def _complaint(kind: type[object], tree: object) -> str:
     try:
-        msgspec.convert(tree, kind)
+        msgspec.convert(tree, kind, str_keys=True)
     except msgspec.ValidationError as error:
         return str(error)
     return ""

@@ -8,18 +8,14 @@ first, so that ``0-4000000000`` can be checked and printed without a bit for eac
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from numakube.errors import InvalidValue
-from numakube.values.int64 import INT64_MAX
+from numakube.values.gotext import parse_integer, quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-# Go's strconv.Atoi also takes a plus sign; a minus sign cannot appear because it marks a range.
-_NUMBER = re.compile(r"\+?[0-9]{1,64}")
 
 MAX_CPU_ID = 1 << 16
 """The highest CPU id a `CpuSet` holds: no kernel supports more, and a bit each costs memory."""
@@ -131,17 +127,12 @@ def _runs(bits: int) -> Iterator[CpuRange]:
 
 def _range(part: str, text: str) -> CpuRange:
     first, dash, last = part.partition("-")
-    low = _cpu_id(first, text)
-    high = _cpu_id(last, text) if dash else low
+    try:
+        low = parse_integer(first)
+        high = parse_integer(last) if dash else low
+    except InvalidValue as error:
+        raise InvalidValue(f"cpuset {text!r}: {error}", reason=error.reason) from None
     if high < low:
-        raise InvalidValue(f"cpuset {text!r}: range {part!r} runs backwards")
+        reason = f"invalid range {quote(part)} ({low} > {high})"
+        raise InvalidValue(f"cpuset {text!r}: {reason}", reason=reason)
     return low, high
-
-
-def _cpu_id(part: str, text: str) -> int:
-    if not _NUMBER.fullmatch(part):
-        raise InvalidValue(f"cpuset {text!r}: {part!r} is not a CPU number")
-    cpu = int(part)
-    if cpu > INT64_MAX:
-        raise InvalidValue(f"cpuset {text!r}: {part!r} is out of range")
-    return cpu

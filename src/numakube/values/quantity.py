@@ -206,7 +206,7 @@ def _parse(text: str) -> Quantity:
         raise InvalidValue(f"quantity {text[:32]!r}...: longer than {MAX_DIGITS} characters")
     match = _GRAMMAR.fullmatch(text)
     if not text or match is None:
-        raise InvalidValue(f"quantity {text!r}: {FORMAT_WRONG}")
+        raise _refusal(text, FORMAT_WRONG)
     base, exponent, form = _read_suffix(match["suffix"], text)
     sign = -1 if match["sign"] == "-" else 1
     whole, fraction = match["whole"] or "0", match["fraction"] or ""
@@ -220,10 +220,14 @@ def _parse(text: str) -> Quantity:
             return Quantity(unscaled, power, form)
     # The narrow form reads "no digits" as zero; the wide form does not.
     if not any(char.isdigit() for char in text[: match.start("suffix")]):
-        raise InvalidValue(f"quantity {text!r}: {NUMERIC_WRONG}")
+        raise _refusal(text, NUMERIC_WRONG)
     if base == 2:
         return _wide_binary(unscaled << exponent, -len(fraction))
     return _wide(unscaled, exponent - len(fraction), form)
+
+
+def _refusal(text: str, reason: str) -> InvalidValue:
+    return InvalidValue(f"quantity {text!r}: {reason}", reason=reason)
 
 
 def _read_suffix(suffix: str, text: str) -> tuple[int, int, Format]:
@@ -234,7 +238,7 @@ def _read_suffix(suffix: str, text: str) -> tuple[int, int, Format]:
         return 2, _BINARY_SUFFIXES[suffix], Format.BINARY_SI
     match = _EXPONENT.fullmatch(suffix)
     if match is None or not fits(int(match[1])):
-        raise InvalidValue(f"quantity {text!r}: {SUFFIX_WRONG}")
+        raise _refusal(text, SUFFIX_WRONG)
     # Go keeps the low 32 bits of the exponent.
     return 10, wrap(int(match[1]) << 32) >> 32, Format.DECIMAL_EXPONENT
 

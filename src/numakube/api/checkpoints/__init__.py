@@ -1,0 +1,46 @@
+"""The kubelet's own state files, read and written byte for byte as it does.
+
+``cpu_manager_state`` (versions 1 to 4), ``memory_manager_state`` (1 to 3) and
+``kubelet_internal_checkpoint``. Each has a checksum that is computed here exactly as the kubelet
+computes it, over the text that go-spew prints of its Go structs.
+"""
+
+from numakube.api.checkpoints.cpu import (
+    CpuManagerState,
+    cpu_checkpoint_version,
+    read_cpu_manager_state,
+    write_cpu_manager_state,
+)
+from numakube.api.checkpoints.devices import (
+    DeviceManagerState,
+    PodDevices,
+    read_device_manager_state,
+    write_device_manager_state,
+)
+from numakube.api.checkpoints.memory import (
+    MemoryBlock,
+    MemoryManagerState,
+    MemoryTable,
+    NumaNodeState,
+    memory_checkpoint_version,
+    read_memory_manager_state,
+    write_memory_manager_state,
+)
+
+__all__ = [
+    "CpuManagerState",
+    "DeviceManagerState",
+    "MemoryBlock",
+    "MemoryManagerState",
+    "MemoryTable",
+    "NumaNodeState",
+    "PodDevices",
+    "cpu_checkpoint_version",
+    "memory_checkpoint_version",
+    "read_cpu_manager_state",
+    "read_device_manager_state",
+    "read_memory_manager_state",
+    "write_cpu_manager_state",
+    "write_device_manager_state",
+    "write_memory_manager_state",
+]
