@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from numakube.kubelet.machine import Core, HugePages, Machine, NumaNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 GIB = 1 << 30
 
 
 def build_machine(
-    cores: list[tuple[int, int, tuple[int, ...]]],
+    cores: Sequence[tuple[int, int, tuple[int, ...]]],
     *,
     memory_bytes: int = 64 * GIB,
     hugepages: tuple[HugePages, ...] = (),

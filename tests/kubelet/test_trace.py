@@ -1,0 +1,100 @@
+"""What a trace tells about a decision."""
+
+from __future__ import annotations
+
+from tests.kubelet.build import admit, container, guaranteed, pod, reject, start, static_settings
+from tests.kubelet.conftest import GIB, dual_socket_ht
+
+from numakube.kubelet.machine import Device
+from numakube.kubelet.trace import AdmissionTrace, Shortfall
+
+GPU = "vendor.example/gpu"
+
+
+def test_a_good_placement_says_what_fits_where() -> None:
+    """One step a container, with each resource's demand and what was free."""
+    node = start(
+        dual_socket_ht(),
+        static_settings("restricted"),
+        devices={GPU: (Device("g0", (0,)), Device("g1", (1,)))},
+    )
+    trace = AdmissionTrace()
+    admit(node, pod(guaranteed("c", "2", gpu="1")), trace)
+    (step,) = trace.alignments
+    assert step.container == "c"
+    assert step.why == "vendor.example/gpu, cpu fit together on NUMA node 0"
+    assert [(one.resource, one.wanted, dict(one.free_by_node)) for one in step.resources] == [
+        (GPU, 1, {0: 1, 1: 1}),
+        ("cpu", 2, {0: 5, 1: 6}),
+    ]
+    assert not step.shortfalls
+
+
+def test_a_crowded_machine_names_the_best_node_and_what_it_lacks() -> None:
+    """The number an operator needs: how much more would have been enough."""
+    node = start(dual_socket_ht(), static_settings("single-numa-node"))
+    admit(node, pod(guaranteed("c", "2"), uid="other"))
+    trace = AdmissionTrace()
+    reject(node, pod(guaranteed("c", "7")), trace)
+    (step,) = trace.alignments
+    assert step.shortfalls == (Shortfall("cpu", 1, wanted=7, free=6),)
+    assert step.shortfalls[0].missing == 1
+    assert step.why == "cpu: 7 wanted, the best NUMA node (1) has 6 free"
+
+
+def test_a_machine_without_room_says_so() -> None:
+    """Nothing to do with alignment: there are not enough CPUs at all."""
+    node = start(dual_socket_ht(), static_settings("restricted"))
+    trace = AdmissionTrace()
+    reject(node, pod(guaranteed("c", "12")), trace)
+    assert trace.alignments[-1].why == "cpu: 12 wanted, 11 free on the whole machine"
+
+
+def test_resources_that_want_different_nodes_are_listed_with_their_wishes() -> None:
+    """Each fits by itself, but not together."""
+    node = start(
+        dual_socket_ht(),
+        static_settings("restricted"),
+        devices={GPU: (Device("g0", (0,)),)},
+        kubernetes="1.36",
+    )
+    trace = AdmissionTrace()
+    reject(node, pod(guaranteed("c", "6", gpu="1")), trace)
+    assert trace.alignments[-1].why == (
+        "no NUMA nodes suit all resources: vendor.example/gpu wants NUMA node 0; "
+        "cpu wants NUMA node 1"
+    )
+
+
+def test_a_failed_allocation_keeps_what_was_asked_and_what_was_free() -> None:
+    """Memory speaks up only when it has to allocate."""
+    settings = static_settings(
+        "best-effort", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
+    )
+    node = start(dual_socket_ht(), settings)
+    trace = AdmissionTrace()
+    reject(node, pod(guaranteed("c", "1", memory="200Gi")), trace)
+    (failed,) = trace.failed
+    assert (failed.provider, failed.resource, failed.wanted) == ("memory", "memory", 200 * GIB)
+    assert failed.free == 127 * GIB
+    memory = trace.alignments[-1].resources[-1]
+    assert memory.fits_nowhere
+    assert memory.hints is None
+
+
+def test_pods_that_ask_for_nothing_special_are_content_anywhere() -> None:
+    """No provider has an opinion."""
+    node = start(dual_socket_ht(), static_settings("single-numa-node"))
+    trace = AdmissionTrace()
+    admit(node, pod(container("c")), trace)
+    assert trace.alignments[-1].why == "no resource asks for particular NUMA nodes"
+
+
+def test_pod_scope_has_one_step_for_the_whole_pod() -> None:
+    """The sum of all containers is aligned at once."""
+    node = start(dual_socket_ht(), static_settings("restricted", topology_scope="pod"))
+    trace = AdmissionTrace()
+    admit(node, pod(guaranteed("a", "2"), guaranteed("b", "2")), trace)
+    (step,) = trace.alignments
+    assert step.container is None
+    assert step.resources[0].wanted == 4
