@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Json: TypeAlias = dict[str, Any]
 """A JSON object."""
 
+JsonValue: TypeAlias = Any
+"""Any JSON value."""
+
 
 class GVK(NamedTuple):
     """Group, version and kind."""

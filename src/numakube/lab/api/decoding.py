@@ -1,0 +1,229 @@
+"""Turn a request's body into an object of the resource's kind, or refuse it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import yaml
+
+from numakube.lab.api.go_json import Document, MalformedJson, read_json
+from numakube.lab.api.negotiation import JSON_TYPE, MEDIA_TYPES, YAML_TYPE, media_type
+from numakube.lab.api.refusals import bad_request, invalid, unsupported_media_type
+from numakube.lab.field_errors import go_quote
+from numakube.lab.field_errors import invalid as invalid_field
+from numakube.lab.kinds import GVK
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from numakube.lab.api.call import Call
+    from numakube.lab.api.options import WriteOptions
+    from numakube.lab.api.resources import Resource
+    from numakube.lab.api.rules import Rules
+    from numakube.lab.kinds import Json, JsonValue
+
+_SUMMARY_LENGTH: Final = 30
+_SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
+_EXTENSIONS_SCHEME: Final = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:53"
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What a body must be."""
+
+    kind: GVK
+    rules: Rules
+    custom: bool
+
+
+def read_body(call: Call) -> Document:
+    """Read the body in the media type it is sent in; refuse those that are not understood."""
+    sent = media_type(call.headers.get("Content-Type")) or JSON_TYPE
+    if sent == YAML_TYPE:
+        return read_yaml(call.body)
+    if sent != JSON_TYPE:
+        raise unsupported_media_type(_accepted_types(MEDIA_TYPES))
+    return read_json(call.body)
+
+
+def _accepted_types(types: Sequence[str]) -> str:
+    listed = ", ".join(types)
+    return (
+        f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    )
+
+
+def refuse_patch_type(types: Sequence[str]) -> None:
+    """Refuse a patch of a type that the resource does not know."""
+    raise unsupported_media_type(_accepted_types(types))
+
+
+def read_yaml(text: bytes) -> Document:
+    """Read YAML as JSON; repeated keys are reported as Go's YAML library does."""
+    loader = _Loader(text)
+    try:
+        value = loader.get_single_data()
+    except yaml.YAMLError as error:
+        raise MalformedJson(describe_yaml_error(error)) from None
+    finally:
+        loader.dispose()
+    problems: tuple[str, ...] = ()
+    if loader.repeated:
+        lines = "".join(
+            f"\n  line {line}: key {go_quote(key)} already set in map"
+            for line, key in loader.repeated
+        )
+        problems = (f"yaml: unmarshal errors:{lines}",)
+    return Document(value, problems)
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that notes repeated keys and leaves times as text, as JSON would."""
+
+    def __init__(self, stream: bytes) -> None:
+        super().__init__(stream)
+        self.repeated: list[tuple[int, str]] = []
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, JsonValue]:
+        """Build a mapping, noting keys that are already there."""
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = str(key_node.value)
+            if key in seen:
+                self.repeated.append((key_node.start_mark.line + 1, key))
+            seen.add(key)
+        mapping = super().construct_mapping(node, deep=deep)
+        return {_key_text(key): value for key, value in mapping.items()}
+
+
+def _key_text(key: object) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def describe_yaml_error(error: yaml.YAMLError) -> str:
+    """Return the error as Go's YAML library words it, as far as the two agree."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"yaml: line {error.problem_mark.line + 1}: {error.problem}"
+    return f"yaml: {error}"
+
+
+def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) -> Json:
+    """Return the body as an object of *kind*, its fields checked as the options ask.
+
+    The returned object has been completed by its rules but has not been validated.
+    """
+    target = _Target(kind, rules, call.resource.custom)
+    try:
+        document = read_body(call)
+    except MalformedJson as error:
+        raise bad_request(_unrecognized(target, error, call.body)) from None
+    value: JsonValue = {} if document.value is None else document.value
+    if not isinstance(value, dict):
+        raise bad_request(_unrecognized(target, _not_an_object(value), call.body))
+    obj = identify(value, target.kind, call.resource)
+    checked = options.field_validation != "Ignore"
+    problems = rules.check(obj, strict=checked)
+    if problems.fatal is not None:
+        raise _undecodable(target, obj, problems.fatal)
+    if checked:
+        found = [*_repeated(document), *problems.strict]
+        report_strict(call, options, found, target, obj)
+    return rules.complete(obj)
+
+
+def _repeated(document: Document) -> list[str]:
+    return [
+        text if text.startswith("yaml:") else f"duplicate field {go_quote(text)}"
+        for text in document.duplicates
+    ]
+
+
+def report_strict(
+    call: Call, options: WriteOptions, problems: list[str], target: _Target, obj: Json
+) -> None:
+    """Refuse or warn of fields that are unknown or repeated."""
+    if not problems:
+        return
+    if options.field_validation == "Strict":
+        raise _undecodable(target, obj, f"strict decoding error: {', '.join(problems)}")
+    call.warnings.extend(problems)
+
+
+def _undecodable(target: _Target, obj: Json, problem: str) -> Exception:
+    sent = GVK.of(obj)
+    return bad_request(
+        f"{sent.kind} in version {go_quote(sent.version)} cannot be handled as a "
+        f"{target.kind.kind}: {problem}"
+    )
+
+
+def identify(obj: Json, kind: GVK, resource: Resource) -> Json:
+    """Return *obj* with its kind filled in; refuse an object of another kind."""
+    sent = GVK.of(obj)
+    if not obj.get("kind") and not obj.get("apiVersion"):
+        sent = kind
+    full = GVK(
+        sent.group if obj.get("apiVersion") else kind.group,
+        sent.version or kind.version,
+        sent.kind or kind.kind,
+    )
+    named = {**obj, "apiVersion": full.api_version, "kind": full.kind}
+    if full == kind:
+        return named
+    if resource.custom:
+        _refuse_custom(named, full, kind)
+    raise bad_request(_wrong_kind(full, kind))
+
+
+def _refuse_custom(obj: Json, sent: GVK, kind: GVK) -> None:
+    if sent.api_version != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({sent.api_version}) does not match "
+            f"the expected API version ({kind.api_version})"
+        )
+    name = (obj.get("metadata") or {}).get("name") or ""
+    problem = invalid_field("kind", sent.kind, f"must be {kind.kind}")
+    raise invalid(sent.group, sent.kind, name, [problem])
+
+
+def _wrong_kind(sent: GVK, kind: GVK) -> str:
+    head = f"{sent.kind} in version {go_quote(sent.version)} cannot be handled as a {kind.kind}"
+    if sent.api_version == kind.api_version:
+        package = kind.group.split(".")[0] or "core"
+        return (
+            f"{head}: converting ({sent.version}.{sent.kind}) to ({package}.{kind.kind}): "
+            "unknown conversion"
+        )
+    return (
+        f"{head}: no kind {go_quote(sent.kind)} is registered for version "
+        f"{go_quote(sent.api_version)} in scheme {go_quote(_SCHEME)}"
+    )
+
+
+def _unrecognized(target: _Target, problem: object, body: bytes) -> str:
+    text = body.decode("utf-8", "replace")
+    summary = text if len(body) <= _SUMMARY_LENGTH else f"{text[:_SUMMARY_LENGTH]} ..."
+    return (
+        f"the object provided is unrecognized (must be of type {target.kind.kind}): "
+        f"couldn't get version/kind; json parse error: {problem} ({summary})"
+    )
+
+
+def _not_an_object(value: JsonValue) -> str:
+    kind = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+    return (
+        f"json: cannot unmarshal {kind} into Go value of type struct "
+        '{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
+        'Kind string "json:\\"kind,omitempty\\"" }'
+    )

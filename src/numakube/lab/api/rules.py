@@ -1,0 +1,82 @@
+"""How objects of a kind are decoded, completed, checked and shown.
+
+The verbs ask a kind's `Rules`; whether those come from built-in code or from a
+CustomResourceDefinition is of no concern to them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from numakube.lab.kinds import Problems
+
+if TYPE_CHECKING:
+    from numakube.lab.field_errors import FieldError
+    from numakube.lab.kinds import GVK, Json
+
+
+class Rules(Protocol):
+    """What the verbs need to know of a kind. Arguments are never changed."""
+
+    def check(self, obj: Json, *, strict: bool) -> Problems:
+        """Tell what is wrong with *obj* as sent, before anything else looks at it."""
+        ...
+
+    def complete(self, obj: Json) -> Json:
+        """Return *obj* as it is after decoding: unknown fields dropped, defaults filled in."""
+        ...
+
+    def prepare_create(self, obj: Json) -> Json:
+        """Return *obj* with what a creation sets, such as an empty status."""
+        ...
+
+    def validate_create(self, obj: Json) -> list[FieldError]:
+        """Check a new object."""
+        ...
+
+    def prepare_update(self, obj: Json, old: Json, subresource: str) -> Json:
+        """Return *obj* with what an update cannot change taken from *old*."""
+        ...
+
+    def validate_update(self, obj: Json, old: Json, subresource: str) -> list[FieldError]:
+        """Check a changed object."""
+        ...
+
+    def warnings(self, obj: Json, old: Json | None) -> list[str]:
+        """Return what the user is warned of."""
+        ...
+
+    def empty(self) -> Json:
+        """Return what stands next to ``metadata`` in the object of a bookmark."""
+        ...
+
+
+class PlainRules:
+    """Rules of a kind of which nothing is known: everything is taken as it is."""
+
+    def __init__(self, kind: GVK) -> None:
+        self.kind = kind
+
+    def check(self, obj: Json, *, strict: bool) -> Problems:  # noqa: D102
+        return Problems()
+
+    def complete(self, obj: Json) -> Json:  # noqa: D102
+        return obj
+
+    def prepare_create(self, obj: Json) -> Json:  # noqa: D102
+        return obj
+
+    def validate_create(self, obj: Json) -> list[FieldError]:  # noqa: D102
+        return []
+
+    def prepare_update(self, obj: Json, old: Json, subresource: str) -> Json:  # noqa: D102
+        return obj
+
+    def validate_update(self, obj: Json, old: Json, subresource: str) -> list[FieldError]:  # noqa: D102
+        return []
+
+    def warnings(self, obj: Json, old: Json | None) -> list[str]:  # noqa: D102
+        return []
+
+    def empty(self) -> Json:  # noqa: D102
+        return {}

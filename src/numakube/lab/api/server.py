@@ -1,0 +1,136 @@
+"""The API server as a process's part: HTTP in, answers out.
+
+>>> async with ApiServer() as server:
+...     print(server.url)
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from random import SystemRandom
+from typing import TYPE_CHECKING, Final, Self
+
+from aiohttp import web
+
+from numakube.lab.api import router
+from numakube.lab.api.admission import Admission
+from numakube.lab.api.authentication import Authenticator, User
+from numakube.lab.api.bootstrap import bootstrap
+from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.refusals import Refusal
+from numakube.lab.api.registry import Registry
+from numakube.lab.api.request_info import parse_request
+from numakube.lab.api.rules import PlainRules
+from numakube.lab.api.state import State
+from numakube.lab.api.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from random import Random
+    from types import TracebackType
+
+MAX_BODY: Final = 3 * 1024 * 1024
+"""The largest request body in bytes, as of a real server."""
+
+
+class ApiServer:
+    """A Kubernetes API server.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        users: bearer tokens and whose they are.
+        anonymous: whether requests without token are served.
+        rbac: whether users need rights; without, everybody may do everything.
+        now: the clock.
+        rng: source of uids and generated names.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        users: Mapping[str, User] | None = None,
+        anonymous: bool = True,
+        rbac: bool = False,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        rng: Random | None = None,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._rbac = rbac
+        self._authenticator = Authenticator(users or {}, anonymous=anonymous)
+        self.state = State(
+            store=Store(),
+            registry=Registry(lambda resource: PlainRules(resource.kind)),
+            admission=Admission(),
+            now=now,
+            rng=rng or SystemRandom(),
+        )
+        self._runner: web.ServerRunner | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        """Start to serve."""
+        bootstrap(self.state)
+        server = web.Server(self._handle, access_log=None)
+        self._runner = web.ServerRunner(server, handle_signals=False)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}"
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End all watches and stop to serve."""
+        self.state.feeds.end()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        warnings: list[str] = []
+        try:
+            reply = self._answer(request, body, warnings)
+        except Refusal as refusal:
+            reply = json_reply(refusal.code, refusal.status, dict(refusal.headers))
+        if isinstance(reply, Stream):
+            return await _send_stream(request, reply)
+        response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+        response.headers["Content-Type"] = reply.content_type
+        for warning in warnings:
+            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.add("Warning", f'299 - "{escaped}"')
+        return response
+
+    def _answer(self, request: web.BaseRequest, body: bytes, warnings: list[str]) -> Reply | Stream:
+        user = self._authenticator.authenticate(request.headers.get("Authorization"))
+        if request.method == "POST" and request.path == "/lab/v1/compact":
+            return router.compact(self.state)
+        info = parse_request(request.method, request.path, request.query)
+        call = Call(
+            method=request.method,
+            info=info,
+            query=request.query,
+            headers=request.headers,
+            body=body,
+            user=user,
+            warnings=warnings,
+        )
+        return router.answer(self.state, call)
+
+
+async def _send_stream(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": stream.content_type})
+    await response.prepare(request)
+    async for chunk in stream.chunks:
+        await response.write(chunk)
+    await response.write_eof()
+    return response

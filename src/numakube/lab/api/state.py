@@ -1,0 +1,35 @@
+"""What all requests share: the store, the resources, the clock and the source of chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from numakube.lab.api.store import Key
+from numakube.lab.api.watching import Feeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+    from random import Random
+
+    from numakube.lab.api.admission import Admission
+    from numakube.lab.api.registry import Registry
+    from numakube.lab.api.resources import Resource
+    from numakube.lab.api.store import Store, Stored
+
+
+@dataclass
+class State:
+    """The parts of a server that handlers work with."""
+
+    store: Store
+    registry: Registry
+    admission: Admission
+    now: Callable[[], datetime]
+    rng: Random
+    feeds: Feeds = field(default_factory=Feeds)
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Stored | None:
+        """Return the stored object of *resource* with that name."""
+        return self.store.get(Key(resource.shelf, namespace, name))

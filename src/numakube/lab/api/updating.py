@@ -1,0 +1,176 @@
+"""Change objects: PUT, and what PATCH has in common with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.lab.api.creating import store_new
+from numakube.lab.api.decoding import decode_object
+from numakube.lab.api.object_meta import in_namespace, metadata_of, wiped, with_metadata
+from numakube.lab.api.options import WriteOptions, write_options
+from numakube.lab.api.ownership import same_but_times, track
+from numakube.lab.api.refusals import bad_request, conflict, invalid, not_found
+from numakube.lab.api.rendering import object_reply
+from numakube.lab.api.store import Stored
+from numakube.lab.field_errors import Verbatim
+from numakube.lab.field_errors import invalid as invalid_field
+from numakube.lab.objects.metadata import validate_any_update
+
+if TYPE_CHECKING:
+    from numakube.lab.api.call import Call, Reply
+    from numakube.lab.api.state import State
+    from numakube.lab.kinds import Json
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+def update(state: State, call: Call) -> Reply:
+    """Handle a PUT of an object or of a part of it."""
+    options = write_options(call.query, kind="UpdateOptions")
+    obj = decode_object(call, options, call.resource.kind, call.rules)
+    check_name(obj, call.info.name)
+    obj = in_namespace(obj, call.namespace)
+    existing = state.find(call.resource, call.namespace, call.info.name)
+    if existing is None:
+        return _create_missing(state, call, obj, options)
+    uid = metadata_of(obj).get("uid")
+    if uid and uid != existing.obj["metadata"]["uid"]:
+        raise precondition_failed(call, uid, existing)
+    obj = track(state, call, existing.obj, obj, options)
+    return object_reply(call, 200, store_changed(state, call, existing, obj, options))
+
+
+def check_name(obj: Json, name: str) -> None:
+    """Refuse an object whose name is not the one in the path."""
+    stated = metadata_of(obj).get("name")
+    if not stated:
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if stated != name:
+        raise bad_request(
+            f"the name of the object ({stated}) does not match the name on the URL ({name})"
+        )
+
+
+def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) -> Reply:
+    if not call.resource.habits.create_on_update or call.info.subresource:
+        raise not_found(call.resource.group, call.resource.plural, call.info.name)
+    state.admission.authorize_create(state, call)
+    obj = track(state, call, {}, wiped_for_upsert(obj), options)
+    return object_reply(call, 201, store_new(state, call, obj, options))
+
+
+def wiped_for_upsert(obj: Json) -> Json:
+    """Return *obj* as a new object: a PUT that creates keeps no system metadata but the version."""
+    version = metadata_of(obj).get("resourceVersion")
+    return with_metadata(wiped(obj), resourceVersion=version)
+
+
+def precondition_failed(call: Call, uid: str, existing: Stored) -> Exception:
+    """The object is not the one with that uid."""
+    actual = existing.obj["metadata"]["uid"]
+    why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+    return conflict(call.resource.group, call.resource.plural, existing.key.name, why)
+
+
+def store_changed(
+    state: State,
+    call: Call,
+    existing: Stored,
+    obj: Json,
+    options: WriteOptions,
+    *,
+    version_optional: bool = False,
+) -> Stored:
+    """Admit, complete, check and store a changed object.
+
+    Args:
+        state: the server.
+        call: the request.
+        existing: what is changed.
+        obj: what it shall be.
+        options: how.
+        version_optional: a missing version means the existing one even where PUT needs it.
+
+    Returns:
+        the new version; the existing one if nothing changed; the last state if the change took the
+        last finalizer of an object that was waiting for that to be deleted.
+    """
+    old = existing.obj
+    obj = state.admission.admit_update(state, call, obj, old)
+    _check_version(call, existing, obj, version_optional=version_optional)
+    obj = _prepared(state, call, obj, old)
+    if should_delete(obj, old):
+        return _finish_deletion(state, existing, obj, options)
+    if same_but_times(obj, old):
+        return existing
+    if options.dry_run:
+        return Stored(existing.key, obj, existing.version)
+    return state.store.put(existing.key, obj)
+
+
+def _check_version(call: Call, existing: Stored, obj: Json, *, version_optional: bool) -> None:
+    stated = metadata_of(obj).get("resourceVersion") or "0"
+    resource = call.resource
+    if stated == "0":
+        if version_optional or resource.habits.unconditional_update:
+            return
+        problem = invalid_field(
+            "metadata.resourceVersion", Verbatim("0x0"), "must be specified for an update"
+        )
+        raise invalid(resource.group, resource.plural, existing.key.name, [problem])
+    if stated != str(existing.version):
+        raise conflict(resource.group, resource.plural, existing.key.name, MODIFIED)
+
+
+def _prepared(state: State, call: Call, obj: Json, old: Json) -> Json:
+    """Return *obj* with what cannot change restored, after checking it."""
+    part = call.info.subresource
+    before = old["metadata"]
+    obj = with_metadata(
+        obj, generation=before.get("generation"), resourceVersion=before["resourceVersion"]
+    )
+    obj = call.rules.prepare_update(obj, old, part)
+    metadata = metadata_of(obj)
+    obj = with_metadata(
+        obj,
+        uid=metadata.get("uid") or before["uid"],
+        creationTimestamp=before.get("creationTimestamp"),
+        deletionTimestamp=before.get("deletionTimestamp") or metadata.get("deletionTimestamp"),
+        deletionGracePeriodSeconds=metadata.get(
+            "deletionGracePeriodSeconds", before.get("deletionGracePeriodSeconds")
+        ),
+    )
+    errors = validate_any_update(obj["metadata"], before, namespaced=call.resource.namespaced)
+    errors += call.rules.validate_update(obj, old, part)
+    if errors:
+        raise invalid(call.resource.group, call.resource.kind.kind, before["name"], errors)
+    call.warnings.extend(call.rules.warnings(obj, old))
+    state.admission.validate_update(state, call, obj, old)
+    return obj
+
+
+def should_delete(obj: Json, old: Json) -> bool:
+    """Tell whether an object that is being deleted has nothing more to wait for."""
+    before = old["metadata"]
+    return (
+        not obj["metadata"].get("finalizers")
+        and bool(before.get("deletionTimestamp"))
+        and not before.get("deletionGracePeriodSeconds")
+        and _spec_finalized(obj)
+    )
+
+
+def _spec_finalized(obj: Json) -> bool:
+    """A namespace also waits for the finalizers in its spec."""
+    return obj.get("kind") != "Namespace" or not (obj.get("spec") or {}).get("finalizers")
+
+
+def _finish_deletion(state: State, existing: Stored, obj: Json, options: WriteOptions) -> Stored:
+    if not options.dry_run:
+        state.store.remove(existing.key)
+    return Stored(existing.key, obj, existing.version)

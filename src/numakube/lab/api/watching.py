@@ -1,0 +1,213 @@
+"""Watches: a stream of the changes of a collection.
+
+A watch first sends what is asked of the past (the present state, or the changes since a version),
+then every change as it happens. What a selector does not select is not seen: an object that begins
+to match is ``ADDED``, one that ceases to match is ``DELETED``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.lab.api.call import Stream
+from numakube.lab.api.options import ListOptions, list_options
+from numakube.lab.api.reading import Selection, parse_version, selection_of
+from numakube.lab.api.refusals import expired
+from numakube.lab.api.store import Change, ChangeType, Expired, Stored
+from numakube.lab.api.views import EventView
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from numakube.lab.api.call import Call
+    from numakube.lab.api.state import State
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+DEFAULT_TIMEOUT: Final = 1800.0
+"""A watch without timeout lasts between once and twice this many seconds."""
+
+BOOKMARK_INTERVAL: Final = 60.0
+BOOKMARK_BEFORE_END: Final = 2.0
+"""A watch that ends gets a last bookmark this many seconds before."""
+
+MAX_BACKLOG: Final = 20_000
+"""How many events a client may lag behind before its watch is ended."""
+
+
+def watch(state: State, call: Call) -> Stream:
+    """Handle the watch of a collection."""
+    options = list_options(call.query, watch=True)
+    selection = selection_of(call, options)
+    version = parse_version(options.resource_version)
+    feed = Feed(selection, call.namespace, EventView(call))
+    feed.begin(state, call, options, version)
+    return Stream(_stream(state, call, options, feed))
+
+
+@dataclass
+class Feed:
+    """The events of a watch that have not been sent yet.
+
+    Attributes:
+        version: the version up to which everything has been put in.
+        ended: no more events will come.
+    """
+
+    selection: Selection
+    namespace: str
+    view: EventView
+    pending: deque[bytes] = field(default_factory=deque)
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    version: int = 0
+    ended: bool = False
+    annotate_bookmark: bool = False
+
+    def begin(self, state: State, call: Call, options: ListOptions, version: int) -> None:
+        """Put in what is asked of the past."""
+        self.version = state.store.version
+        if options.send_initial_events or (version == 0 and options.send_initial_events is None):
+            for stored in state.store.listed(call.resource.shelf, self.namespace):
+                self._add(ChangeType.ADDED, stored)
+            self.annotate_bookmark = options.bookmarks
+            if options.send_initial_events and options.bookmarks:
+                self.bookmark()
+            return
+        if version == 0:
+            return
+        changes = state.store.changes_since(call.resource.shelf, version)
+        if isinstance(changes, Expired):
+            self._expire(version, changes.oldest)
+            return
+        for change in changes:
+            self.put(change)
+
+    def put(self, change: Change) -> None:
+        """Put in what *change* means to this watch."""
+        self.version = max(self.version, change.version)
+        if self.namespace and change.now.key.namespace != self.namespace:
+            return
+        if len(self.pending) >= MAX_BACKLOG:
+            self.end()
+            return
+        selects = self.selection
+        after = change.type is not ChangeType.DELETED and selects.matches(change.now)
+        before = change.before is not None and selects.matches(change.before)
+        if after:
+            self._emit(ChangeType.MODIFIED if before else ChangeType.ADDED, change.now)
+        elif before and change.before is not None:
+            self._emit(ChangeType.DELETED, _last_seen(change, change.before))
+
+    def bookmark(self) -> None:
+        """Put in a bookmark of the present version."""
+        annotated, self.annotate_bookmark = self.annotate_bookmark, False
+        annotations = {INITIAL_EVENTS_END: "true"} if annotated else None
+        self._push(self.view.bookmark(self.version, annotations))
+
+    def end(self) -> None:
+        """Let the watch end after what is pending."""
+        self.ended = True
+        self.ready.set()
+
+    def take(self) -> bytes:
+        """Return everything pending."""
+        text = b"".join(self.pending)
+        self.pending.clear()
+        self.ready.clear()
+        return text
+
+    def _add(self, kind: ChangeType, stored: Stored) -> None:
+        if self.selection.matches(stored):
+            self._emit(kind, stored)
+
+    def _emit(self, kind: ChangeType, stored: Stored) -> None:
+        self._push(self.view.event(kind, stored))
+
+    def _push(self, text: bytes) -> None:
+        self.pending.append(text)
+        self.ready.set()
+
+    def _expire(self, version: int, oldest: int) -> None:
+        status = expired(f"too old resource version: {version} ({oldest})").status
+        self._push(event_text("ERROR", msgspec.json.encode(status)))
+        self.end()
+
+
+def _last_seen(change: Change, before: Stored) -> Stored:
+    """Return the object that a DELETED event shows: as it last matched, at the new version."""
+    if change.type is ChangeType.DELETED:
+        return change.now
+    metadata = {**before.obj["metadata"], "resourceVersion": str(change.version)}
+    return Stored(before.key, {**before.obj, "metadata": metadata}, change.version)
+
+
+def event_text(kind: str, obj: bytes) -> bytes:
+    """Return the line of a watch that tells of *obj*."""
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), obj)
+
+
+async def _stream(
+    state: State, call: Call, options: ListOptions, feed: Feed
+) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    timeout = options.timeout_seconds or DEFAULT_TIMEOUT * (1 + state.rng.random())
+    deadline = loop.time() + timeout
+    bookmark_at = _next_bookmark(loop.time(), deadline) if options.bookmarks else deadline
+    stop = state.store.subscribe(call.resource.shelf, feed.put)
+    state.feeds.add(call.resource.shelf, feed)
+    try:
+        while True:
+            if feed.pending:
+                yield feed.take()
+            if feed.ended or loop.time() >= deadline:
+                return
+            if options.bookmarks and loop.time() >= bookmark_at:
+                feed.version = state.store.version
+                feed.bookmark()
+                bookmark_at = _next_bookmark(loop.time(), deadline)
+                continue
+            await _wait(feed, min(bookmark_at, deadline) - loop.time())
+    finally:
+        stop()
+        state.feeds.discard(call.resource.shelf, feed)
+
+
+def _next_bookmark(now: float, deadline: float) -> float:
+    last = deadline - BOOKMARK_BEFORE_END
+    return min(now + BOOKMARK_INTERVAL, last) if now < last else deadline + 1
+
+
+async def _wait(feed: Feed, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await feed.ready.wait()
+    except TimeoutError:
+        return
+
+
+class Feeds:
+    """The watches that are open, by the shelf they look at."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, set[int]] = {}
+        self._feeds: dict[int, Feed] = {}
+
+    def add(self, shelf: str, feed: Feed) -> None:
+        """Take note of an open watch."""
+        self._open.setdefault(shelf, set()).add(id(feed))
+        self._feeds[id(feed)] = feed
+
+    def discard(self, shelf: str, feed: Feed) -> None:
+        """Forget a watch."""
+        self._open.get(shelf, set()).discard(id(feed))
+        self._feeds.pop(id(feed), None)
+
+    def end(self, shelf: str | None = None) -> None:
+        """End the watches of *shelf*, or all."""
+        numbers = self._feeds if shelf is None else self._open.get(shelf, set())
+        for number in list(numbers):
+            self._feeds[number].end()

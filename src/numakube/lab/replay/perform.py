@@ -1,0 +1,314 @@
+"""Perform a case: send its requests over HTTP and compare the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec import UNSET
+
+from numakube.lab.replay.cases import Case, Filter, Step, own_strings
+from numakube.lab.replay.matching import Matcher
+from numakube.lab.replay.watching import WatchedEvents, read_watch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    import aiohttp
+
+    from numakube.lab.kinds import Json, JsonValue
+
+POLL_SECONDS: Final = 20.0
+POLL_INTERVAL: Final = 0.02
+COMPACT_PATH: Final = "/lab/v1/compact"
+"""Where a lab's API server is told to forget its history."""
+
+_PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
+_WARNING: Final = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a case: it passed if there are no failures."""
+
+    id: str
+    topic: str
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as received."""
+
+    status: int
+    content_type: str
+    text: str
+    warnings: tuple[str, ...] = ()
+    retry_after: str | None = None
+    watched: WatchedEvents | None = None
+
+    def document(self) -> JsonValue:
+        """Return what captures and comparisons look into."""
+        if self.watched is not None:
+            return {"events": self.watched.events}
+        return json.loads(self.text)
+
+
+@dataclass
+class Performer:
+    """Performs one case on the server at *url*; *tokens* maps the users to bearer tokens."""
+
+    case: Case
+    session: aiohttp.ClientSession
+    url: str
+    tokens: Mapping[str, str]
+    captured: dict[str, JsonValue] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._matcher = Matcher(own_strings(self.case), self.case.managed_fields)
+
+    async def perform(self) -> Outcome:
+        """Perform every step; the first that fails ends the case."""
+        failures: list[str] = []
+        for number, step in enumerate(self.case.steps, start=1):
+            label = f"step {number} {step.op or step.method} {step.path}".rstrip()
+            failures = [f"{label}: {text}" for text in await self._step(step)]
+            if failures:
+                break
+        return Outcome(self.case.id, self.case.topic, tuple(failures))
+
+    async def clean_up(self) -> None:
+        """Send the requests that leave a shared server as it was."""
+        for step in self.case.cleanup:
+            await _until(partial(self._cleaned, step))
+
+    async def _step(self, step: Step) -> list[str]:
+        await asyncio.sleep(step.settle_ms / 1000)
+        if step.op == "compact":
+            return await self._compact()
+        if step.op == "parallel":
+            return await self._parallel(step)
+        if step.poll:
+            return await self._poll(step)
+        return await self._attempt(step)
+
+    async def _cleaned(self, step: Step) -> bool:
+        return (await self._send(step)).status == step.until_status or step.until_status is None
+
+    async def _poll(self, step: Step) -> list[str]:
+        failures: list[str] = []
+
+        async def matched() -> bool:
+            failures[:] = await self._attempt(step)
+            return not failures
+
+        await _until(matched)
+        return failures
+
+    async def _attempt(self, step: Step) -> list[str]:
+        answer, failures = await self._answer(step)
+        failures += self._check(step, answer)
+        if not failures and step.captures:
+            document = answer.document()
+            for name, pointer in step.captures.items():
+                self.captured[name] = resolve(document, pointer)
+        return failures
+
+    async def _answer(self, step: Step) -> tuple[Answer, list[str]]:
+        if step.op != "watch":
+            return await self._send(step), []
+        failures: list[str] = []
+
+        async def meanwhile() -> None:
+            for inner in step.during:
+                failures.extend(f"during: {text}" for text in await self._step(inner))
+
+        async with self._request(step) as response:
+            watched = None
+            if response.status == 200:
+                watched = await read_watch(response, step, meanwhile)
+            text = "" if watched else await response.text()
+            return _received(response, text, watched), failures
+
+    async def _send(self, step: Step) -> Answer:
+        async with self._request(step) as response:
+            return _received(response, await response.text(), None)
+
+    def _request(self, step: Step) -> aiohttp.client._RequestContextManager:
+        headers, data = self._headers(step), None
+        if step.raw_body is not None:
+            data = step.raw_body.encode()
+        elif step.body is not UNSET:
+            data = json.dumps(self._body(step.body)).encode()
+        if data is not None and "Content-Type" not in step.headers:
+            headers["Content-Type"] = "application/json"
+        skip = ("Content-Type",) if "Content-Type" not in headers else ()
+        return self.session.request(
+            step.method,
+            self.url + self._fill(step.path),
+            params=self._query(step.query),
+            headers=headers,
+            data=data,
+            skip_auto_headers=skip,
+        )
+
+    def _headers(self, step: Step) -> dict[str, str]:
+        headers = {"Accept": "application/json", **step.headers}
+        if token := self.tokens.get(step.user):
+            headers["Authorization"] = f"Bearer {token}"
+        return {name: value for name, value in headers.items() if value}
+
+    def _query(self, query: Json) -> list[tuple[str, str]]:
+        pairs = []
+        for name, value in query.items():
+            values = value if isinstance(value, list) else [value]
+            pairs += [(name, self._fill(str(item))) for item in values]
+        return pairs
+
+    def _fill(self, text: str) -> str:
+        return _PLACEHOLDER.sub(lambda match: str(self.captured[match[1]]), text)
+
+    def _body(self, body: JsonValue) -> JsonValue:
+        match body:
+            case str():
+                whole = _PLACEHOLDER.fullmatch(body)
+                return self.captured[whole[1]] if whole else self._fill(body)
+            case {"$from": str(name)}:
+                return self._changed(self.captured[name], body)
+            case dict():
+                return {key: self._body(value) for key, value in body.items()}
+            case list():
+                return [self._body(value) for value in body]
+            case _:
+                return body
+
+    def _changed(self, document: JsonValue, changes: Json) -> JsonValue:
+        copy = json.loads(json.dumps(document))
+        for pointer, value in changes.get("$set", {}).items():
+            parent, key = _parent(copy, pointer)
+            parent[key] = self._body(value)
+        for pointer in changes.get("$remove", ()):
+            parent, key = _parent(copy, pointer)
+            del parent[key]
+        return copy
+
+    async def _compact(self) -> list[str]:
+        answer = await self._send(Step(method="POST", path=COMPACT_PATH))
+        return [] if answer.status == 200 else [f"cannot compact: {answer.status} {answer.text}"]
+
+    async def _parallel(self, step: Step) -> list[str]:
+        answers = await asyncio.gather(*(self._send(request) for request in step.requests))
+        got = sorted(answer.status for answer in answers)
+        return [] if got == list(step.statuses) else [f"wanted {step.statuses}, got {got}"]
+
+    def _check(self, step: Step, answer: Answer) -> list[str]:
+        if step.status is not None and answer.status != step.status:
+            return [f"status: wanted {step.status}, got {answer.status} {answer.text[:500]}"]
+        if step.check == "status":
+            return []
+        return self._check_headers(step, answer) + self._check_content(step, answer)
+
+    def _check_headers(self, step: Step, answer: Answer) -> list[str]:
+        failures = []
+        if answer.content_type != step.content_type and answer.watched is None:
+            failures.append(f"type: wanted {step.content_type}, got {answer.content_type}")
+        if answer.warnings != step.warnings:
+            failures.append(f"warnings: wanted {step.warnings}, got {answer.warnings}")
+        if step.retry_after is not UNSET and answer.retry_after != str(step.retry_after):
+            failures.append(f"Retry-After: wanted {step.retry_after}, got {answer.retry_after}")
+        return failures
+
+    def _check_content(self, step: Step, answer: Answer) -> list[str]:
+        if step.response_text is not None:
+            return self._differences(step, step.response_text, answer.text)
+        if step.events is not UNSET:
+            return self._check_watch(step, answer)
+        if step.response is UNSET:
+            return []
+        try:
+            document = answer.document()
+        except ValueError:
+            return [f"not JSON: {answer.text[:200]!r}"]
+        return self._differences(step, step.response, filtered(document, step.filter))
+
+    def _check_watch(self, step: Step, answer: Answer) -> list[str]:
+        if answer.watched is None:
+            return [f"not a watch: {answer.text[:200]!r}"]
+        wanted: Json = {"events": step.events}
+        got: Json = {"events": answer.watched.events}
+        if step.closed is not None:
+            wanted["closed"], got["closed"] = step.closed, answer.watched.closed
+        if step.bookmark is not UNSET:
+            wanted["bookmark"], got["bookmark"] = step.bookmark, answer.watched.bookmark
+        return self._differences(step, wanted, got)
+
+    def _differences(self, step: Step, wanted: JsonValue, got: JsonValue) -> list[str]:
+        contains = step.compare == "contains"
+        return [str(d) for d in self._matcher.differences(wanted, got, contains=contains)]
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until *condition* holds, but no longer than a poll may last."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + POLL_SECONDS
+    while not await condition() and loop.time() < deadline:  # noqa: ASYNC110 - a remote condition
+        await asyncio.sleep(POLL_INTERVAL)
+
+
+def _received(response: aiohttp.ClientResponse, text: str, watched: WatchedEvents | None) -> Answer:
+    headers = response.headers
+    warnings = [
+        re.sub(r"\\(.)", r"\1", warning)
+        for value in headers.getall("Warning", [])
+        for warning in _WARNING.findall(value)
+    ]
+    return Answer(
+        status=response.status,
+        content_type=headers.get("Content-Type", ""),
+        text=text,
+        warnings=tuple(warnings),
+        retry_after=headers.get("Retry-After"),
+        watched=watched,
+    )
+
+
+def resolve(document: JsonValue, pointer: str) -> JsonValue:
+    """Return what the JSON pointer names; None if there is nothing."""
+    for part in _parts(pointer):
+        try:
+            document = document[int(part)] if isinstance(document, list) else document[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document
+
+
+def filtered(document: JsonValue, rule: Filter | None) -> JsonValue:
+    """Return the part of *document* that *rule* says is to be compared."""
+    if rule is None:
+        return document
+    target = resolve(document, rule.pointer)
+    if rule.keys:
+        return sorted(key for key in target or () if key in rule.values)
+    if isinstance(target, list):
+        target[:] = [item for item in target if resolve(item, rule.key or "") in rule.values]
+    return document
+
+
+def _parent(document: JsonValue, pointer: str) -> tuple[JsonValue, JsonValue]:
+    *parts, last = _parts(pointer)
+    for part in parts:
+        if isinstance(document, list):
+            document = document[int(part)]
+        else:
+            document = document.setdefault(part, {})
+    if isinstance(document, list):
+        return document, int(last)
+    return document, last
+
+
+def _parts(pointer: str) -> list[str]:
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
