@@ -27,6 +27,11 @@ _PROBE_DEFAULTS: Final = (
     ("successThreshold", 1),
     ("failureThreshold", 3),
 )
+_OLD_ANNOTATIONS: Final = frozenset(
+    f"pod.{stage}.kubernetes.io/init-container{what}"
+    for stage in ("alpha", "beta")
+    for what in ("s", "-statuses")
+)
 _SPEC_DEFAULTS: Final = (
     ("dnsPolicy", "ClusterFirst"),
     ("restartPolicy", "Always"),
@@ -45,7 +50,11 @@ def default_pod(pod: Json) -> None:
     if spec.get("hostNetwork"):
         _default_host_ports(spec)
     default_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        # Only in a pod; a template keeps what it has.
+        spec["terminationGracePeriodSeconds"] = 1
     _match_addresses(pod.get("status") or {})
+    _drop_old_annotations(pod.get("metadata") or {})
 
 
 def _default_requests(container: Json) -> None:
@@ -100,6 +109,14 @@ def _match_addresses(status: Json) -> None:
 def default_pod_template(template: Json) -> None:
     """Fill in the defaults of the template in a controller."""
     default_pod_spec(template.setdefault("spec", {}))
+    _drop_old_annotations(template.get("metadata") or {})
+
+
+def _drop_old_annotations(meta: Json) -> None:
+    """Drop what init containers were before they had a field."""
+    annotations = meta.get("annotations") or {}
+    for key in _OLD_ANNOTATIONS & annotations.keys():
+        del annotations[key]
 
 
 def default_pod_spec(spec: Json) -> None:

@@ -82,6 +82,37 @@ def _without_seconds(toleration: Json) -> Json:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
+def merge_tolerations(tolerations: Sequence[Json]) -> list[Json]:
+    """Return *tolerations* without those that another one covers."""
+    merged: list[Json] = []
+    for index, one in enumerate(tolerations):
+        earlier = any(_covers(other, one) for other in merged)
+        later = any(other != one and _covers(other, one) for other in tolerations[index + 1 :])
+        if not earlier and not later:
+            merged.append(one)
+    return merged
+
+
+def _covers(one: Json, other: Json) -> bool:
+    """Tell whether *one* tolerates whatever *other* does."""
+    if one == other:
+        return True
+    operator = one.get("operator") or "Equal"
+    every_key = not one.get("key") and operator == "Exists"
+    if one.get("key") != other.get("key") and not every_key:
+        return False
+    if one.get("effect") and one.get("effect") != other.get("effect"):
+        return False
+    patience = one.get("tolerationSeconds")
+    if one.get("effect") == "NoExecute" and patience is not None:
+        longer = other.get("tolerationSeconds")
+        if longer is None or longer > patience:
+            return False
+    if operator == "Equal":
+        return other.get("operator") == "Equal" and one.get("value") == other.get("value")
+    return operator == "Exists"
+
+
 def validate_taints(taints: Sequence[Json], path: str) -> list[FieldError]:
     """Check the taints of a node, which are unique by key and effect."""
     errors: list[FieldError] = []
