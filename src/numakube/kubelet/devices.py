@@ -71,6 +71,10 @@ class DeviceManager:
         # uid -> container -> resource -> device ids
         self.assignments: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {}
         self._reusable: tuple[str, dict[str, set[str]]] = ("", {})
+        # NUMA nodes of devices known from before a restart, until their plugin is back.
+        self._remembered: dict[tuple[str, str], NumaMask] = {}
+        # While the kubelet starts, containers that hold devices are taken to be running.
+        self.starting = False
 
     def clone(self) -> DeviceManager:
         """Return an independent copy of the state."""
@@ -105,6 +109,22 @@ class DeviceManager:
             allocated=known.allocated if known else set(),
         )
 
+    def await_plugin(self, resource: str) -> None:
+        """Know *resource* from before a restart: no device is there until its plugin is back."""
+        if resource not in self._resources:
+            self.register(resource, ())
+
+    def restore(
+        self, uid: str, container: str, resource: str, numa_nodes: Mapping[str, Iterable[int]]
+    ) -> None:
+        """Note what a container held before a restart: device ids with their NUMA nodes."""
+        self.await_plugin(resource)
+        containers = self.assignments.setdefault(uid, {})
+        containers.setdefault(container, {})[resource] = tuple(sorted(numa_nodes))
+        self._resources[resource].allocated.update(numa_nodes)
+        for device, nodes in numa_nodes.items():
+            self._remembered[resource, device] = mask_of(nodes)
+
     def resources(self) -> Iterable[str]:
         """Return the names of the registered resources."""
         return self._resources.keys()
@@ -116,7 +136,8 @@ class DeviceManager:
     def numa_nodes_of(self, resource: str, device: str) -> tuple[int, ...]:
         """Return the NUMA nodes of a device; none if its plugin did not tell."""
         known = self._resources.get(resource)
-        return nodes_of(known.masks.get(device, 0)) if known else ()
+        remembered = self._remembered.get((resource, device), 0)
+        return nodes_of(known.masks.get(device, remembered) if known else remembered)
 
     def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
         """Return the NUMA nodes whose devices can serve the container."""
@@ -248,6 +269,8 @@ class DeviceManager:
                 f'pod "{uid}" container "{container.name}" changed request for resource "{name}" '
                 f"from {len(held)} to {count}"
             )
+        if held is not None and self.starting:
+            return []
         if not resource.healthy:
             return unexpected(
                 f"no healthy devices present; cannot allocate unhealthy devices {name}"

@@ -54,6 +54,7 @@ class KubeletNode:
         )
         self.memory: MemoryManager | None = start_memory_manager(machine, settings, self.behaviour)
         self._active: dict[str, PodDemand] = {}
+        self._awaits_pods = False
         self._rules = self._demand_rules()
         for resource, members in (machine.devices if devices is None else devices).items():
             self.devices.register(resource, members)
@@ -120,8 +121,18 @@ class KubeletNode:
         """Mark a pod as gone; unknown uids are fine."""
         self._active.pop(uid, None)
 
+    def await_pods(self) -> None:
+        """Release nothing until `all_pods_known`: the pods of before a restart are still coming."""
+        self._awaits_pods = self.devices.starting = True
+
+    def all_pods_known(self) -> None:
+        """Say that every pod which exists has been admitted since the restart."""
+        self._awaits_pods = self.devices.starting = False
+
     def collect_garbage(self) -> None:
         """Release what pods hold that are not active any more."""
+        if self._awaits_pods:
+            return
         for manager in self._providers():
             for uid in manager.pods():
                 if uid not in self._active:
@@ -137,6 +148,11 @@ class KubeletNode:
         if self.memory is not None:
             providers.append(self.memory)
         return providers
+
+    @property
+    def manages_pod_level_resources(self) -> bool:
+        """Whether a pod with pod-level resources is managed as one bubble."""
+        return self._rules.manages_pod_level_resources
 
     def _demand_rules(self) -> DemandRules:
         behaviour, settings = self.behaviour, self.settings

@@ -1,0 +1,152 @@
+"""A node's state in the kubelet's own files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from tests.kubelet.build import admit, guaranteed, pod, reject, start, static_settings
+from tests.kubelet.conftest import GIB, dual_socket_ht
+from tests.kubelet.scenarios import workloads
+
+from numakube.api.core import Pod
+from numakube.errors import CorruptCheckpoint, KubeletStartError
+from numakube.kubelet.machine import Device, Machine
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.state_files import StateFiles, restore, save
+from numakube.values.cpuset import CpuSet
+
+GPU = "vendor.example/gpu"
+GPUS = {GPU: (Device("g0", (0,)), Device("g1", (1,)))}
+
+
+def busy_settings() -> KubeletSettings:
+    """Settings under which every manager is busy."""
+    return static_settings(
+        "restricted", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
+    )
+
+
+def busy_node(kubernetes: str = "1.35") -> KubeletNode:
+    """A node with a pod that holds CPUs, memory and a GPU."""
+    node = start(dual_socket_ht(), busy_settings(), devices=GPUS, kubernetes=kubernetes)
+    admit(node, pod(guaranteed("c", "2", "1Gi", gpu="1")))
+    return node
+
+
+def twin(node: KubeletNode) -> KubeletNode:
+    """A freshly started node on the same machine with the same settings."""
+    major, minor = node.behaviour.version
+    return KubeletNode(node.machine, node.settings, devices={}, kubernetes=f"{major}.{minor}")
+
+
+@given(workloads())
+def test_a_node_restored_from_its_files_writes_the_same_files(
+    case: tuple[KubeletNode, list[Pod | str]],
+) -> None:
+    """Nothing is lost on the way, whatever ran there and whichever version wrote them."""
+    node, steps = case
+    # Kubelet 1.31 lets memory groups overlap and then refuses the file it has written itself.
+    assume(node.behaviour.memory_group_rule)
+    for step in steps:
+        if isinstance(step, str):
+            node.remove(step)
+        else:
+            node.admit(step)
+    node.collect_garbage()
+    files = save(node)
+    other = twin(node)
+    restore(other, files)
+    again = save(other)
+    assert (again.cpu, again.memory) == (files.cpu, files.memory)
+    assert other.devices.assignments == node.devices.assignments
+
+
+@pytest.mark.parametrize("kubernetes", ["1.35", "1.37"])
+def test_pods_come_back_to_what_they_held(kubernetes: str) -> None:
+    """Also while the device plugin is not there yet; a pod that is gone is released at the end."""
+    node = busy_node(kubernetes)
+    admit(node, pod(guaranteed("c", "1"), uid="gone"))
+    other = start(dual_socket_ht(), busy_settings(), kubernetes=kubernetes)
+    restore(other, save(node))
+    before = node.placement("uid", "c")
+    after = admit(other, pod(guaranteed("c", "2", "1Gi", gpu="1"))).containers["c"]
+    assert (after.cpus, after.memory, after.devices) == (before.cpus, before.memory, before.devices)
+    assert other.cpus is not None
+    assert "gone" in other.cpus.assignments
+    other.all_pods_known()
+    other.collect_garbage()
+    assert "gone" not in other.cpus.assignments
+
+
+def test_without_its_plugin_a_resource_has_no_devices_after_a_restart() -> None:
+    """New pods have to wait until the plugin registers again."""
+    other = start(dual_socket_ht(), busy_settings())
+    restore(other, save(busy_node()))
+    other.all_pods_known()
+    refused = reject(other, pod(guaranteed("c", "1", gpu="1"), uid="new"))
+    assert "no healthy devices present" in refused.message
+    other.register_devices(GPU, GPUS[GPU])
+    outcome = admit(other, pod(guaranteed("c", "1", gpu="1"), uid="new"))
+    assert outcome.containers["c"].devices[GPU] == ("g0",)
+
+
+def test_files_of_another_policy_or_a_broken_one_are_refused() -> None:
+    """The operator is told which file to delete."""
+    files = save(busy_node())
+    plain = start(dual_socket_ht(), KubeletSettings())
+    with pytest.raises(CorruptCheckpoint, match='configured policy "none" differs'):
+        restore(plain, files)
+    assert files.cpu is not None
+    tree = json.loads(files.cpu)
+    tree["defaultCpuSet"] = "0-11"
+    with pytest.raises(CorruptCheckpoint, match="checkpoint is corrupted"):
+        restore(twin(busy_node()), StateFiles(cpu=json.dumps(tree).encode()))
+
+
+def other_machine() -> Machine:
+    """The machine with twice the memory."""
+    machine = dual_socket_ht()
+    nodes = tuple(replace(node, memory_bytes=2 * node.memory_bytes) for node in machine.nodes)
+    return replace(machine, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings", "text"),
+    [
+        (
+            dual_socket_ht(),
+            static_settings(reserved_cpus=CpuSet.of([2])),
+            'not all reserved cpus: "2" are present in defaultCpuSet',
+        ),
+        (
+            dual_socket_ht(),
+            static_settings(cpu_options={"strict-cpu-reservation": "true"}),
+            'some of strictly reserved cpus: "0" are present in defaultCpuSet',
+        ),
+        (
+            other_machine(),
+            busy_settings(),
+            "the expected machine state is different from the real one",
+        ),
+    ],
+)
+def test_files_that_do_not_fit_the_node_any_more_are_refused(
+    machine: Machine, settings: KubeletSettings, text: str
+) -> None:
+    """Changed reservations or hardware need the files to be deleted."""
+    files = save(busy_node())
+    if settings.memory_policy == "None":
+        files = replace(files, memory=None)
+    with pytest.raises(KubeletStartError, match=text):
+        restore(start(machine, settings), files)
+
+
+def test_no_files_is_a_first_start() -> None:
+    """There is nothing to restore."""
+    node = start(dual_socket_ht(), busy_settings())
+    restore(node, StateFiles())
+    assert str(node.shared_cpus) == "0-11"
