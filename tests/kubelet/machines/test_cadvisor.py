@@ -89,7 +89,7 @@ def test_a_wrong_type_is_reported_with_its_field(document: dict[str, Any], path:
 
 def test_a_document_that_is_no_object_is_refused() -> None:
     """A list at the top is an error, not a crash."""
-    with pytest.raises(MalformedObject, match="Expected `object`"):
+    with pytest.raises(MalformedObject, match="expected an object"):
         from_cadvisor([])  # type: ignore[arg-type]
 
 

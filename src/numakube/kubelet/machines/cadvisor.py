@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from numakube.api.codec import convert
 from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 
@@ -22,38 +23,38 @@ Unsigned = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Cache(msgspec.Struct, frozen=True, gc=False):
-    id: int | None = None
+    id: int = 0
 
 
 class _Core(msgspec.Struct, frozen=True, gc=False):
-    core_id: int | None = None
-    thread_ids: tuple[int, ...] | None = None
-    socket_id: int | None = None
-    uncore_caches: tuple[_Cache, ...] | None = None
+    core_id: int = 0
+    thread_ids: tuple[int, ...] = ()
+    socket_id: int = 0
+    uncore_caches: tuple[_Cache, ...] = ()
 
 
 class _HugePages(msgspec.Struct, frozen=True, gc=False):
-    page_size: Unsigned | None = None
-    num_pages: Unsigned | None = None
+    page_size: Unsigned = 0
+    num_pages: Unsigned = 0
 
 
 class _Node(msgspec.Struct, frozen=True, gc=False):
-    node_id: int | None = None
-    memory: Unsigned | None = None
-    hugepages: tuple[_HugePages, ...] | None = None
-    cores: tuple[_Core, ...] | None = None
-    distances: tuple[Unsigned, ...] | None = None
+    node_id: int = 0
+    memory: Unsigned = 0
+    hugepages: tuple[_HugePages, ...] = ()
+    cores: tuple[_Core, ...] = ()
+    distances: tuple[Unsigned, ...] = ()
 
 
 class _MachineInfo(msgspec.Struct, frozen=True, gc=False):
-    num_cores: int | None = None
-    num_sockets: int | None = None
-    topology: tuple[_Node, ...] | None = None
+    num_cores: int = 0
+    num_sockets: int = 0
+    topology: tuple[_Node, ...] = ()
 
 
 class _Device(msgspec.Struct, frozen=True, gc=False):
     id: str
-    numa: tuple[int, ...] | None = None
+    numa: tuple[int, ...] = ()
     healthy: bool = True
 
 
@@ -68,11 +69,11 @@ def from_cadvisor(
     Raises:
         MalformedObject: naming *subject* and the field whose type is wrong.
     """
-    info: _MachineInfo = _convert(document, _MachineInfo, subject)
+    info = convert(_MachineInfo, document, subject)
     return Machine(
-        nodes=tuple(_node(node) for node in info.topology or ()),
-        cpu_count=info.num_cores or 0,
-        socket_count=info.num_sockets or 0,
+        nodes=tuple(_node(node) for node in info.topology),
+        cpu_count=info.num_cores,
+        socket_count=info.num_sockets,
         devices=MappingProxyType({name: tuple(some) for name, some in (devices or {}).items()}),
     )
 
@@ -81,13 +82,11 @@ def read_devices(
     document: Mapping[str, Any], *, subject: str = "devices"
 ) -> Mapping[str, tuple[Device, ...]]:
     """Return the devices of ``{resource: [{"id": ..., "numa": [...]}]}`` by resource name."""
-    wire: dict[str, tuple[_Device, ...]] = _convert(
-        document, dict[str, tuple[_Device, ...]], subject
-    )
+    wire = convert(dict[str, tuple[_Device, ...]], document, subject)
     return MappingProxyType(
         {
             resource: tuple(
-                Device(id=device.id, numa_nodes=device.numa or (), healthy=device.healthy)
+                Device(id=device.id, numa_nodes=device.numa, healthy=device.healthy)
                 for device in devices
             )
             for resource, devices in wire.items()
@@ -116,24 +115,24 @@ def write_devices(devices: Mapping[str, Sequence[Device]]) -> dict[str, list[dic
 
 def _node(wire: _Node) -> NumaNode:
     return NumaNode(
-        id=wire.node_id or 0,
-        memory_bytes=wire.memory or 0,
-        cores=tuple(_core(core) for core in wire.cores or ()),
+        id=wire.node_id,
+        memory_bytes=wire.memory,
+        cores=tuple(_core(core) for core in wire.cores),
         hugepages=tuple(
-            HugePages(page_bytes=(pool.page_size or 0) * KIB, count=pool.num_pages or 0)
-            for pool in wire.hugepages or ()
+            HugePages(page_bytes=pool.page_size * KIB, count=pool.num_pages)
+            for pool in wire.hugepages
         ),
-        distances=wire.distances or (),
+        distances=wire.distances,
     )
 
 
 def _core(wire: _Core) -> Core:
-    caches = wire.uncore_caches or ()
+    caches = wire.uncore_caches
     return Core(
-        id=wire.core_id or 0,
-        threads=wire.thread_ids or (),
-        socket=wire.socket_id or 0,
-        uncore_cache=(caches[0].id or 0) if caches else None,
+        id=wire.core_id,
+        threads=wire.thread_ids,
+        socket=wire.socket_id,
+        uncore_cache=caches[0].id if caches else None,
     )
 
 
@@ -174,12 +173,3 @@ def _kib(page_bytes: int) -> int:
             "MachineInfo", f"a hugepage of {page_bytes} bytes is not a whole number of KiB"
         )
     return page_bytes // KIB
-
-
-def _convert(document: object, into: Any, subject: str) -> Any:  # noqa: ANN401 - msgspec's own type
-    """Convert plain JSON data into *into*, turning msgspec's ``... - at `$.x``` into our error."""
-    try:
-        return msgspec.convert(document, into)
-    except msgspec.ValidationError as error:
-        detail, _, path = str(error).partition(" - at `$")
-        raise MalformedObject(subject, detail, path=path.rstrip("`").lstrip(".")) from None
