@@ -1,0 +1,118 @@
+"""``numakube machine MACHINE``: show a machine, or write it in another format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.output import make_console
+from numakube.cli.sources import MachineParameter, load_machine
+from numakube.values.cpuset import CpuSet
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from numakube.kubelet.machine import Machine, NumaNode
+
+TITLES = ("NODE", "SOCKET", "CORES", "CPUS", "MEMORY", "HUGEPAGES", "DISTANCES")
+
+
+@click.command("machine")
+@click.argument("machine", type=MachineParameter(), required=False)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "shape", "cadvisor", "sysfs"]),
+    default="table",
+    show_default=True,
+    help="Form of the output.",
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where to write the tree of `-o sysfs`.",
+)
+@click.option("--presets", is_flag=True, help="List the machines that have a name.")
+def command(machine: str | None, output: str, directory: Path | None, *, presets: bool) -> None:
+    """Show a machine, or write it in another format.
+
+    MACHINE is a shape ("2 sockets, 8 cores, smt 2, 64Gi, gpu 2"), the name of a preset, a file with
+    cAdvisor's MachineInfo or a shape, or a sysfs tree such as /sys.
+    """
+    if presets:
+        _print_presets()
+        return
+    if machine is None:
+        raise click.UsageError("Missing argument 'MACHINE'; try /sys, or a name of --presets.")
+    if (output == "sysfs") != (directory is not None):
+        raise click.UsageError("`-o sysfs` and `--directory` go together.")
+    _print_machine(load_machine(machine), output, directory)
+
+
+def _print_presets() -> None:
+    from numakube.kubelet.machines.presets import PRESETS
+
+    for name, shape in PRESETS.items():
+        click.echo(f"{name:20} {shape}")
+
+
+def _print_machine(machine: Machine, output: str, directory: Path | None) -> None:
+    if directory is not None:
+        from numakube.node.sysfs import write_tree
+
+        write_tree(machine, directory)
+    elif output == "shape":
+        from numakube.kubelet.machines.synthetic import to_shape
+
+        click.echo(to_shape(machine))
+    elif output == "cadvisor":
+        from numakube.kubelet.machines.cadvisor import to_cadvisor
+
+        click.echo(json.dumps(to_cadvisor(machine), indent=2))
+    else:
+        make_console().print(_table(machine))
+
+
+def _table(machine: Machine) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    resources = sorted(machine.devices)
+    for title in (
+        "NODE",
+        "SOCKET",
+        "CORES",
+        "CPUS",
+        "MEMORY",
+        "HUGEPAGES",
+        "DISTANCES",
+        *resources,
+    ):
+        table.add_column(title)
+    for node in machine.nodes:
+        table.add_row(*_row(machine, node, resources))
+    return table
+
+
+def _row(machine: Machine, node: NumaNode, resources: list[str]) -> list[str]:
+    from numakube.kubelet.machines.shape import size_text
+
+    pools = (f"{pool.count}x{size_text(pool.page_bytes)}" for pool in node.hugepages if pool.count)
+    return [
+        str(node.id),
+        ",".join(map(str, sorted({core.socket for core in node.cores}))) or "-",
+        str(len(node.cores)),
+        str(CpuSet.of(cpu for core in node.cores for cpu in core.threads)) or "-",
+        size_text(node.memory_bytes),
+        " ".join(pools) or "-",
+        " ".join(map(str, node.distances)) or "-",
+        *(_devices(machine, node, resource) for resource in resources),
+    ]
+
+
+def _devices(machine: Machine, node: NumaNode, resource: str) -> str:
+    mine = [device for device in machine.devices[resource] if node.id in device.numa_nodes]
+    return str(len(mine))

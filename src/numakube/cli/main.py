@@ -1,0 +1,135 @@
+"""The programs ``numakube`` and ``kubectl numa``, and how every command ends.
+
+Exit codes: 0 yes; 1 no (a pod would be rejected, a check failed) or an error in what was given;
+2 wrong usage; 130 interrupted. An error is one line on standard
+error; ``--debug`` shows the traceback instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+import numakube
+from numakube.cli.lazy import Lazy, LazyGroup
+from numakube.errors import NumakubeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS: Final = {
+    "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
+    "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
+    "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
+}
+
+OK: Final = 0
+NEGATIVE: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130  # as shells report it: 128 and the number of SIGINT
+BROKEN_PIPE: Final = 141  # 128 and the number of SIGPIPE
+
+
+class _Program(LazyGroup):
+    """The top of the command tree; click itself would end a closed pipe with 1, which means no."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; an interruption or a closed pipe ends it quietly."""
+        try:
+            result: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_standard_output()
+            ctx.exit(BROKEN_PIPE)
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            ctx.exit(INTERRUPTED)
+        return result
+
+
+@click.group(
+    cls=_Program,
+    lazy=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Documentation: docs/ in the source tree.",
+)
+@click.version_option(numakube.__version__, message="numakube %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def cli(*, debug: bool) -> None:  # declared for the help; `run` takes it
+    """NUMA-aware scheduling for Kubernetes, on one exact model of the kubelet."""
+
+
+def main() -> NoReturn:
+    """Run ``numakube``."""
+    sys.exit(run(sys.argv[1:], program="numakube"))
+
+
+def kubectl_main() -> NoReturn:
+    """Run ``kubectl numa``, for which kubectl starts the program ``kubectl-numa``."""
+    sys.exit(run(sys.argv[1:], program="kubectl numa"))
+
+
+def complete_main() -> NoReturn:
+    """Answer kubectl's request for completions of ``kubectl numa ...``."""
+    from numakube.cli.completion import kubectl_candidates
+
+    for line in kubectl_candidates(cli, sys.argv[1:]):
+        print(line)
+    sys.exit(OK)
+
+
+def run(arguments: Sequence[str], *, program: str) -> int:
+    """Run one command line and return the exit code; errors have been printed."""
+    debug, words = _take_debug(arguments)
+    try:
+        code = cli.main(words, prog_name=program, standalone_mode=False)
+    except click.exceptions.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        return _usage(error)
+    except Exception as error:
+        if debug:
+            raise
+        return _failed(error)
+    return code if isinstance(code, int) else OK
+
+
+def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
+    """Take ``--debug`` out of the command line: people add it at the end of what has failed."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    words = [word for word in arguments[:end] if word != "--debug"]
+    return len(words) < end, [*words, *arguments[end:]]
+
+
+def _failed(error: Exception) -> int:
+    if isinstance(error, NumakubeError):
+        _complain(str(error))
+    elif isinstance(error, OSError) and error.filename is not None:
+        _complain(f"{os.fspath(error.filename)}: {error.strerror}")
+    else:
+        _complain(
+            f"unexpected {type(error).__name__}: {error}; this is a bug,"
+            " `numakube --debug ...` shows where"
+        )
+    return NEGATIVE
+
+
+def _usage(error: click.ClickException) -> int:
+    _complain(error.format_message())
+    context = getattr(error, "ctx", None)
+    if context is not None:
+        click.echo(f"see `{context.command_path} --help`", err=True)
+    return error.exit_code
+
+
+def _forget_standard_output() -> None:
+    """Send what is still to be written nowhere, since its reader (such as ``head``) has gone."""
+    # The interpreter flushes standard output at exit and would complain about it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> None:
+    click.echo(f"error: {' '.join(message.splitlines())}", err=True)

@@ -1,0 +1,73 @@
+"""``-o table|wide|json|yaml|name``, and the console on which tables and drawings appear.
+
+Colours need a terminal and respect ``NO_COLOR``; what is piped is plain text that is never cut to
+the width of a screen. Where the encoding cannot draw lines, ASCII is used.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import Console
+
+# Wide enough that no line of ours is folded when there is no screen to fit.
+PIPED_WIDTH: Final = 240
+
+
+class Output(StrEnum):
+    """A form of output."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+def output_option(*forms: Output) -> Callable[[Any], Any]:
+    """Declare ``-o/--output`` with the given *forms*, the first being the default."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([form.value for form in forms]),
+        default=forms[0].value,
+        show_default=True,
+        callback=lambda _ctx, _param, value: Output(value),
+        help="Form of the output.",
+    )
+
+
+def print_document(document: object, output: Output) -> None:
+    """Print plain data as JSON or YAML."""
+    if output is Output.YAML:
+        from numakube.api.yamls import dump_yaml
+
+        click.echo(dump_yaml(document), nl=False)
+    else:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a console that fits where the output goes."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PIPED_WIDTH
+    return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def can_draw(encoding: str | None) -> bool:
+    """Tell whether *encoding* has the characters of boxes and bars."""
+    try:
+        "─│┌█░▒".encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return False
+    return True

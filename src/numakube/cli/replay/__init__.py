@@ -1,0 +1,28 @@
+"""``numakube replay FORMAT FILE [--check]``: our answers to recorded cases.
+
+Each format is one module with a ``command`` made by `numakube.cli.replay.cases.replay_command`;
+a new one is added to `FORMATS`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from numakube.cli.lazy import Lazy, LazyGroup
+
+FORMATS: Final = {
+    "kubelet": Lazy("numakube.cli.replay.kubelet", "Pods admitted and removed by a kubelet."),
+    "values": Lazy("numakube.cli.replay.values", "Quantities, CPU lists, requests of pods."),
+}
+
+
+@click.group("replay", cls=LazyGroup, lazy=FORMATS)
+def command() -> None:
+    """Answer recorded cases and compare with the recording.
+
+    FILE has a JSON object a line and may be compressed with gzip; - is standard input. Prints an
+    answer a line in the shape of the recorded one. With --check only the differences and, as the
+    last line, "N passed, M failed" are printed, and the exit code is 1 if any failed.
+    """

@@ -1,0 +1,34 @@
+"""Running commands inside the test's process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from numakube.cli.main import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def numakube(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Return a function that runs a command line and returns how it ended."""
+
+    def call(*arguments: object) -> Ended:
+        code = run([str(argument) for argument in arguments], program="numakube")
+        out, err = capfd.readouterr()
+        return Ended(code, out, err)
+
+    return call
