@@ -138,10 +138,10 @@ def test_missing_memory_and_distances_are_unknown() -> None:
     [
         (f"{NODE}/node0/meminfo", "MemFree: 1 kB", "has no line `MemTotal: ... kB`"),
         (f"{NODE}/node0/distance", "10 x", "'10 x' is not a list of numbers"),
-        (f"{NODE}/node0/cpulist", "0-", "'' is not a CPU number"),
+        (f"{NODE}/node0/cpulist", "0-", "'0-' is not a list of CPUs"),
         (f"{NODE}/node0/hugepages/hugepages-2048kB/nr_hugepages", "", "'' is not a number"),
         (f"{CPU}/cpu0/topology/core_id", "one", "'one' is not a number"),
-        (f"{CPU}/online", "none", "'none' is not a CPU number"),
+        (f"{CPU}/online", "none", "'none' is not a list of CPUs"),
         (f"{CPU}/cpu0/cache/index0/level", "", "'' is not a number"),
     ],
 )

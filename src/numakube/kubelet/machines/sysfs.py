@@ -185,10 +185,11 @@ class _Tree:
             raise self.malformed(path, f"{text!r} is not a number") from None
 
     def cpulist(self, path: str) -> CpuSet:
+        text = self.text(path)
         try:
-            return CpuSet.parse(self.text(path))
-        except InvalidValue as error:
-            raise self.malformed(path, str(error)) from None
+            return CpuSet.parse(text)
+        except InvalidValue:
+            raise self.malformed(path, f"{text!r} is not a list of CPUs") from None
 
     def text(self, path: str) -> str:
         if path not in self.files:
