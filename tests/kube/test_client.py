@@ -398,6 +398,15 @@ async def test_a_list_that_has_expired_at_once_is_an_error(
         await client.list(THINGS, resource_version="5")
 
 
+async def test_null_means_the_default_as_in_go(client: Client, server: ScriptedServer) -> None:
+    """Servers send null for times and lists that are not set."""
+    server.reply(thing("a", size=None))
+    server.reply({"metadata": {"resourceVersion": "7"}, "items": [thing("a", size=None)]})
+
+    assert (await client.get(THINGS, "a", namespace="ns")).size == 0
+    assert [each.size for each in (await client.list(THINGS)).items] == [0]
+
+
 async def test_null_items_and_metadata_are_an_empty_list(
     client: Client, server: ScriptedServer
 ) -> None:
@@ -409,7 +418,7 @@ async def test_null_items_and_metadata_are_an_empty_list(
 
 async def test_one_bad_object_does_not_spoil_a_list(client: Client, server: ScriptedServer) -> None:
     """One bad object does not spoil a list."""
-    items = [thing("a", size=1), thing("b", size=None), thing("c", size=3)]
+    items = [thing("a", size=1), thing("b", size=[]), thing("c", size=3)]
     server.reply({"metadata": {"resourceVersion": "7"}, "items": items})
 
     found = await client.list(THINGS)

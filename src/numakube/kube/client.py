@@ -177,6 +177,12 @@ class Client:
             return await self._page(resource, list_request(path, selectors + version))
         return _joined(pages)
 
+    async def latest_version(self, resource: Resource[T], *, namespace: str = "") -> str:
+        """Return the resource version of the current state, without its objects."""
+        path = resource.collection_path(namespace=namespace)
+        response = await self.request(list_request(path, [("limit", "1")]))
+        return codec_of(_Kind).page(response.body, kind=resource.kind).resource_version
+
     async def create(
         self,
         resource: Resource[T],

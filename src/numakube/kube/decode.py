@@ -2,8 +2,9 @@
 
 A list is decoded in one go with the cyclic garbage collector off: mass allocation would otherwise
 start it again and again, for objects that are trees and cannot form cycles. If that fails, the
-objects are decoded one by one, and those whose shape is wrong are named in `Listing.malformed`.
-A process that holds big lists for long may call `gc.freeze()` once it has started up.
+objects are decoded one by one, a ``null`` meaning what it means to Go, and those whose shape is
+wrong are named in `Listing.malformed`. A process that holds big lists for long may call
+`gc.freeze()` once it has started up.
 """
 
 import contextlib
@@ -14,19 +15,13 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from numakube.api.codec import convert
+from numakube.api.meta import ListMeta
 from numakube.api.wire import Wire
 from numakube.errors import MalformedObject
 from numakube.kube.objects import ObjectKey
 
 T = TypeVar("T")
-
-
-class ListMeta(Wire, frozen=True):
-    """Metadata of a list."""
-
-    resource_version: str | None = None
-    continue_: str | None = msgspec.field(default=None, name="continue")
-    remaining_item_count: int | None = None
 
 
 class _Page(Wire, Generic[T], frozen=True):
@@ -75,15 +70,25 @@ class Codec(Generic[T]):
 
     def __init__(self, type_: type[T]) -> None:
         page = _Page[type_]  # type: ignore[valid-type]
+        self._type = type_
         self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
         self._page = cast("msgspec.json.Decoder[_Page[T]]", msgspec.json.Decoder(page))
 
-    def one(self, body: bytes | msgspec.Raw, *, kind: str) -> T:
+    def one(self, body: bytes, *, kind: str) -> T:
         """Return the object in *body*; *kind* names it in an error."""
+        found = self.one_or_malformed(body, kind=kind)
+        if isinstance(found, Malformed):
+            raise found.error
+        return found
+
+    def one_or_malformed(self, body: bytes | msgspec.Raw, *, kind: str) -> T | Malformed:
+        """Return the object in *body*, or what is known of it if it cannot be decoded."""
         try:
             return self._object.decode(body)
+        except msgspec.ValidationError:
+            return self._leniently(body, kind=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise malformed(body, kind=kind, cause=exc).error from exc
+            return Malformed(ObjectKey("", ""), MalformedObject(kind, f"not JSON: {exc}"))
 
     def page(self, body: bytes, *, kind: str) -> Listing[T]:
         """Return the objects of the list in *body*."""
@@ -93,7 +98,7 @@ class Codec(Generic[T]):
             except msgspec.ValidationError:
                 return self._page_one_by_one(body, kind=kind)
             except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-                raise MalformedObject(f"list of {kind}", str(exc)) from exc
+                raise MalformedObject(f"list of {kind}", f"not JSON: {exc}") from exc
             return _listing(page.metadata, page.items or (), ())
 
     def _page_one_by_one(self, body: bytes, *, kind: str) -> Listing[T]:
@@ -104,11 +109,21 @@ class Codec(Generic[T]):
         good: list[T] = []
         bad: list[Malformed] = []
         for item in page.items or ():
-            try:
-                good.append(self._object.decode(item))
-            except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-                bad.append(malformed(item, kind=kind, cause=exc))
+            found = self.one_or_malformed(item, kind=kind)
+            if isinstance(found, Malformed):
+                bad.append(found)
+            else:
+                good.append(found)
         return _listing(page.metadata, tuple(good), tuple(bad))
+
+    def _leniently(self, body: bytes | msgspec.Raw, *, kind: str) -> T | Malformed:
+        """Decode once more, with nulls left out and errors that name the field."""
+        name = _name_in(body)
+        key = ObjectKey(name.namespace or "", name.name or "")
+        try:
+            return convert(self._type, msgspec.json.decode(body), f"{kind} {key}")
+        except MalformedObject as exc:
+            return Malformed(key, exc, name.resource_version or "")
 
 
 _codecs: dict[type, Codec[Any]] = {}
@@ -120,19 +135,6 @@ def codec_of(type_: type[T]) -> Codec[T]:
     if codec is None:
         codec = _codecs[type_] = Codec(type_)
     return codec
-
-
-def malformed(body: bytes | msgspec.Raw, *, kind: str, cause: Exception) -> Malformed:
-    """Return what can be said of an object that cannot be decoded."""
-    try:
-        name = _names.decode(body).metadata or _Name()
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        name = _Name()
-    key = ObjectKey(name.namespace or "", name.name or "")
-    detail, _, path = str(cause).partition(" - at `$.")
-    error = MalformedObject(f"{kind} {key}", detail, path=path.rstrip("`"))
-    error.__cause__ = cause
-    return Malformed(key, error, name.resource_version or "")
 
 
 @contextlib.contextmanager
@@ -147,11 +149,18 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
+def _name_in(body: bytes | msgspec.Raw) -> _Name:
+    try:
+        return _names.decode(body).metadata or _Name()
+    except msgspec.DecodeError:
+        return _Name()
+
+
 def _listing(
     metadata: ListMeta | None, items: tuple[T, ...], bad: tuple[Malformed, ...]
 ) -> Listing[T]:
     about = metadata or ListMeta()
-    return Listing(items, about.resource_version or "", about.continue_ or "", bad)
+    return Listing(items, about.resource_version, about.continue_, bad)
 
 
 _raw_pages = msgspec.json.Decoder(_Page[msgspec.Raw])

@@ -22,7 +22,7 @@ from numakube.kube.tls import CertificatePair, client_context
 from numakube.kube.transport import Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 
     from aiohttp.client import _RequestOptions
 
@@ -59,7 +59,7 @@ class HttpStream:
         """The headers."""
         return self._response.headers
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         """Yield the body in the pieces in which it arrives."""
         body = self._response.content
         while True:

@@ -6,15 +6,14 @@ relative path is relative to the file it stands in. Nothing here decides how to 
 is `numakube.kube.auth`.
 """
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
-from numakube.errors import ConfigError
+from numakube.api.yamls import load_yaml
+from numakube.errors import ConfigError, MalformedObject
 
 EXEC_CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
 """The cluster extension whose content an exec plugin is given as ``spec.cluster.config``."""
@@ -138,16 +137,6 @@ class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
 
 
-class _TextDates(yaml.SafeLoader):
-    """The safe loader, except that a date stays the text it is: JSON has no dates."""
-
-
-_TextDates.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def read_kubeconfig(path: Path) -> Kubeconfig:
     """Return the content of one file, its paths made absolute; it must exist."""
     try:
@@ -160,11 +149,10 @@ def read_kubeconfig(path: Path) -> Kubeconfig:
 def parse_kubeconfig(text: str, *, path: Path) -> Kubeconfig:
     """Return the content of a kubeconfig's *text* that was read from *path*."""
     try:
-        # _TextDates is a safe loader.
-        document = yaml.load(text, Loader=_TextDates)  # noqa: S506
+        document = load_yaml(text, str(path))
         file = msgspec.convert({} if document is None else document, _File)
-    except yaml.YAMLError as exc:
-        raise ConfigError(f"{path}: not YAML: {_one_line(exc)}") from exc
+    except MalformedObject as exc:
+        raise ConfigError(str(exc)) from exc
     except msgspec.ValidationError as exc:
         raise ConfigError(f"{path}: not a kubeconfig: {exc}") from exc
     return _resolved(file, path)
@@ -230,7 +218,3 @@ def _user_in(folder: Path, user: User) -> User:
 
 def _absolute(folder: Path, path: str) -> str:
     return str(folder / path) if path else ""
-
-
-def _one_line(exc: Exception) -> str:
-    return re.sub(r"\s+", " ", str(exc))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager
 
 JSON = "application/json"
@@ -76,7 +76,7 @@ class Stream(Protocol):
         """The headers; their names are matched whatever their case."""
         ...
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncGenerator[bytes, None]:
         """Return the body as it arrives, cut anywhere."""
         ...
 
