@@ -59,8 +59,8 @@ def encode_yaml(value: object) -> str:
 
 
 def to_tree(value: object) -> Any:  # noqa: ANN401 - a JSON document can be anything
-    """Return *value* as plain dicts, lists and scalars."""
-    return msgspec.to_builtins(value)
+    """Return *value* as plain dicts with string keys, lists and scalars."""
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 @lru_cache(maxsize=128)

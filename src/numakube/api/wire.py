@@ -5,6 +5,7 @@ are ignored on reading and defaults are left out on writing. Names are camelCase
 for acronyms (``hostIP``): such fields name themselves with ``msgspec.field(name=...)``.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TypeAlias
 
@@ -13,7 +14,7 @@ import msgspec
 QuantityText: TypeAlias = str | int | float
 """A quantity as it stands in JSON or YAML; numbers appear in hand-written YAML and in CRDs."""
 
-ResourceList: TypeAlias = dict[str, QuantityText]
+ResourceList: TypeAlias = Mapping[str, QuantityText]
 """Resource name to quantity, as in ``requests`` and ``limits``."""
 
 Timestamp: TypeAlias = str

@@ -127,12 +127,19 @@ def _runs(bits: int) -> Iterator[CpuRange]:
 
 def _range(part: str, text: str) -> CpuRange:
     first, dash, last = part.partition("-")
-    try:
-        low = parse_integer(first)
-        high = parse_integer(last) if dash else low
-    except InvalidValue as error:
-        raise InvalidValue(f"cpuset {text!r}: {error}", reason=error.reason) from None
+    low = _cpu_id(first, text)
+    high = _cpu_id(last, text) if dash else low
     if high < low:
-        reason = f"invalid range {quote(part)} ({low} > {high})"
-        raise InvalidValue(f"cpuset {text!r}: {reason}", reason=reason)
+        raise InvalidValue(
+            f"cpuset {text!r}: range {part!r} runs backwards",
+            reason=f"invalid range {quote(part)} ({low} > {high})",
+        )
     return low, high
+
+
+def _cpu_id(part: str, text: str) -> int:
+    try:
+        return parse_integer(part)
+    except InvalidValue as error:
+        message = f"cpuset {text!r}: {part!r} is not a CPU number"
+        raise InvalidValue(message, reason=error.reason) from None

@@ -1,0 +1,173 @@
+"""NodeResourceTopology (topology.node.k8s.io): what each NUMA zone of a node has and has left.
+
+Version v1alpha2 is read and written. v1alpha1, which lacks node attributes, is only read, because
+writing through it deletes the attributes of an object (the CRD converts by renaming). Zones are
+free form: those that are NUMA nodes have type ``Node`` and are named ``node-<id>``.
+"""
+
+from typing import Final
+
+import msgspec
+
+from numakube.api.codec import convert, decode
+from numakube.api.meta import ObjectMeta
+from numakube.api.wire import QuantityText, Wire, always
+from numakube.errors import InvalidValue, MalformedObject
+from numakube.values.gotext import parse_integer, quote
+
+GROUP: Final = "topology.node.k8s.io"
+V1ALPHA1: Final = f"{GROUP}/v1alpha1"
+V1ALPHA2: Final = f"{GROUP}/v1alpha2"
+KIND: Final = "NodeResourceTopology"
+PLURAL: Final = "noderesourcetopologies"
+
+ZONE_TYPE_NODE: Final = "Node"
+"""The type of zones that are NUMA nodes; other producers have further types."""
+
+_ZONE_PREFIX: Final = "node-"
+
+
+class Attribute(Wire, frozen=True):
+    """A named text of a node or a zone; the empty text is a value too."""
+
+    name: str
+    value: str
+
+
+class Cost(Wire, frozen=True):
+    """The distance to another zone; 10 is local."""
+
+    name: str
+    value: int
+
+
+class ZoneResource(Wire, frozen=True):
+    """How much of a resource a zone has, may give to pods, and has left."""
+
+    name: str
+    capacity: QuantityText
+    allocatable: QuantityText
+    available: QuantityText
+
+
+class Zone(Wire, frozen=True):
+    """A part of a node, usually a NUMA node."""
+
+    name: str
+    type: str
+    parent: str = ""
+    costs: tuple[Cost, ...] = ()
+    attributes: tuple[Attribute, ...] = ()
+    resources: tuple[ZoneResource, ...] = ()
+
+
+def _no_zones() -> tuple[Zone, ...]:
+    return ()
+
+
+class NodeResourceTopology(Wire, frozen=True):
+    """The zones of the node with the same name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    attributes: tuple[Attribute, ...] = ()
+    topology_policies: tuple[str, ...] = ()
+    """Deprecated: see `POLICY_AND_SCOPE`."""
+    # The schema requires zones, so they are written even if there are none.
+    zones: tuple[Zone, ...] = msgspec.field(default_factory=_no_zones)
+    api_version: str = always(V1ALPHA2)
+    kind: str = always(KIND)
+
+
+POLICY_AND_SCOPE: Final = {
+    "SingleNUMANodeContainerLevel": ("single-numa-node", "container"),
+    "SingleNUMANodePodLevel": ("single-numa-node", "pod"),
+    "RestrictedContainerLevel": ("restricted", "container"),
+    "RestrictedPodLevel": ("restricted", "pod"),
+    "BestEffortContainerLevel": ("best-effort", "container"),
+    "BestEffortPodLevel": ("best-effort", "pod"),
+}
+"""What the values of ``topologyPolicies`` say of the kubelet; ``None`` and others say nothing."""
+
+
+def topology_policy_of(policy: str, scope: str) -> str:
+    """Return the value of ``topologyPolicies`` for a kubelet's Topology Manager."""
+    for name, known in POLICY_AND_SCOPE.items():
+        if known == (policy, scope):
+            return name
+    return "None"
+
+
+def decode_nrt(data: bytes | str, subject: str | None = None) -> NodeResourceTopology:
+    """Return the object in *data*, of either version, in the current one."""
+    return to_v1alpha2(decode(NodeResourceTopology, data, subject))
+
+
+def convert_nrt(tree: object, subject: str | None = None) -> NodeResourceTopology:
+    """Return the object in *tree*, of either version, in the current one."""
+    return to_v1alpha2(convert(NodeResourceTopology, tree, subject))
+
+
+def to_v1alpha2(topology: NodeResourceTopology) -> NodeResourceTopology:
+    """Return *topology* in the current version; nothing is lost and nothing is made up.
+
+    The older version has no node attributes: the API server drops them, and so do we.
+    """
+    if topology.api_version == V1ALPHA2:
+        return topology
+    if topology.api_version != V1ALPHA1:
+        detail = f"{topology.api_version!r} is neither {V1ALPHA2} nor {V1ALPHA1}"
+        raise MalformedObject(f"{KIND} {topology.metadata.name}", detail, path="apiVersion")
+    return msgspec.structs.replace(topology, api_version=V1ALPHA2, attributes=())
+
+
+def attribute_value(attributes: tuple[Attribute, ...], name: str) -> str | None:
+    """Return the value of the first attribute with that name."""
+    return next((one.value for one in attributes if one.name == name), None)
+
+
+def with_attribute(attributes: tuple[Attribute, ...], new: Attribute) -> tuple[Attribute, ...]:
+    """Return *attributes* with the value of *new* in place of the first of its name, or at the end.
+
+    An attribute without a name changes nothing.
+    """
+    if not new.name:
+        return attributes
+    for position, one in enumerate(attributes):
+        if one.name == new.name:
+            return (*attributes[:position], new, *attributes[position + 1 :])
+    return (*attributes, new)
+
+
+def merge_attributes(
+    existing: tuple[Attribute, ...], updated: tuple[Attribute, ...]
+) -> tuple[Attribute, ...]:
+    """Return *existing* with the values of *updated*, and new ones at the end in their order."""
+    values = {one.name: one for one in updated}
+    known = {one.name for one in existing}
+    replaced = tuple(values.get(one.name, one) for one in existing)
+    return (*replaced, *(one for one in updated if one.name not in known))
+
+
+def without_attribute(attributes: tuple[Attribute, ...], name: str) -> tuple[Attribute, ...]:
+    """Return *attributes* without any of that name."""
+    return tuple(one for one in attributes if one.name != name)
+
+
+def zone_name(numa_id: int) -> str:
+    """Return the name of the zone of a NUMA node: ``node-0``."""
+    if numa_id < 0:
+        raise InvalidValue(f"invalid NUMA id range numaID: {numa_id}")
+    return f"{_ZONE_PREFIX}{numa_id}"
+
+
+def numa_id_of(name: str) -> int:
+    """Return the NUMA node that the zone *name* stands for."""
+    if not name.startswith(_ZONE_PREFIX):
+        raise InvalidValue(f"invalid format for name {quote(name)}: bad prefix")
+    try:
+        numa_id = parse_integer(name.removeprefix(_ZONE_PREFIX))
+    except InvalidValue as error:
+        raise InvalidValue(f"invalid format for name {quote(name)}: {error}") from None
+    if numa_id < 0:
+        raise InvalidValue(f"invalid format for name {quote(name)}: bad NUMA id: {numa_id}")
+    return numa_id
