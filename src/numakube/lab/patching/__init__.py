@@ -3,6 +3,7 @@
 Everything here is pure: documents go in, documents come out, and the arguments are never changed.
 """
 
+from numakube.lab.patching.conflicts import ApplyConflict, Conflict
 from numakube.lab.patching.errors import (
     InapplicablePatch,
     MalformedPatch,
@@ -10,17 +11,38 @@ from numakube.lab.patching.errors import (
     PatchFailure,
     TooManyOperations,
 )
-from numakube.lab.patching.json_patch import json_patch
-from numakube.lab.patching.merge_patch import merge_patch
+from numakube.lab.patching.json_patching import json_patch
+from numakube.lab.patching.merge_patching import merge_patch
+from numakube.lab.patching.reset_fields import reset_fields
+from numakube.lab.patching.scale_entries import to_parent, to_scale
+from numakube.lab.patching.server_side_apply import (
+    Applied,
+    Endpoint,
+    apply,
+    keep_times,
+    track_update,
+    with_managed_fields,
+)
 from numakube.lab.patching.strategic import strategic_merge_patch
 
 __all__ = [
+    "Applied",
+    "ApplyConflict",
+    "Conflict",
+    "Endpoint",
     "InapplicablePatch",
     "MalformedPatch",
     "PatchError",
     "PatchFailure",
     "TooManyOperations",
+    "apply",
     "json_patch",
+    "keep_times",
     "merge_patch",
+    "reset_fields",
     "strategic_merge_patch",
+    "to_parent",
+    "to_scale",
+    "track_update",
+    "with_managed_fields",
 ]

@@ -3,11 +3,15 @@
 Go drops what it does not know, writes some fields even if empty and others only if set, and has one
 text for each quantity and time. An object in this form is what is stored, compared and answered: a
 write that changes nothing is one whose canonical form is unchanged.
+
+Every write passes here several times, so each struct is turned once into a plan: what to do with
+each field that is there, and what to write for those that are not.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from numakube.lab.schema.jsontext import RepeatedKeys
 from numakube.lab.schema.scalars import plain_number, read, zero
@@ -25,46 +29,51 @@ from numakube.lab.schema.types import (
     Untyped,
 )
 
+_Writer = Callable[[Any], Any]
+
 # Go structs all the same: omitempty never leaves them out.
 _STRUCT_SCALARS: Final = frozenset(
     {ScalarKind.TIME, ScalarKind.MICRO_TIME, ScalarKind.QUANTITY, ScalarKind.INT_OR_STRING}
 )
 
 
+class _Plan(NamedTuple):
+    """How a struct is written.
+
+    Attributes:
+        fields: by name, what writes the field, and whether it is left out if empty.
+        zeroes: by name, what makes the zero that is written for the field if it is missing.
+    """
+
+    fields: dict[str, tuple[_Writer, bool]]
+    zeroes: dict[str, Callable[[], Any]]
+
+
 def canonical_struct(struct: Struct, value: dict[str, Any]) -> dict[str, Any]:
     """Return *value*, which decodes into *struct*, as it is printed."""
+    plan = _plan(struct)
     if isinstance(value, RepeatedKeys):
         value = _combined(struct, value)
     out: dict[str, Any] = {}
-    for field in struct.fields.values():
-        item = value.get(field.name)
-        if item is None:
-            _write_zero(out, field)
-        else:
-            _write(out, field, canonical(field.type, item))
-    if struct.unknown is not None:
-        known = struct.fields
-        out.update((k, canonical(struct.unknown, v)) for k, v in value.items() if k not in known)
+    for name, item in value.items():
+        known = plan.fields.get(name)
+        if known is None:
+            if struct.unknown is not None:
+                out[name] = canonical(struct.unknown, item)
+        elif item is not None:
+            write, droppable = known
+            written = write(item)
+            if not (droppable and _is_empty(written)):
+                out[name] = written
+    for name, make_zero in plan.zeroes.items():
+        if name not in out:
+            out[name] = make_zero()
     return out
 
 
 def canonical(kind: Type, value: JsonValue) -> JsonValue:
     """Return *value*, which decodes into *kind*, as it is printed."""
-    match kind:
-        case Untyped():
-            return plain(value)
-        case _ if value is None:
-            return zero_value(kind)
-        case Scalar():
-            return read(kind, value)
-        case Struct():
-            return canonical_struct(kind, value)
-        case ListType():
-            return [canonical(kind.element, item) for item in value]
-        case MapType():
-            return {key: canonical(kind.element, item) for key, item in value.items()}
-        case Union():
-            return canonical(kind.struct if isinstance(value, dict) else kind.other, value)
+    return _writer(kind)(value)
 
 
 def zero_value(kind: Type) -> JsonValue:
@@ -91,18 +100,67 @@ def plain(value: JsonValue) -> JsonValue:
             return value
 
 
-def _write_zero(out: dict[str, Any], field: Field) -> None:
-    if field.emit is Emit.ALWAYS:
-        out[field.name] = None if field.pointer else zero_value(field.type)
-    elif field.emit is Emit.OMIT_EMPTY and not field.pointer and _is_go_struct(field.type):
-        out[field.name] = zero_value(field.type)
+def _plan(struct: Struct) -> _Plan:
+    made: _Plan | None = struct.__dict__.get("_canonical_plan")
+    if made is None:
+        fields = struct.fields.values()
+        made = _Plan(
+            {
+                f.name: (_writer(f.type), not f.pointer and not _is_go_struct(f.type))
+                for f in fields
+            },
+            {f.name: make for f in fields if (make := _zero_maker(f)) is not None},
+        )
+        struct.__dict__["_canonical_plan"] = made
+    return made
 
 
-def _write(out: dict[str, Any], field: Field, item: JsonValue) -> None:
-    if field.pointer or _is_go_struct(field.type) or not _is_empty(item):
-        out[field.name] = item
-    else:
-        _write_zero(out, field)
+def _writer(kind: Type) -> _Writer:
+    """Return what writes values of *kind*."""
+    match kind:
+        case Untyped():
+            return plain
+        case Scalar():
+            return _scalar_writer(kind)
+        case Struct():
+            return lambda value: canonical_struct(kind, value or {})
+        case ListType():
+            return _list_writer(kind)
+        case MapType():
+            return _map_writer(kind)
+        case Union():
+            return lambda value: canonical(
+                kind.struct if isinstance(value, dict) else kind.other, value
+            )
+
+
+def _scalar_writer(kind: Scalar) -> _Writer:
+    def write(value: JsonValue) -> JsonValue:
+        return zero(kind) if value is None else read(kind, value)
+
+    return write
+
+
+def _list_writer(kind: ListType) -> _Writer:
+    write = _writer(kind.element)
+    return lambda value: None if value is None else [write(item) for item in value]
+
+
+def _map_writer(kind: MapType) -> _Writer:
+    write = _writer(kind.element)
+    return lambda value: None if value is None else {key: write(value[key]) for key in value}
+
+
+def _zero_maker(field: Field) -> Callable[[], Any] | None:
+    """Return what makes the zero of *field*, or None if that is not written."""
+    always = field.emit is Emit.ALWAYS
+    if not always and (field.pointer or field.emit is Emit.OMIT_ZERO):
+        return None
+    if not always and not _is_go_struct(field.type):
+        return None
+    if field.pointer:
+        return lambda: None
+    return lambda: zero_value(field.type)
 
 
 def _is_go_struct(kind: Type) -> bool:

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 JsonValue: TypeAlias = Any
 """Whatever JSON can express."""
@@ -81,6 +85,16 @@ class MapType:
     go: str
     atomic: bool = False
 
+    @property
+    def fields(self) -> Mapping[str, Field]:
+        """No key is known by name."""
+        return _NO_FIELDS
+
+    @property
+    def unknown(self) -> Type:
+        """The type of what stands under any key."""
+        return self.element
+
 
 @dataclass(frozen=True, slots=True)
 class Union:
@@ -91,11 +105,12 @@ class Union:
     go: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Struct:
     """An object with named fields; *unknown* is the type of the others where they are allowed.
 
-    *fields* is filled in after creation because types may contain themselves.
+    *fields* is filled in after creation because types may contain themselves. There are no slots,
+    so that what is worked out from a struct can be kept with it.
     """
 
     name: str
@@ -123,7 +138,8 @@ class PatchRule:
     replace: bool = False
 
 
-DEFAULT_PATCH_RULE = PatchRule()
+DEFAULT_PATCH_RULE: Final = PatchRule()
+_NO_FIELDS: Final[Mapping[str, Field]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
