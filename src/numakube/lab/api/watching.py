@@ -79,7 +79,11 @@ class Feed:
             return
         if version == 0:
             return
-        changes = state.store.changes_since(call.resource.shelf, version)
+        self.catch_up(state, call.resource.shelf, version)
+
+    def catch_up(self, state: State, shelf: str, version: int) -> None:
+        """Put in what happened since *version*."""
+        changes = state.store.changes_since(shelf, version)
         if isinstance(changes, Expired):
             self._expire(version, changes.oldest)
             return
@@ -157,6 +161,9 @@ async def _stream(
     timeout = options.timeout_seconds or DEFAULT_TIMEOUT * (1 + state.rng.random())
     deadline = loop.time() + timeout
     bookmark_at = _next_bookmark(loop.time(), deadline) if options.bookmarks else deadline
+    # Nobody listened between the request and the first reading of its answer.
+    if not feed.ended:
+        feed.catch_up(state, call.resource.shelf, feed.version)
     stop = state.store.subscribe(call.resource.shelf, feed.put)
     state.feeds.add(call.resource.shelf, feed)
     try:
