@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from numakube.lab.api.go_json import Document, MalformedJson, read_json
 from numakube.lab.api.negotiation import JSON_TYPE, MEDIA_TYPES, YAML_TYPE, media_type
 from numakube.lab.api.refusals import bad_request, invalid, unsupported_media_type
 from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.kinds import GVK
+from numakube.lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -24,8 +24,20 @@ if TYPE_CHECKING:
     from numakube.lab.kinds import Json, JsonValue
 
 _SUMMARY_LENGTH: Final = 30
-_SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
-_EXTENSIONS_SCHEME: Final = "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:53"
+LEGACY_SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
+"""How messages of the real server name its registry of built-in kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A body that was read.
+
+    Attributes:
+        problems: what its form alone has wrong, beyond what the value tells.
+    """
+
+    value: JsonValue
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +55,16 @@ def read_body(call: Call) -> Document:
     if sent == YAML_TYPE:
         return read_yaml(call.body)
     if sent != JSON_TYPE:
-        raise unsupported_media_type(_accepted_types(MEDIA_TYPES))
-    return read_json(call.body)
+        raise unsupported_media_type(accepted_types(MEDIA_TYPES))
+    return Document(parse_json(call.body.decode("utf-8", "replace")))
 
 
-def _accepted_types(types: Sequence[str]) -> str:
+def accepted_types(types: Sequence[str]) -> str:
+    """Return what is said to a client that sent none of *types*."""
     listed = ", ".join(types)
     return (
         f"the body of the request was in an unknown format - accepted media types include: {listed}"
     )
-
-
-def refuse_patch_type(types: Sequence[str]) -> None:
-    """Refuse a patch of a type that the resource does not know."""
-    raise unsupported_media_type(_accepted_types(types))
 
 
 def read_yaml(text: bytes) -> Document:
@@ -137,16 +145,26 @@ def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) ->
     if problems.fatal is not None:
         raise _undecodable(target, obj, problems.fatal)
     if checked:
-        found = [*_repeated(document), *problems.strict]
-        report_strict(call, options, found, target, obj)
+        report_strict(call, options, [*document.problems, *problems.strict], target, obj)
     return rules.complete(obj)
 
 
-def _repeated(document: Document) -> list[str]:
-    return [
-        text if text.startswith("yaml:") else f"duplicate field {go_quote(text)}"
-        for text in document.duplicates
-    ]
+def repeated_fields(value: JsonValue, path: str = "") -> list[str]:
+    """Return what is said of the fields that a JSON text names more than once."""
+    found: list[str] = []
+    if isinstance(value, dict):
+        pairs = value.pairs if isinstance(value, RepeatedKeys) else list(value.items())
+        seen: set[str] = set()
+        for name, item in pairs:
+            where = f"{path}.{name}" if path else name
+            if name in seen:
+                found.append(f"duplicate field {go_quote(where)}")
+            seen.add(name)
+            found += repeated_fields(item, where)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            found += repeated_fields(item, f"{path}[{index}]")
+    return found
 
 
 def report_strict(
@@ -205,9 +223,14 @@ def _wrong_kind(sent: GVK, kind: GVK) -> str:
             f"{head}: converting ({sent.version}.{sent.kind}) to ({package}.{kind.kind}): "
             "unknown conversion"
         )
+    return f"{head}: {unregistered(sent, LEGACY_SCHEME)}"
+
+
+def unregistered(kind: GVK, scheme: str) -> str:
+    """Return what is said of a kind that the server does not know."""
     return (
-        f"{head}: no kind {go_quote(sent.kind)} is registered for version "
-        f"{go_quote(sent.api_version)} in scheme {go_quote(_SCHEME)}"
+        f"no kind {go_quote(kind.kind)} is registered for version "
+        f"{go_quote(kind.api_version)} in scheme {go_quote(scheme)}"
     )
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from numakube.lab.api.decoding import read_body
-from numakube.lab.api.go_json import MalformedJson
+from numakube.lab.api.decoding import read_body, unregistered
 from numakube.lab.api.object_meta import metadata_of, timestamp, with_metadata
 from numakube.lab.api.options import DeleteOptions, delete_options, list_options
 from numakube.lab.api.reading import Listing, list_objects
@@ -15,8 +14,8 @@ from numakube.lab.api.refusals import bad_request, conflict, not_found, target
 from numakube.lab.api.rendering import document_reply, list_reply, object_reply
 from numakube.lab.api.resources import Orphaning
 from numakube.lab.api.store import Stored
-from numakube.lab.field_errors import go_quote
 from numakube.lab.kinds import GVK
+from numakube.lab.schema.jsontext import MalformedJson
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
@@ -70,10 +69,7 @@ def options_body(call: Call) -> Json | None:
         return {}
     sent = GVK.of(body)
     if sent.kind not in ("", "DeleteOptions"):
-        raise bad_request(
-            f"no kind {go_quote(sent.kind)} is registered for version "
-            f"{go_quote(sent.api_version)} in scheme {go_quote(_OPTIONS_SCHEME)}"
-        )
+        raise bad_request(unregistered(sent, _OPTIONS_SCHEME))
     return body
 
 

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.lab.api import creating, deleting, reading, updating, watching
-from numakube.lab.api.call import Reply, Stream, json_reply, text_reply
+from numakube.lab.api import creating, deleting, discovery, patches, reading, updating, watching
+from numakube.lab.api.call import Call, Reply, Stream, json_reply, text_reply
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
 from numakube.lab.api.refusals import method_not_allowed, no_such_resource
+from numakube.lab.api.reviews import review
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from numakube.lab.api.call import Call
     from numakube.lab.api.registry import Served
     from numakube.lab.api.request_info import RequestInfo
     from numakube.lab.api.state import State
 
 NOT_FOUND_TEXT: Final = "404 page not found\n"
 
-_VERBS: Final[Mapping[str, Callable[[State, Call], Reply | Stream]]] = {
+Handler: TypeAlias = Callable[["State", Call], Reply | Stream]
+
+_REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "35",
+    "gitVersion": "v1.35.7+numakube",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+"""The version that the server behaves like."""
+
+_VERBS: Final[Mapping[str, Handler]] = {
     "get": reading.get,
     "list": reading.list_collection,
     "watch": watching.watch,
     "create": creating.create,
     "update": updating.update,
+    "patch": patches.patch,
     "delete": deleting.delete,
     "deletecollection": deleting.delete_collection,
 }
@@ -32,25 +51,74 @@ _VERBS: Final[Mapping[str, Callable[[State, Call], Reply | Stream]]] = {
 
 def answer(state: State, call: Call) -> Reply | Stream:
     """Answer *call*, whose sender may do what it asks."""
-    info = call.info
-    if not info.is_resource:
+    if not call.info.is_resource:
+        return _answer_path(state, call)
+    served = _find(state, call.info)
+    if served is None:
         return text_reply(404, NOT_FOUND_TEXT)
+    call.served = served
+    _check_verb(served, call.info)
+    accept = call.headers.get("Accept")
+    check_route_accepts(accept, streams=call.info.verb in ("list", "watch"))
+    call.representation = negotiate(accept)
+    return _handler(call)(state, call)
+
+
+def _handler(call: Call) -> Handler:
+    info, resource = call.info, call.resource
+    if "list" not in resource.verbs and resource.group in _REVIEW_GROUPS:
+        return review
+    return _VERBS[info.verb]
+
+
+def _answer_path(state: State, call: Call) -> Reply:
+    """Answer a request for a path that is no resource's."""
+    parts = call.info.path.strip("/").split("/")
+    found = _document(state, call, parts)
+    if found is None:
+        if parts[0] in ("api", "apis") and state.registry.is_builtin("".join(parts[1:2])):
+            raise no_such_resource()
+        return text_reply(404, NOT_FOUND_TEXT)
+    if call.method not in ("GET", "HEAD"):
+        raise method_not_allowed()
+    return found
+
+
+def _document(state: State, call: Call, parts: list[str]) -> Reply | None:
+    registry = state.registry
+    match parts:
+        case ["healthz" | "livez" | "readyz"] | ["healthz" | "livez" | "readyz", "ping"]:
+            return text_reply(200, "ok")
+        case ["version"]:
+            return json_reply(200, VERSION)
+        case ["api"]:
+            return discovery.core_versions(registry, call, state.address)
+        case ["apis"]:
+            return discovery.groups(registry, call)
+        case ["api", version]:
+            return _group_resources(state, "", version)
+        case ["apis", group]:
+            known = registry.group(group)
+            return discovery.group_versions(known) if known else None
+        case ["apis", group, version]:
+            return _group_resources(state, group, version)
+        case _:
+            return None
+
+
+def _group_resources(state: State, group: str, version: str) -> Reply | None:
+    known = state.registry.group(group)
+    if known is None or version not in known.versions:
+        return None
+    return discovery.group_resources(known, version)
+
+
+def _find(state: State, info: RequestInfo) -> Served | None:
+    """Return the resource of a request; None if nobody ever heard of its group."""
     if not state.registry.has_version(info.group, info.version):
         if not state.registry.is_builtin(info.group):
-            return text_reply(404, NOT_FOUND_TEXT)
+            return None
         raise no_such_resource()
-    served = _find(state, info)
-    call.served = served
-    _check_verb(served, info)
-    check_route_accepts(call.headers.get("Accept"), streams=info.verb in ("list", "watch"))
-    call.representation = negotiate(call.headers.get("Accept"))
-    handler = _VERBS.get(info.verb)
-    if handler is None:
-        raise method_not_allowed()
-    return handler(state, call)
-
-
-def _find(state: State, info: RequestInfo) -> Served:
     served = state.registry.find(info.group, info.version, info.resource)
     if served is None or info.rest:
         raise no_such_resource()

@@ -13,10 +13,16 @@ from numakube.lab.kinds import Problems
 if TYPE_CHECKING:
     from numakube.lab.field_errors import FieldError
     from numakube.lab.kinds import GVK, Json
+    from numakube.lab.schema.types import Struct
 
 
 class Rules(Protocol):
     """What the verbs need to know of a kind. Arguments are never changed."""
+
+    @property
+    def root(self) -> Struct | None:
+        """The kind's type, if it is known: what strategic merge patches are merged by."""
+        ...
 
     def check(self, obj: Json, *, strict: bool) -> Problems:
         """Tell what is wrong with *obj* as sent, before anything else looks at it."""
@@ -56,6 +62,7 @@ class PlainRules:
 
     def __init__(self, kind: GVK) -> None:
         self.kind = kind
+        self.root = None
 
     def check(self, obj: Json, *, strict: bool) -> Problems:  # noqa: D102
         return Problems()

@@ -15,19 +15,25 @@ from aiohttp import web
 from numakube.lab.api import router
 from numakube.lab.api.admission import Admission
 from numakube.lab.api.authentication import Authenticator, User
+from numakube.lab.api.authorization import AllowEverything, RoleBasedAccess, action_of, denied
 from numakube.lab.api.bootstrap import bootstrap
+from numakube.lab.api.builtin_rules import BuiltinRules
 from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.object_meta import timestamp
 from numakube.lab.api.refusals import Refusal
 from numakube.lab.api.registry import Registry
 from numakube.lab.api.request_info import parse_request
-from numakube.lab.api.rules import PlainRules
+from numakube.lab.api.rules import PlainRules, Rules
 from numakube.lab.api.state import State
 from numakube.lab.api.store import Store
+from numakube.lab.schema.registry import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
     from types import TracebackType
+
+    from numakube.lab.api.resources import Resource
 
 MAX_BODY: Final = 3 * 1024 * 1024
 """The largest request body in bytes, as of a real server."""
@@ -59,12 +65,13 @@ class ApiServer:
     ) -> None:
         self._host = host
         self._port = port
-        self._rbac = rbac
-        self._authenticator = Authenticator(users or {}, anonymous=anonymous)
+        store = Store()
         self.state = State(
-            store=Store(),
-            registry=Registry(lambda resource: PlainRules(resource.kind)),
+            store=store,
+            registry=Registry(lambda resource: _rules(resource, lambda: timestamp(now()))),
             admission=Admission(),
+            authenticator=Authenticator(users or {}, anonymous=anonymous),
+            authorizer=RoleBasedAccess(store) if rbac else AllowEverything(),
             now=now,
             rng=rng or SystemRandom(),
         )
@@ -80,7 +87,8 @@ class ApiServer:
         site = web.TCPSite(self._runner, self._host, self._port)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
+        self.state.address = f"{host}:{port}"
+        self.url = f"http://{self.state.address}"
         return self
 
     async def __aexit__(
@@ -111,10 +119,15 @@ class ApiServer:
         return response
 
     def _answer(self, request: web.BaseRequest, body: bytes, warnings: list[str]) -> Reply | Stream:
-        user = self._authenticator.authenticate(request.headers.get("Authorization"))
+        state = self.state
+        user = state.authenticator.authenticate(request.headers.get("Authorization"))
         if request.method == "POST" and request.path == "/lab/v1/compact":
             return router.compact(self.state)
         info = parse_request(request.method, request.path, request.query)
+        action = action_of(info)
+        verdict = state.authorizer.decide(user, action)
+        if not verdict.allowed:
+            raise denied(user, action)
         call = Call(
             method=request.method,
             info=info,
@@ -125,6 +138,11 @@ class ApiServer:
             warnings=warnings,
         )
         return router.answer(self.state, call)
+
+
+def _rules(resource: Resource, now: Callable[[], str]) -> Rules:
+    info = BUILTIN.get(resource.kind)
+    return PlainRules(resource.kind) if info is None else BuiltinRules(resource.kind, info, now)
 
 
 async def _send_stream(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from numakube.lab.api.admission import Admission
+    from numakube.lab.api.authentication import Authenticator
+    from numakube.lab.api.authorization import Authorizer
     from numakube.lab.api.registry import Registry
     from numakube.lab.api.resources import Resource
     from numakube.lab.api.store import Store, Stored
@@ -26,8 +28,11 @@ class State:
     store: Store
     registry: Registry
     admission: Admission
+    authenticator: Authenticator
+    authorizer: Authorizer
     now: Callable[[], datetime]
     rng: Random
+    address: str = ""
     feeds: Feeds = field(default_factory=Feeds)
 
     def find(self, resource: Resource, namespace: str, name: str) -> Stored | None:

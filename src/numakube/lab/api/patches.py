@@ -1,0 +1,145 @@
+"""Change objects by PATCH: JSON patch, merge patch, strategic merge patch, and apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.lab.api.applying import apply_patch
+from numakube.lab.api.decoding import (
+    LEGACY_SCHEME,
+    accepted_types,
+    repeated_fields,
+    unregistered,
+)
+from numakube.lab.api.negotiation import media_type
+from numakube.lab.api.object_meta import in_namespace
+from numakube.lab.api.options import WriteOptions, write_options
+from numakube.lab.api.ownership import track
+from numakube.lab.api.refusals import (
+    Refusal,
+    bad_request,
+    failed,
+    invalid,
+    not_found,
+    unsupported_media_type,
+)
+from numakube.lab.api.rendering import object_reply
+from numakube.lab.api.updating import check_name, store_changed
+from numakube.lab.field_errors import invalid as invalid_field
+from numakube.lab.kinds import GVK
+from numakube.lab.patching import (
+    InapplicablePatch,
+    MalformedPatch,
+    PatchError,
+    TooManyOperations,
+    json_patch,
+    merge_patch,
+    strategic_merge_patch,
+)
+from numakube.lab.schema.canonical import plain
+from numakube.lab.schema.jsontext import MalformedJson, parse_json
+
+if TYPE_CHECKING:
+    from numakube.lab.api.call import Call, Reply
+    from numakube.lab.api.state import State
+    from numakube.lab.kinds import Json, JsonValue
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+_CUSTOM_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+
+
+def patch(state: State, call: Call) -> Reply:
+    """Handle a PATCH of an object or of a part of it."""
+    kind = _patch_type(call)
+    options = write_options(call.query, kind="PatchOptions", apply=kind == APPLY_PATCH)
+    if kind == APPLY_PATCH:
+        return apply_patch(state, call, options)
+    existing = state.find(call.resource, call.namespace, call.info.name)
+    if existing is None:
+        raise not_found(call.resource.group, call.resource.plural, call.info.name)
+    changed = patched(call, kind, existing.obj, options)
+    obj = decode_patched(call, changed, options)
+    check_name(obj, call.info.name)
+    obj = in_namespace(obj, call.namespace)
+    obj = track(state, call, existing.obj, obj, options)
+    return object_reply(call, 200, store_changed(state, call, existing, obj, options))
+
+
+def _patch_type(call: Call) -> str:
+    kind = media_type(call.headers.get("Content-Type"))
+    if kind not in _TYPES:
+        raise unsupported_media_type("415: Unsupported Media Type", {})
+    if call.resource.custom and kind not in _CUSTOM_TYPES:
+        raise unsupported_media_type(accepted_types(_CUSTOM_TYPES))
+    return kind
+
+
+def patched(call: Call, kind: str, obj: Json, options: WriteOptions) -> Json:
+    """Return *obj* as the request's patch of type *kind* changes it."""
+    change = _read_patch(call, options)
+    try:
+        if kind == JSON_PATCH:
+            result: JsonValue = json_patch(obj, change)
+        elif kind == MERGE_PATCH or call.rules.root is None:
+            result = merge_patch(obj, change)
+        else:
+            result = strategic_merge_patch(obj, change, call.rules.root)
+    except PatchError as error:
+        raise _refused(error) from None
+    return _as_object(result)
+
+
+def _read_patch(call: Call, options: WriteOptions) -> JsonValue:
+    try:
+        change = parse_json(call.body.decode("utf-8", "replace"))
+    except MalformedJson as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    repeated = repeated_fields(change) if options.field_validation != "Ignore" else []
+    if repeated and options.field_validation == "Strict":
+        raise _invalid_patch(change, f"strict decoding error: {', '.join(repeated)}")
+    call.warnings.extend(repeated)
+    return plain(change)
+
+
+def _as_object(result: JsonValue) -> Json:
+    if not isinstance(result, dict):
+        raise failed("the patch does not result in an object")
+    return result
+
+
+def _refused(error: PatchError) -> Refusal:
+    match error:
+        case MalformedPatch():
+            return bad_request(str(error))
+        case InapplicablePatch():
+            message = "the server rejected our request due to an error in our request"
+            return Refusal(422, "Invalid", message, {})
+        case TooManyOperations():
+            message = f"Request entity is too large: {error}"
+            return Refusal(413, "RequestEntityTooLarge", message)
+        case _:
+            return failed(str(error))
+
+
+def decode_patched(call: Call, obj: Json, options: WriteOptions) -> Json:
+    """Return a patched document as an object of the resource's kind."""
+    kind = call.resource.kind
+    sent = GVK.of(obj)
+    if sent != kind:
+        raise _invalid_patch(obj, unregistered(sent, LEGACY_SCHEME))
+    checked = options.field_validation != "Ignore"
+    problems = call.rules.check(obj, strict=checked)
+    if problems.fatal is not None:
+        raise _invalid_patch(obj, problems.fatal)
+    if problems.strict and options.field_validation == "Strict":
+        raise _invalid_patch(obj, f"strict decoding error: {', '.join(problems.strict)}")
+    call.warnings.extend(problems.strict)
+    return call.rules.complete(obj)
+
+
+def _invalid_patch(document: JsonValue, why: str) -> Refusal:
+    return invalid("", "", "", [invalid_field("patch", document, why)])
