@@ -2,15 +2,17 @@
 
 Covers the plugins of kube-apiserver 1.35 that are on by default and decide by objects alone:
 LimitRanger, TaintNodesByCondition, Priority, DefaultTolerationSeconds, DefaultStorageClass,
-StorageObjectInUseProtection, RuntimeClass, DefaultIngressClass, PodTopologyLabels and
-ResourceQuota. The life cycle of namespaces is the API server's own business. ServiceAccount is left
-out: what it adds to pods depends on controllers that the caller may not have.
+StorageObjectInUseProtection, RuntimeClass, DefaultIngressClass and PodTopologyLabels; and the
+allocation of addresses and ports of services. The life cycle of namespaces is the API server's own
+business. ServiceAccount is left out: what it adds to pods depends on controllers that the caller
+may not have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.lab.kinds import GVK, Json
@@ -33,6 +35,7 @@ from numakube.lab.objects.pod_admission import (
     set_priority,
     set_runtime_class,
 )
+from numakube.lab.objects.service_allocation import allocate_changed, allocate_new
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,6 +67,7 @@ _CHAINS: Final = {
     ("", "PersistentVolumeClaim"): _Chain(
         create=(set_storage_class, protect_claim), check_create=(check_claim_limits,)
     ),
+    ("", "Service"): _Chain(create=(allocate_new,)),
     ("networking.k8s.io", "Ingress"): _Chain(create=(set_ingress_class,)),
     ("scheduling.k8s.io", "PriorityClass"): _Chain(check_create=(check_priority_class,)),
 }
@@ -93,7 +97,13 @@ def admit_update(
         return _run((add_tolerations,), obj, view)
     if (gvk.group, gvk.kind, subresource) == ("", "Pod", "resize"):
         return _run((set_limits,), new, view)
+    if (gvk.group, gvk.kind, subresource) == ("", "Service", ""):
+        return _run((partial(_allocate_for, old),), new, view)
     return new
+
+
+def _allocate_for(old: Json, service: Json, view: ClusterView) -> Refused | None:
+    return allocate_changed(service, old, view)
 
 
 def check_update(

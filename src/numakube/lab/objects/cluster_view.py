@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.lab.field_errors import FieldError
     from numakube.lab.kinds import Json
 
 
@@ -25,6 +26,12 @@ class ClusterView(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why admission refuses: the words after ``pods "p" is forbidden:``."""
+    """Why admission refuses.
+
+    Attributes:
+        reason: the words after ``pods "p" is forbidden:`` of a 403 answer.
+        errors: what is wrong with the object; if there is any, the answer is a 422.
+    """
 
     reason: str
+    errors: tuple[FieldError, ...] = ()

@@ -21,7 +21,7 @@ from numakube.lab.objects.numbers import (
     not_negative,
 )
 from numakube.lab.objects.pod_defaults import default_pod_template
-from numakube.lab.objects.templates import template_warnings, validate_endless, validate_template
+from numakube.lab.objects.templates import validate_endless, validate_template, warn_of_template
 
 if TYPE_CHECKING:
     from numakube.lab.kinds import Json
@@ -124,11 +124,6 @@ def _check_status(new: Json, old: Json) -> list[FieldError]:
     return errors + not_decremented(status, before, "collisionCount", "status")
 
 
-def _warn(daemon_set: Json, old: Json | None) -> list[str]:
-    before = None if old is None else old.get("spec") or {}
-    return template_warnings(daemon_set["spec"], before, "spec.template")
-
-
 DAEMON_SET: Final = KindRules(
     counted=("spec",),
     parts={"status": PartRules(check=_check_status)},
@@ -138,5 +133,5 @@ DAEMON_SET: Final = KindRules(
     check=_check,
     check_change=_check_change,
     change_first=True,
-    warn=_warn,
+    warn=warn_of_template,
 )

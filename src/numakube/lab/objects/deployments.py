@@ -16,7 +16,7 @@ from numakube.lab.objects.numbers import (
     not_negative,
 )
 from numakube.lab.objects.pod_defaults import default_pod_template
-from numakube.lab.objects.templates import template_warnings, validate_replicated
+from numakube.lab.objects.templates import validate_replicated, warn_of_template
 
 if TYPE_CHECKING:
     from numakube.lab.kinds import Json
@@ -115,11 +115,6 @@ def _check_status(new: Json, old: Json) -> list[FieldError]:
     return errors + not_decremented(status, before, "collisionCount", "status")
 
 
-def _warn(deployment: Json, old: Json | None) -> list[str]:
-    before = None if old is None else old.get("spec") or {}
-    return template_warnings(deployment["spec"], before, "spec.template")
-
-
 DEPLOYMENT: Final = KindRules(
     counted=("spec",),
     parts={"status": PartRules(prepare=_prepare_status, check=_check_status)},
@@ -127,5 +122,5 @@ DEPLOYMENT: Final = KindRules(
     on_update=_count_annotations,
     check=_check,
     check_change=_check_change,
-    warn=_warn,
+    warn=warn_of_template,
 )

@@ -106,6 +106,8 @@ class KindRules:
         namespaced: objects live in a namespace.
         name_check: what names must look like.
         knows_finalizers: finalizers are well-known or have a prefix.
+        own_metadata: the kind checks the metadata itself, beyond what is checked of all kinds.
+        own_metadata_change: so it does with a change of the metadata.
         counted: the parts of an object whose change makes a new generation; a kind without any
             leaves the generation alone.
         parts: the subresources that are written like the object, with ``status`` if the object
@@ -124,6 +126,8 @@ class KindRules:
     namespaced: bool = True
     name_check: names.TextCheck = names.dns_subdomain
     knows_finalizers: bool = True
+    own_metadata: bool = True
+    own_metadata_change: bool = True
     counted: tuple[str, ...] = ()
     parts: Mapping[str, PartRules] = field(default_factory=dict)
     creates_status: bool = False
@@ -177,11 +181,15 @@ class KindRules:
         return errors + rules.check(new, old)
 
     def _check_name(self, obj: Json) -> list[FieldError]:
+        if not self.own_metadata:
+            return []
         meta = obj["metadata"]
         errors = validate_metadata(meta, namespaced=self.namespaced, name=self.name_check)
         return errors + (validate_own_finalizers(meta) if self.knows_finalizers else [])
 
     def _check_metadata_change(self, new: Json, old: Json) -> list[FieldError]:
+        if not self.own_metadata or not self.own_metadata_change:
+            return []
         errors = validate_metadata_update(new["metadata"], old["metadata"])
         return errors + (validate_own_finalizers(new["metadata"]) if self.knows_finalizers else [])
 

@@ -54,9 +54,9 @@ def validate_resize(new: Json, old: Json) -> list[FieldError]:
     after, before = new["spec"], old["spec"]
     errors: list[FieldError] = []
     if MIRROR_POD in (old["metadata"].get("annotations") or {}):
-        return [forbidden("", "static pods cannot be resized")]
+        return [forbidden("[]", "static pods cannot be resized")]
     if (before.get("os") or {}).get("name") == "windows":
-        return [forbidden("", "windows pods cannot be resized")]
+        return [forbidden("[]", "windows pods cannot be resized")]
     qos = (old.get("status") or {}).get("qosClass") or compute_qos(before)
     if compute_qos(after) != qos:
         detail = "Pod QOS Class may not change as a result of resizing"
@@ -64,7 +64,7 @@ def validate_resize(new: Json, old: Json) -> list[FieldError]:
     if not _is_supported(old):
         errors.append(forbidden("spec", "Pod running on node without support for resize"))
     if any(_has_pod_level(spec) for spec in (after, before)):
-        return [*errors, forbidden("", _POD_LEVEL)]
+        return [*errors, forbidden("[]", _POD_LEVEL)]
     if wrong := _validate_order(after, before):
         return errors + wrong
     errors += _validate_removals(after, before)

@@ -108,7 +108,7 @@ def _validate_claims(claims: Sequence[Json], pod_meta: Json | None, path: str) -
     static = MIRROR_POD in ((pod_meta or {}).get("annotations") or {})
     for index, claim in enumerate(claims):
         if static:
-            errors.append(forbidden("", "static pods do not support resource claims"))
+            errors.append(forbidden("[]", "static pods do not support resource claims"))
             continue
         errors += _validate_claim(claim, seen, f"{path}[{index}]")
     return errors

@@ -119,7 +119,7 @@ def _check_status(new: Json, old: Json) -> list[FieldError]:
 def _check_ephemeral(new: Json, old: Json) -> list[FieldError]:
     """Check that ephemeral containers are only added."""
     if MIRROR_POD in (old["metadata"].get("annotations") or {}):
-        return [forbidden("", "static pods do not support ephemeral containers")]
+        return [forbidden("[]", "static pods do not support ephemeral containers")]
     errors = validate_annotation_changes(new, old)
     path = "spec.ephemeralContainers"
     after = {c.get("name"): c for c in new["spec"].get("ephemeralContainers") or []}

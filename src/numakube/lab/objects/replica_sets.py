@@ -16,6 +16,7 @@ from numakube.lab.objects.templates import (
     validate_match,
     validate_replicated,
     validate_template,
+    warn_of_template,
 )
 
 if TYPE_CHECKING:
@@ -90,18 +91,13 @@ def _check_status(new: Json, old: Json) -> list[FieldError]:
     return errors + not_greater(status, ("availableReplicas",), "readyReplicas", "status", detail)
 
 
-def _warn(owner: Json, old: Json | None) -> list[str]:
-    before = None if old is None else old.get("spec") or {}
-    return template_warnings(owner["spec"], before, "spec.template")
-
-
 REPLICA_SET: Final = KindRules(
     counted=("spec",),
     parts={"status": PartRules(check=_check_status)},
     default=_default_replica_set,
     check=_check_replica_set,
     check_change=_check_change,
-    warn=_warn,
+    warn=warn_of_template,
 )
 
 REPLICATION_CONTROLLER: Final = KindRules(
@@ -109,7 +105,7 @@ REPLICATION_CONTROLLER: Final = KindRules(
     parts={"status": PartRules(check=_check_status)},
     default=_default_controller,
     check=_check_controller,
-    warn=_warn,
+    warn=warn_of_template,
 )
 
 

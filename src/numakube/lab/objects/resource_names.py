@@ -112,10 +112,15 @@ def validate_pod_resource_name(name: str, path: str) -> list[FieldError]:
     return [] if is_pod_level(name) else [not_supported(path, name, POD_LEVEL)]
 
 
+def is_standard_for_quota(name: str) -> bool:
+    """Tell whether a quota can limit the resource without its having a prefix."""
+    return name in _STANDARD_QUOTA or _is_quota_huge_pages(name)
+
+
 def validate_quota_resource_name(name: str, path: str) -> list[FieldError]:
     """Check the name of a resource that a quota limits."""
     errors = validate_resource_name(name, path)
-    if "/" not in name and name not in _STANDARD_QUOTA and not _is_quota_huge_pages(name):
+    if "/" not in name and not is_standard_for_quota(name):
         errors.append(invalid(path, name, "must be a standard resource for quota"))
     return errors
 

@@ -26,11 +26,11 @@ from numakube.lab.objects.numbers import (
 )
 from numakube.lab.objects.pod_defaults import default_pod_template
 from numakube.lab.objects.templates import (
-    template_warnings,
     validate_endless,
     validate_match,
     validate_selector,
     validate_template,
+    warn_of_template,
 )
 
 if TYPE_CHECKING:
@@ -207,11 +207,6 @@ def _check_status(new: Json, old: Json) -> list[FieldError]:
     return errors + not_decremented(status, before, "collisionCount", "status")
 
 
-def _warn(stateful_set: Json, old: Json | None) -> list[str]:
-    before = None if old is None else old.get("spec") or {}
-    return template_warnings(stateful_set["spec"], before, "spec.template")
-
-
 STATEFUL_SET: Final = KindRules(
     name_check=names.dns_label,
     counted=("spec",),
@@ -220,7 +215,7 @@ STATEFUL_SET: Final = KindRules(
     check=_check,
     check_create=_check_create,
     check_change=_check_change,
-    warn=_warn,
+    warn=warn_of_template,
 )
 
 

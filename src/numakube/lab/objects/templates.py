@@ -82,9 +82,14 @@ def validate_replicated(spec: Json, path: str) -> list[FieldError]:
     return errors + validate_endless(template, "ReplicaSet", place)
 
 
-def template_warnings(owner: Json, old: Json | None, path: str) -> list[str]:
-    """Return the warnings of a template that is new or was changed."""
-    template = owner.get("template") or {}
-    if old is not None and old.get("template") == owner.get("template"):
+def template_warnings(obj: Json, old: Json | None, path: str) -> list[str]:
+    """Return the warnings of the template at *path* of an object that is new or has changed."""
+    if old is not None and obj["metadata"].get("generation") == old["metadata"].get("generation"):
         return []
+    template = (obj.get("spec") or obj).get("template") or {}
     return pod_warnings(template.get("spec") or {}, template.get("metadata") or {}, path)
+
+
+def warn_of_template(obj: Json, old: Json | None) -> list[str]:
+    """Return the warnings of the template of a controller."""
+    return template_warnings(obj, old, "spec.template")
