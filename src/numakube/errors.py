@@ -7,6 +7,7 @@
     ├── ConfigError         a configuration that cannot be used
     │   ├── KubeletStartError   one that the kubelet itself would refuse to start with
     │   └── CredentialError     credentials for the API server that cannot be had
+    ├── KubeletUnavailable  no usable answer on one of the kubelet's sockets
     ├── ClusterUnreachable  no answer from the API server; says whether the request was sent
     │   └── UntrustedServer     its certificate, or ours, was not accepted
     ├── ApiError            the API server refused a request; one class for each usual reason:
@@ -65,6 +66,10 @@ class ConfigError(NumakubeError):
 
 class KubeletStartError(ConfigError):
     """The kubelet would refuse to start with this configuration, with exactly this text."""
+
+
+class KubeletUnavailable(NumakubeError):
+    """The kubelet gave no usable answer on one of its sockets."""
 
 
 class CredentialError(ConfigError):

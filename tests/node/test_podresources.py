@@ -1,0 +1,135 @@
+"""PodResources over a real unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from numakube.errors import KubeletUnavailable
+from numakube.node.podresources import (
+    BURST,
+    AllocatableResources,
+    ContainerResources,
+    Devices,
+    Memory,
+    PodResources,
+    PodResourcesClient,
+    PodResourcesServer,
+)
+
+POD = PodResources(
+    name="web",
+    namespace="default",
+    containers=(
+        ContainerResources(
+            name="main",
+            cpu_ids=(2, 3),
+            memory=(Memory("memory", 1 << 30, (0, 1)),),
+            devices=(Devices("vendor.example/gpu", ("g0",), (1,)), Devices("x/y", ("d",))),
+        ),
+        ContainerResources(name="shared"),
+    ),
+)
+EMPTY = AllocatableResources(
+    cpu_ids=(1, 2, 3),
+    memory=(Memory("memory", 8 << 30, (0,)),),
+    devices=(Devices("vendor.example/gpu", ("g0",), (1,)),),
+)
+
+
+class Source:
+    """A node with one pod."""
+
+    def __init__(self) -> None:
+        self.pods = [POD]
+
+    def pod_resources(self) -> list[PodResources]:
+        """Return the pods."""
+        return self.pods
+
+    def allocatable_resources(self) -> AllocatableResources:
+        """Return what the node has."""
+        return EMPTY
+
+
+class Clock:
+    """A clock that stands still unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture
+def socket() -> Iterator[Path]:
+    """A socket path short enough for the kernel."""
+    with tempfile.TemporaryDirectory(prefix="pr-") as folder:
+        yield Path(folder) / "pod-resources" / "kubelet.sock"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The server's clock."""
+    return Clock()
+
+
+@pytest.fixture
+async def client(socket: Path, clock: Clock) -> AsyncIterator[PodResourcesClient]:
+    """A client of a running server."""
+    server = PodResourcesServer(Source(), socket, clock=clock)
+    await server.start()
+    async with PodResourcesClient(socket) as client:
+        yield client
+    await server.stop()
+
+
+async def test_what_is_served_is_read_back(client: PodResourcesClient) -> None:
+    """CPUs, memory groups and devices with and without NUMA node."""
+    assert await client.list_pods() == (POD,)
+    assert await client.get_pod("default", "web") == POD
+    assert await client.allocatable() == EMPTY
+
+
+async def test_a_pod_that_is_not_there_is_refused_in_the_kubelets_words(
+    client: PodResourcesClient,
+) -> None:
+    """The name and the namespace are in the message."""
+    with pytest.raises(KubeletUnavailable, match="pod gone in namespace default not found"):
+        await client.get_pod("default", "gone")
+
+
+async def test_a_client_that_asks_too_often_waits(client: PodResourcesClient, clock: Clock) -> None:
+    """The bucket refills while the client pauses."""
+    for _ in range(BURST):
+        await client.list_pods()
+    waiting = asyncio.create_task(client.list_pods())
+    done, _ = await asyncio.wait({waiting}, timeout=0.02)
+    assert not done
+    clock.now += 1
+    assert await waiting == (POD,)
+
+
+async def test_a_kubelet_that_is_away_is_an_error_that_names_the_socket(socket: Path) -> None:
+    """And the same client works once it is there."""
+    async with PodResourcesClient(socket, timeout=5) as client:
+        with pytest.raises(KubeletUnavailable, match="UNAVAILABLE"):
+            await client.list_pods()
+        server = PodResourcesServer(Source(), socket, clock=Clock())
+        await server.start()
+        try:
+            async with asyncio.timeout(10):
+                while True:
+                    try:
+                        assert await client.list_pods() == (POD,)
+                        break
+                    except KubeletUnavailable:
+                        await asyncio.sleep(0.05)
+        finally:
+            await server.stop()
