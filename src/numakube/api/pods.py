@@ -28,7 +28,6 @@ BURSTABLE: Final = "Burstable"
 BEST_EFFORT: Final = "BestEffort"
 
 _QOS_RESOURCES: Final = frozenset({CPU, MEMORY})
-_ZERO: Final = Quantity(0)
 
 
 def is_sidecar(container: Container) -> bool:
@@ -94,7 +93,7 @@ def _qos_class(parts: Iterable[ResourceRequirements], *, limits_all: bool) -> st
 def _positive(quantities: Mapping[str, QuantityText]) -> Quantities:
     """Return the CPU and memory of *quantities* that are above zero."""
     parsed = {name: parse_quantity(quantities[name]) for name in _QOS_RESOURCES & quantities.keys()}
-    return {name: quantity for name, quantity in parsed.items() if quantity > _ZERO}
+    return {name: quantity for name, quantity in parsed.items() if quantity.unscaled > 0}
 
 
 def _limits_all(part: ResourceRequirements) -> bool:

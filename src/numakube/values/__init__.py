@@ -1,1 +1,11 @@
-"""Values with exact arithmetic: quantities, CPU sets, NUMA masks, resource names. Pure."""
+"""Values with exact arithmetic: quantities, CPU sets, NUMA masks, resource names. Pure.
+
+| module | what it has |
+|---|---|
+| `quantity` | Kubernetes quantities, with Go's int64 overflows (`int64`) |
+| `resources` | resource names and their kinds, amounts in base units |
+| `cpuset`, `numamask` | sets of CPUs and of NUMA nodes as integers |
+| `durations`, `times` | Go's durations, RFC 3339 |
+| `names` | DNS labels, label keys and values, with the API server's words |
+| `gotext` | quoting, integers and JSON as Go writes them |
+"""

@@ -9,47 +9,16 @@ not part of MachineInfo: `read_devices` reads them from the JSON that the replay
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from numakube.api.cadvisor import CoreInfo, MachineInfo, NodeInfo
 from numakube.api.codec import convert
 from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 
 KIB: Final = 1024
-
-Unsigned = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class _Cache(msgspec.Struct, frozen=True, gc=False):
-    id: int = 0
-
-
-class _Core(msgspec.Struct, frozen=True, gc=False):
-    core_id: int = 0
-    thread_ids: tuple[int, ...] = ()
-    socket_id: int = 0
-    uncore_caches: tuple[_Cache, ...] = ()
-
-
-class _HugePages(msgspec.Struct, frozen=True, gc=False):
-    page_size: Unsigned = 0
-    num_pages: Unsigned = 0
-
-
-class _Node(msgspec.Struct, frozen=True, gc=False):
-    node_id: int = 0
-    memory: Unsigned = 0
-    hugepages: tuple[_HugePages, ...] = ()
-    cores: tuple[_Core, ...] = ()
-    distances: tuple[Unsigned, ...] = ()
-
-
-class _MachineInfo(msgspec.Struct, frozen=True, gc=False):
-    num_cores: int = 0
-    num_sockets: int = 0
-    topology: tuple[_Node, ...] = ()
 
 
 class _Device(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +38,7 @@ def from_cadvisor(
     Raises:
         MalformedObject: naming *subject* and the field whose type is wrong.
     """
-    info = convert(_MachineInfo, document, subject)
+    info = convert(MachineInfo, document, subject)
     return Machine(
         nodes=tuple(_node(node) for node in info.topology),
         cpu_count=info.num_cores,
@@ -113,7 +82,7 @@ def write_devices(devices: Mapping[str, Sequence[Device]]) -> dict[str, list[dic
     }
 
 
-def _node(wire: _Node) -> NumaNode:
+def _node(wire: NodeInfo) -> NumaNode:
     return NumaNode(
         id=wire.node_id,
         memory_bytes=wire.memory,
@@ -126,7 +95,7 @@ def _node(wire: _Node) -> NumaNode:
     )
 
 
-def _core(wire: _Core) -> Core:
+def _core(wire: CoreInfo) -> Core:
     caches = wire.uncore_caches
     return Core(
         id=wire.core_id,
