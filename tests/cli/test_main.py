@@ -12,7 +12,7 @@ import pytest
 
 import numakube as package
 from numakube.cli.main import COMMANDS, cli, run
-from numakube.errors import InvalidValue
+from numakube.errors import ClusterUnreachable, InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,6 +98,15 @@ def test_our_errors_are_one_line(
     failing(InvalidValue("first\nsecond"))
 
     assert numakube("fail") == ended(1, err="error: first second\n")
+
+
+def test_an_unreachable_cluster_has_its_own_code(
+    numakube: Callable[..., Ended], failing: Callable[[BaseException], None]
+) -> None:
+    """Scripts can tell "no" from "nobody there"."""
+    failing(ClusterUnreachable("https://10.0.0.1:6443: connection refused", sent=False))
+
+    assert numakube("fail") == ended(3, err="error: https://10.0.0.1:6443: connection refused\n")
 
 
 def test_a_missing_file_is_named(

@@ -1,7 +1,7 @@
 """The programs ``numakube`` and ``kubectl numa``, and how every command ends.
 
 Exit codes: 0 yes; 1 no (a pod would be rejected, a check failed) or an error in what was given;
-2 wrong usage; 130 interrupted. An error is one line on standard
+2 wrong usage; 3 the cluster cannot be reached; 130 interrupted. An error is one line on standard
 error; ``--debug`` shows the traceback instead.
 """
 
@@ -15,12 +15,13 @@ import click
 
 import numakube
 from numakube.cli.lazy import Lazy, LazyGroup
-from numakube.errors import NumakubeError
+from numakube.errors import ClusterUnreachable, NumakubeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS: Final = {
+    "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
@@ -29,6 +30,7 @@ COMMANDS: Final = {
 OK: Final = 0
 NEGATIVE: Final = 1
 USAGE: Final = 2
+UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130  # as shells report it: 128 and the number of SIGINT
 BROKEN_PIPE: Final = 141  # 128 and the number of SIGPIPE
 
@@ -105,6 +107,9 @@ def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 def _failed(error: Exception) -> int:
+    if isinstance(error, ClusterUnreachable):
+        _complain(str(error))
+        return UNREACHABLE
     if isinstance(error, NumakubeError):
         _complain(str(error))
     elif isinstance(error, OSError) and error.filename is not None:

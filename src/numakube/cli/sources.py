@@ -6,6 +6,7 @@ Errors name the file, the object in it and the field.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,11 @@ def load_machine(text: str) -> Machine:
     if _looks_like_a_path(text):
         raise MalformedObject(text, "no such file or directory, and not the shape of a machine")
     return from_shape(text)
+
+
+def read_text(file: str) -> str:
+    """Return the content of *file*, or of standard input for ``-``."""
+    return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
 
 
 def _is_there(path: Path) -> bool:

@@ -1,0 +1,180 @@
+"""``numakube admit``: what would this node's kubelet do with these pods?"""
+
+from __future__ import annotations
+
+import sys
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.output import Output, can_draw, make_console, output_option, print_document
+from numakube.cli.sources import MachineParameter, load_machine, read_text
+from numakube.errors import KubeletStartError
+
+if TYPE_CHECKING:
+    from numakube.api.core import Pod
+    from numakube.cli.admit.verdicts import Verdict
+    from numakube.kubelet.machine import Machine
+    from numakube.kubelet.node import KubeletNode
+
+
+@click.command("admit")
+@click.option(
+    "-m", "--machine", type=MachineParameter(), help="A shape, a preset, a file or a sysfs tree."
+)
+@click.option(
+    "-k",
+    "--kubelet-config",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="KubeletConfiguration, YAML or JSON; also the answer of /configz.",
+)
+@click.option(
+    "-f",
+    "--pods",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="Pods in the order of their arrival, YAML documents, a List, or JSON.",
+)
+@click.option("--kubernetes", metavar="VERSION", help="Version of the kubelet.  [default: 1.35]")
+@click.option("--example", is_flag=True, help="A built-in machine with built-in pods.")
+@click.option("--ascii", "plain", is_flag=True, help="Draw with plain characters.")
+@output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    machine: str | None,
+    kubelet_config: str | None,
+    pods: str | None,
+    kubernetes: str | None,
+    example: bool,
+    plain: bool,
+    output: Output,
+) -> None:
+    """What would this node's kubelet do with these pods?
+
+    The pods are admitted one after the other to an empty node. Prints each verdict, what every
+    container gets, and the NUMA zones afterwards. The exit code is 1 if a pod is rejected, also
+    with `-o json`; `--example` always ends with 0.
+    """
+    if example:
+        node, verdicts = _example(kubernetes)
+    else:
+        if machine is None or kubelet_config is None or pods is None:
+            raise click.UsageError("Give --machine, --kubelet-config and --pods, or --example.")
+        node, verdicts = _files(machine, kubelet_config, pods, kubernetes)
+    plain = plain or not can_draw(sys.stdout.encoding)
+    if example and output in (Output.TABLE, Output.WIDE):
+        _tell_story(node, verdicts, output, plain=plain)
+    else:
+        _print(node, verdicts, output, plain=plain)
+    if not example and any(not verdict.admitted for verdict in verdicts):
+        ctx.exit(1)
+
+
+def _files(
+    machine: str, kubelet_config: str, pods: str, kubernetes: str | None
+) -> tuple[KubeletNode, list[Verdict]]:
+    from numakube.cli.admit.inputs import read_pods
+
+    parsed = read_pods(read_text(pods), pods)
+    config = read_text(kubelet_config)
+    return _ask(load_machine(machine), config, kubelet_config, parsed, kubernetes)
+
+
+def _example(kubernetes: str | None) -> tuple[KubeletNode, list[Verdict]]:
+    from numakube.cli.admit.inputs import read_pods
+    from numakube.kubelet.machines.synthetic import from_shape
+
+    folder = files("numakube.cli.admit") / "example"
+    machine, config, pods = (
+        (folder / name).read_text() for name in ("machine.txt", "kubelet.yaml", "pods.yaml")
+    )
+    parsed = read_pods(pods, "pods.yaml")
+    return _ask(from_shape(machine.strip()), config, "kubelet.yaml", parsed, kubernetes)
+
+
+def _ask(
+    machine: Machine,
+    config: str,
+    config_name: str,
+    pods: tuple[Pod, ...],
+    kubernetes: str | None,
+) -> tuple[KubeletNode, list[Verdict]]:
+    from numakube.api.kubelet_config import read_kubelet_config
+    from numakube.cli.admit.verdicts import decide
+    from numakube.kubelet.configuration import allocatable_of, settings_of
+    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.versions import DEFAULT
+
+    parsed = read_kubelet_config(config, config_name)
+    try:
+        settings = settings_of(parsed, machine)
+        node = KubeletNode(machine, settings, kubernetes=kubernetes or DEFAULT)
+    except KubeletStartError as error:
+        raise KubeletStartError(
+            f"{config_name}: the kubelet would not start on this machine: {error}"
+        ) from None
+    verdicts = decide(node, pods, allocatable_of(parsed, machine))
+    node.collect_garbage()
+    return node, verdicts
+
+
+def _tell_story(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain: bool) -> None:
+    """Print the example with what it is about before and after it."""
+    from numakube.kubelet.machines.synthetic import to_shape
+
+    settings = node.settings
+    click.echo(f"A machine:  {to_shape(node.machine)}")
+    click.echo(
+        f"A kubelet:  Topology Manager {settings.topology_policy}, CPU Manager"
+        f" {settings.cpu_policy}, Memory Manager {settings.memory_policy}"
+    )
+    click.echo(f"Pods:       {', '.join(verdict.pod.metadata.name for verdict in verdicts)}\n")
+    _print(node, verdicts, output, plain=plain)
+    click.echo(
+        "\nThe node as a whole has room for `training`; no single NUMA node has. A scheduler that"
+        "\ncounts per node sends it here, and the kubelet refuses it. Try your own pods:\n"
+        '\n    numakube admit --machine "2 sockets, 8 cores, smt 2, 32Gi, gpu 2" \\'
+        "\n        --kubelet-config kubelet.yaml --pods pods.yaml"
+    )
+
+
+def _print(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain: bool) -> None:
+    if output is Output.NAME:
+        for verdict in verdicts:
+            if verdict.admitted:
+                click.echo(f"pod/{verdict.pod.metadata.name}")
+    elif output in (Output.JSON, Output.YAML):
+        _print_data(node, verdicts, output)
+    else:
+        _draw(node, verdicts, wide=output is Output.WIDE, plain=plain)
+
+
+def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> None:
+    from numakube.cli.admit.verdicts import verdict_document
+    from numakube.cli.admit.zones import zone_document, zones_of
+
+    major, minor = node.behaviour.version
+    document = {
+        "kubernetes": f"{major}.{minor}",
+        "pods": [verdict_document(verdict) for verdict in verdicts],
+        "sharedCPUs": str(node.shared_cpus),
+        "zones": [zone_document(zone) for zone in zones_of(node, verdicts)],
+    }
+    print_document(document, output)
+
+
+def _draw(node: KubeletNode, verdicts: list[Verdict], *, wide: bool, plain: bool) -> None:
+    from numakube.cli.admit import drawing
+    from numakube.cli.admit.zones import zones_of
+
+    console = make_console()
+    marks = drawing.marks_of(verdicts)
+    console.print(drawing.verdict_table(verdicts, marks, wide=wide))
+    for line in drawing.refusals(verdicts):
+        console.print(line)
+    console.print()
+    glyphs = drawing.ASCII if plain else drawing.UNICODE
+    for part in drawing.draw_zones(zones_of(node, verdicts), marks, glyphs):
+        console.print(part)
