@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import config_problems, with_defaults
 from numakube.errors import KubeletStartError
-from numakube.kubelet.demand import MEMORY
-from numakube.kubelet.memory.tables import hugepages_name
 from numakube.kubelet.settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import milli_value, value
-from numakube.values.resources import add_amounts, amounts_of, is_hugepages
+from numakube.values.resources import (
+    CPU,
+    MEMORY,
+    PODS,
+    add_amounts,
+    amounts_of,
+    hugepage_name,
+    is_hugepages,
+    is_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,13 +63,13 @@ def settings_of(config: KubeletConfiguration, machine: Machine) -> KubeletSettin
 def capacity_of(machine: Machine, *, max_pods: int = 110) -> dict[str, int]:
     """Return the node's capacity: milli-CPUs, bytes, pods and devices."""
     capacity = {
-        "cpu": machine.cpu_count * 1000,
+        CPU: machine.cpu_count * 1000,
         MEMORY: sum(node.memory_bytes for node in machine.nodes),
-        "pods": max_pods,
+        PODS: max_pods,
     }
     for node in machine.nodes:
         for pool in node.hugepages:
-            kind = hugepages_name(pool.page_bytes)
+            kind = hugepage_name(pool.page_bytes)
             capacity[kind] = capacity.get(kind, 0) + pool.total_bytes
     for resource, devices in machine.devices.items():
         capacity[resource] = len(devices)
@@ -74,7 +81,7 @@ def allocatable_of(config: KubeletConfiguration, machine: Machine) -> dict[str, 
     config = with_defaults(config)
     capacity = capacity_of(machine, max_pods=config.max_pods)
     reserved = add_amounts(
-        _memory_reservation(config, machine), {"cpu": _reserved_total_milli(config, machine)}
+        _memory_reservation(config, machine), {CPU: _reserved_total_milli(config, machine)}
     )
     allocatable = {
         name: max(0, amount - reserved.get(name, 0)) for name, amount in capacity.items()
@@ -100,7 +107,7 @@ def _reserved_cpus(config: KubeletConfiguration, machine: Machine) -> CpuSet | N
 
 
 def _reserved_cpu_milli(config: KubeletConfiguration) -> int | None:
-    parts = [part.get("cpu") for part in (config.system_reserved, config.kube_reserved)]
+    parts = [part.get(CPU) for part in (config.system_reserved, config.kube_reserved)]
     given = [milli_value(part) for part in parts if part is not None]
     return sum(given) if given else None
 
@@ -113,9 +120,7 @@ def _reserved_total_milli(config: KubeletConfiguration, machine: Machine) -> int
 def _memory_reservation(config: KubeletConfiguration, machine: Machine) -> Amounts:
     """Return the bytes kept from pods by memory type, eviction threshold included."""
     reserved = add_amounts(amounts_of(config.system_reserved), amounts_of(config.kube_reserved))
-    memory = {
-        name: amount for name, amount in reserved.items() if name == MEMORY or is_hugepages(name)
-    }
+    memory = {name: amount for name, amount in reserved.items() if is_memory(name)}
     total = sum(node.memory_bytes for node in machine.nodes)
     threshold = _threshold(config.eviction_hard or {}, total)
     return add_amounts(memory, {MEMORY: threshold} if threshold else {})

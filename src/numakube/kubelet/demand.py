@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from numakube.api.pods import has_pod_level_resources, is_sidecar, qos_class
 from numakube.values.quantity import Quantity, parse_quantity
+from numakube.values.resources import CPU, MEMORY, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.core import Container, Pod, ResourceRequirements
     from numakube.api.wire import QuantityText, ResourceList
-
-MEMORY = "memory"
-HUGEPAGES = "hugepages-"
 
 
 class Role(Enum):
@@ -178,7 +176,7 @@ def _container(
 
 
 def _guaranteed_alone(requests: ResourceList, limits: ResourceList) -> bool:
-    for name in ("cpu", MEMORY):
+    for name in (CPU, MEMORY):
         request, limit = requests.get(name), limits.get(name)
         if request is None or limit is None:
             return False
@@ -200,7 +198,7 @@ def _whole_cpus(request: QuantityText | None) -> int:
 def _memory(requests: ResourceList) -> Mapping[str, int] | None:
     memory = {}
     for name, text in requests.items():
-        if name == MEMORY or name.startswith(HUGEPAGES):
+        if is_memory(name):
             quantity = parse_quantity(text)
             count = quantity.value()
             if Quantity.of_count(count) != quantity:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from numakube.api.pods import effective_requests
 from numakube.kubelet.outcome import Rejected
-from numakube.values.resources import add_amounts, amount_of, is_extended
+from numakube.values.resources import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    add_amounts,
+    amount_of,
+    is_extended,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,8 +27,7 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
 
 # The kubelet reports the first of these that does not fit, then any other resource.
-_ORDER = ("cpu", "memory", "ephemeral-storage")
-_PODS = "pods"
+_ORDER = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 def requested_amounts(pod: Pod) -> dict[str, int]:
@@ -33,9 +40,9 @@ def requested_amounts(pod: Pod) -> dict[str, int]:
 def check_fit(pod: Pod, others: Iterable[Pod], allocatable: Amounts) -> Rejected | None:
     """Return why *pod* does not fit beside *others* on a node; ``None`` if it does."""
     running = list(others)
-    limit = allocatable.get(_PODS, 0)
+    limit = allocatable.get(PODS, 0)
     if len(running) + 1 > limit:
-        return _out_of(_PODS, 1, len(running), limit)
+        return _out_of(PODS, 1, len(running), limit)
     wanted = requested_amounts(pod)
     used = add_amounts(*(requested_amounts(other) for other in running))
     names = [*_ORDER, *(name for name in wanted if name not in _ORDER)]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.demand import HUGEPAGES, MEMORY
 from numakube.kubelet.policies import Decision, TopologyPolicy
 from numakube.values.numamask import nodes_of
 from numakube.values.quantity import Quantity
+from numakube.values.resources import is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -146,7 +146,7 @@ class AdmissionTrace:
 
 def amount(resource: str, count: int) -> str:
     """Write an amount of *resource* for people: memory in binary units, the rest as a number."""
-    if resource == MEMORY or resource.startswith(HUGEPAGES):
+    if is_memory(resource):
         return str(Quantity.of_bytes(count))
     return str(count)
 

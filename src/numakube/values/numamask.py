@@ -15,7 +15,7 @@ from numakube.errors import InvalidValue
 from numakube.values.cpuset import iter_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 NumaMask: TypeAlias = int
 """A set of NUMA nodes; bit *n* is node *n*."""
@@ -55,3 +55,12 @@ def masks_over(nodes: tuple[int, ...]) -> tuple[NumaMask, ...]:
     return tuple(
         sum(subset) for size in range(1, len(bits) + 1) for subset in combinations(bits, size)
     )
+
+
+def sums_over(amounts: Mapping[int, int]) -> dict[NumaMask, int]:
+    """Return for every mask of the nodes in *amounts* the sum over its members."""
+    sums = {0: 0}
+    for mask in masks_over(tuple(amounts)):
+        lowest = mask & -mask
+        sums[mask] = sums[mask ^ lowest] + amounts[lowest.bit_length() - 1]
+    return sums

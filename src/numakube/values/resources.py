@@ -106,6 +106,11 @@ def is_hugepages(name: ResourceName) -> bool:
     return name.startswith(HUGEPAGES_PREFIX)
 
 
+def is_memory(name: ResourceName) -> bool:
+    """Tell whether *name* is memory or hugepages, which the Memory Manager places together."""
+    return name == MEMORY or is_hugepages(name)
+
+
 @lru_cache(maxsize=4096)
 def is_extended(name: ResourceName) -> bool:
     """Tell whether *name* is a well-formed extended resource, such as a device plugin's."""

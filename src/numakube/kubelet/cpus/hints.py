@@ -9,19 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.hints import Hint
-from numakube.values.numamask import masks_over
+from numakube.values.numamask import masks_over, sums_over
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numakube.kubelet.cpus.manager import CpuManager
 
 
 def cpu_hints(manager: CpuManager, available: int, reusable: int, wanted: int) -> list[Hint]:
     """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable."""
     numa = manager.topology.numa
-    totals = _sums({node: cpus.bit_count() for node, cpus in numa.items()})
-    free = _sums({node: (cpus & available).bit_count() for node, cpus in numa.items()})
+    totals = sums_over({node: cpus.bit_count() for node, cpus in numa.items()})
+    free = sums_over({node: (cpus & available).bit_count() for node, cpus in numa.items()})
     # Reusable CPUs tie the pod to their nodes: a mask must cover them all.
     tied = 0
     for node, cpus in numa.items():
@@ -52,12 +50,3 @@ def _socket_aligned(manager: CpuManager, mask: int, smallest: int) -> bool:
         return False
     spanned = len(topology.sockets_of(topology.cpus_on(mask)))
     return spanned == -(-smallest // nodes_per_socket)
-
-
-def _sums(amounts: Mapping[int, int]) -> Mapping[int, int]:
-    """Return the sum of *amounts* over every mask of nodes."""
-    sums = {0: 0}
-    for mask in masks_over(tuple(amounts)):
-        lowest = mask & -mask
-        sums[mask] = sums[mask ^ lowest] + amounts[lowest.bit_length() - 1]
-    return sums

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.hints import Hint
-from numakube.values.numamask import NumaMask, masks_over, nodes_of
+from numakube.values.numamask import NumaMask, masks_over, nodes_of, sums_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,16 +26,19 @@ def memory_hints(
 ) -> list[Hint]:
     """Return the groups of nodes that can hold *request*; the same list serves every type."""
     nodes = tuple(sorted(books))
-    allocatable = {kind: _sums(books, nodes, kind, free=False) for kind in request}
-    free = {kind: _sums(books, nodes, kind, free=True) for kind in request}
+    allocatable = {
+        kind: sums_over({node: books[node].allocatable(kind) for node in nodes}) for kind in request
+    }
+    free = {kind: sums_over({node: books[node].free(kind) for node in nodes}) for kind in request}
     smallest = len(nodes)
     fitting = []
     for mask in masks_over(nodes):
-        if any(allocatable[kind][mask] < size for kind, size in request.items()):
+        if any(allocatable[kind][mask] & _UINT64 < size for kind, size in request.items()):
             continue
         smallest = min(smallest, mask.bit_count())
         if group_is_usable(books, mask) and all(
-            free[kind][mask] + reusable(mask, kind) >= size for kind, size in request.items()
+            (free[kind][mask] + reusable(mask, kind)) & _UINT64 >= size
+            for kind, size in request.items()
         ):
             fitting.append(mask)
     return [Hint(mask, mask.bit_count() == smallest) for mask in fitting]
@@ -66,17 +69,3 @@ def best_hint(hints: list[Hint]) -> Hint | None:
         key=lambda hint: (not hint.preferred, (hint.mask or 0).bit_count(), hint.mask or 0),
         default=None,
     )
-
-
-def _sums(
-    books: MemoryBooks, nodes: tuple[int, ...], kind: str, *, free: bool
-) -> Mapping[NumaMask, int]:
-    amounts = {
-        1 << node: books[node].free(kind) if free else books[node].allocatable(kind)
-        for node in nodes
-    }
-    sums = {0: 0}
-    for mask in masks_over(nodes):
-        lowest = mask & -mask
-        sums[mask] = (sums[mask ^ lowest] + amounts[lowest]) & _UINT64
-    return sums

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from numakube.errors import KubeletStartError
-from numakube.kubelet.demand import HUGEPAGES, MEMORY, Role
+from numakube.kubelet.demand import Role
 from numakube.kubelet.hints import Hint
 from numakube.kubelet.memory import bubble
 from numakube.kubelet.memory.hints import best_hint, memory_hints, splits_a_group
@@ -25,6 +25,7 @@ from numakube.kubelet.memory.tables import (
 from numakube.kubelet.outcome import Failure, MemoryBlock, unexpected
 from numakube.values.numamask import NumaMask, mask_of, nodes_of
 from numakube.values.quantity import Quantity
+from numakube.values.resources import MEMORY, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -269,12 +270,7 @@ def _check_reservations(machine: Machine, settings: KubeletSettings) -> None:
 
 
 def _check_totals(totals: Mapping[str, int], node_allocatable: Mapping[str, int]) -> None:
-    kinds = dict.fromkeys(totals)
-    kinds.update(
-        dict.fromkeys(
-            kind for kind in node_allocatable if kind == MEMORY or kind.startswith(HUGEPAGES)
-        )
-    )
+    kinds = dict.fromkeys([*totals, *filter(is_memory, node_allocatable)])
     for kind in kinds:
         total, wanted = totals.get(kind, 0), node_allocatable.get(kind, 0)
         if total != wanted:

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.demand import HUGEPAGES, MEMORY
-from numakube.values.quantity import Quantity
+from numakube.values.resources import MEMORY, hugepage_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -75,11 +74,6 @@ def copy_books(books: MemoryBooks) -> MemoryBooks:
     }
 
 
-def hugepages_name(page_bytes: int) -> str:
-    """Return the resource name of hugepages of one size, such as ``hugepages-2Mi``."""
-    return HUGEPAGES + str(Quantity.of_bytes(page_bytes))
-
-
 def charge(books: MemoryBooks, nodes: tuple[int, ...], kind: str, size: int) -> None:
     """Book *size* bytes on a group of nodes, filling them in order."""
     for node in nodes:
@@ -115,7 +109,7 @@ def _tables(node: NumaNode, reserved: Mapping[str, int]) -> dict[str, MemoryTabl
     tables = {}
     hugepages_total = 0
     for pool in node.hugepages:
-        kind = hugepages_name(pool.page_bytes)
+        kind = hugepage_name(pool.page_bytes)
         tables[kind] = _table(pool.total_bytes, reserved.get(kind, 0))
         hugepages_total += pool.total_bytes
     tables[MEMORY] = _table(node.memory_bytes, reserved.get(MEMORY, 0), taken=hugepages_total)
