@@ -136,7 +136,7 @@ async def _passed_on(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None
         yield chunk
 
 
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
     yield body
 
 

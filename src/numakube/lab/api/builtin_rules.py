@@ -36,6 +36,10 @@ class BuiltinRules:
         """Return *obj* as it is after decoding."""
         return objects.default(self.kind, self._info.canonical(obj))
 
+    def canonical(self, obj: Json) -> Json:
+        """Return *obj* as it is stored and shown."""
+        return self._info.canonical(obj)
+
     def prepare_create(self, obj: Json) -> Json:
         """Return *obj* with what a creation sets."""
         return objects.prepare_create(self.kind, obj)

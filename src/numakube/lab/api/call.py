@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.lab.api.conversions import from_stored, is_converted
 from numakube.lab.api.negotiation import JSON_TYPE, PLAIN, Representation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
 
     from multidict import MultiMapping
 
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     from numakube.lab.api.request_info import RequestInfo
     from numakube.lab.api.resources import Resource
     from numakube.lab.api.rules import Rules
+    from numakube.lab.api.store import Stored
     from numakube.lab.kinds import Json
+
+
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass
@@ -28,6 +34,7 @@ class Call:
 
     Attributes:
         warnings: what the answer's Warning headers will say.
+        now: when the request is answered; set by the router.
     """
 
     method: str
@@ -39,6 +46,7 @@ class Call:
     served: Served | None = None
     representation: Representation = PLAIN
     warnings: list[str] = field(default_factory=list)
+    now: datetime = _EPOCH
 
     @property
     def resource(self) -> Resource:
@@ -56,6 +64,24 @@ class Call:
     def namespace(self) -> str:
         """The namespace that objects of this request are in; empty for cluster-wide ones."""
         return self.info.namespace if self.resource.namespaced else ""
+
+    def shown(self, stored: Stored, *, bare: bool = False) -> Json:
+        """Return a stored object in the version of the request; *bare* without its kind."""
+        converted = from_stored(self.resource, stored.obj)
+        named = {} if bare else self._kind()
+        rest = {k: v for k, v in converted.items() if k not in ("kind", "apiVersion")}
+        return {**named, **rest}
+
+    def encoded(self, stored: Stored, *, bare: bool = False) -> bytes:
+        """Return the JSON text of `shown`, made once for each stored version of an object."""
+        if is_converted(self.resource):
+            return msgspec.json.encode(self.shown(stored, bare=bare))
+        if bare:
+            return b"{" + stored.tail
+        return msgspec.json.encode(self._kind())[:-1] + b"," + stored.tail
+
+    def _kind(self) -> Json:
+        return {"kind": self.resource.kind.kind, "apiVersion": self.resource.kind.api_version}
 
     @property
     def user_agent_manager(self) -> str:
@@ -77,7 +103,7 @@ class Reply:
 class Stream:
     """An answer that goes on: chunks until the source ends."""
 
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes, None]
     content_type: str = JSON_TYPE
 
 

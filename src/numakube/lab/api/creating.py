@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.lab.api.conversions import to_stored
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import (
     generate_name,
@@ -49,7 +50,8 @@ def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Sto
         key = Key(call.resource.shelf, call.namespace, metadata_of(ready)["name"])
         existing = state.store.get(key)
         if existing is None:
-            return _put(state, key, ready, options)
+            stored = to_stored(call.resource, call.rules.canonical(ready))
+            return _put(state, key, stored, options)
         if attempt == attempts - 1:
             raise _taken(call, existing)
     raise AssertionError("unreachable: the loop returns or raises")
@@ -67,7 +69,8 @@ def _ready(state: State, call: Call, obj: Json) -> Json:
     errors = call.rules.validate_create(obj)
     errors = errors or validate_any_create(obj["metadata"], namespaced=call.resource.namespaced)
     if errors:
-        raise invalid(call.resource.group, call.resource.kind.kind, name or "", errors)
+        kind = call.resource.stored_as
+        raise invalid(kind.group, kind.kind, name or "", errors)
     call.warnings.extend(call.rules.warnings(obj, None))
     state.admission.validate_create(state, call, obj)
     return obj

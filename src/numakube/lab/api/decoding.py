@@ -13,6 +13,7 @@ from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.kinds import GVK
 from numakube.lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
+from numakube.lab.schema.registry import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -217,13 +218,18 @@ def _refuse_custom(obj: Json, sent: GVK, kind: GVK) -> None:
 
 def _wrong_kind(sent: GVK, kind: GVK) -> str:
     head = f"{sent.kind} in version {go_quote(sent.version)} cannot be handled as a {kind.kind}"
-    if sent.api_version == kind.api_version:
+    if _is_registered(sent):
         package = kind.group.split(".")[0] or "core"
         return (
             f"{head}: converting ({sent.version}.{sent.kind}) to ({package}.{kind.kind}): "
             "unknown conversion"
         )
     return f"{head}: {unregistered(sent, LEGACY_SCHEME)}"
+
+
+def _is_registered(kind: GVK) -> bool:
+    """Tell whether the real server knows the kind: those it serves, and lists of them."""
+    return kind in BUILTIN or kind._replace(kind=kind.kind.removesuffix("List")) in BUILTIN
 
 
 def unregistered(kind: GVK, scheme: str) -> str:

@@ -14,6 +14,7 @@ from numakube.lab.api.refusals import bad_request, conflict, not_found, target
 from numakube.lab.api.rendering import document_reply, list_reply, object_reply
 from numakube.lab.api.resources import Orphaning
 from numakube.lab.api.store import Stored
+from numakube.lab.api.updating import precondition_failed
 from numakube.lab.kinds import GVK
 from numakube.lab.schema.jsontext import MalformedJson
 
@@ -87,6 +88,8 @@ def success(call: Call, stored: Stored) -> Json:
 
 def delete_object(state: State, call: Call, existing: Stored, options: DeleteOptions) -> Deletion:
     """Delete *existing*, or mark it as being deleted."""
+    if call.resource.shelf == "namespaces":
+        return _delete_namespace(state, call, existing, options)
     check_preconditions(call, existing, options)
     state.admission.validate_delete(state, call, existing.obj)
     marked = _gracefully(state, existing.obj, options)
@@ -107,6 +110,28 @@ def delete_object(state: State, call: Call, existing: Stored, options: DeleteOpt
     final = state.store.remove(existing.key)
     shown = existing if marked is not None else final
     return Deletion(shown, gone=True)
+
+
+def _delete_namespace(
+    state: State, call: Call, existing: Stored, options: DeleteOptions
+) -> Deletion:
+    """Let a namespace go, or mark it as terminating while something is to be cleaned up."""
+    uid = options.preconditions.uid
+    if uid is not None and uid != existing.obj["metadata"]["uid"]:
+        raise precondition_failed(call, uid, existing)
+    state.admission.validate_delete(state, call, existing.obj)
+    obj = existing.obj
+    if not obj["metadata"].get("deletionTimestamp"):
+        finalizers = _finalizers(call, obj, options)
+        moment = timestamp(state.now())
+        obj = with_metadata(obj, deletionTimestamp=moment, finalizers=finalizers or None)
+        obj = {**obj, "status": {**obj.get("status", {}), "phase": "Terminating"}}
+        existing = _store(state, existing, obj, options)
+    if obj["metadata"].get("finalizers") or (obj.get("spec") or {}).get("finalizers"):
+        return Deletion(existing, gone=False)
+    if options.dry_run:
+        return Deletion(existing, gone=True)
+    return Deletion(state.store.remove(existing.key), gone=True)
 
 
 _PENDING: Final[Json] = {}

@@ -17,6 +17,8 @@ from numakube.lab.objects.names import label_value, qualified_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numakube.lab.kinds import Json
+
 _OPERATORS: Final = ("=", "==", "!=", "in", "notin", ">", "<")
 _LISTED_OPERATORS: Final = "in, notin, =, ==, !=, gt, lt"
 _LEXEME: Final = re.compile(r"\s*(?:(==|!=|[=!(),<>])|([^=!(),<>\s]+))")
@@ -73,6 +75,42 @@ def parse_label_selector(text: str) -> LabelSelector:
         return tuple(_Parser(text).requirements())
     except _Malformed as error:
         raise bad_request(str(error)) from None
+
+
+_OBJECT_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+
+
+def selector_of(selector: Json | None) -> LabelSelector | None:
+    """Return the requirements of a LabelSelector object; None selects nothing."""
+    if selector is None:
+        return None
+    exact = [Requirement(k, "=", (v,)) for k, v in (selector.get("matchLabels") or {}).items()]
+    others = [
+        Requirement(
+            expression["key"],
+            _OBJECT_OPERATORS[expression["operator"]],
+            tuple(sorted(set(expression.get("values") or ()))),
+        )
+        for expression in selector.get("matchExpressions") or ()
+    ]
+    return tuple(sorted([*exact, *others], key=lambda requirement: requirement.key))
+
+
+def selector_text(selector: LabelSelector) -> str:
+    """Return a selector as it is written in a query parameter."""
+    return ",".join(_requirement_text(requirement) for requirement in selector)
+
+
+def _requirement_text(requirement: Requirement) -> str:
+    match requirement.operator:
+        case "exists":
+            return requirement.key
+        case "!":
+            return f"!{requirement.key}"
+        case "in" | "notin":
+            return f"{requirement.key} {requirement.operator} ({','.join(requirement.values)})"
+        case _:
+            return f"{requirement.key}{requirement.operator}{requirement.values[0]}"
 
 
 class _Parser:

@@ -41,6 +41,7 @@ from numakube.lab.schema.jsontext import MalformedJson, parse_json
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
+    from numakube.lab.api.rules import Rules
     from numakube.lab.api.state import State
     from numakube.lab.kinds import Json, JsonValue
 
@@ -54,40 +55,41 @@ _CUSTOM_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 def patch(state: State, call: Call) -> Reply:
     """Handle a PATCH of an object or of a part of it."""
-    kind = _patch_type(call)
+    kind = media_type(call.headers.get("Content-Type"))
+    check_patch_type(call, kind)
     options = write_options(call.query, kind="PatchOptions", apply=kind == APPLY_PATCH)
     if kind == APPLY_PATCH:
         return apply_patch(state, call, options)
     existing = state.find(call.resource, call.namespace, call.info.name)
     if existing is None:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
-    changed = patched(call, kind, existing.obj, options)
-    obj = decode_patched(call, changed, options)
+    shown = call.shown(existing)
+    changed = patched(call, kind, shown, options, call.rules)
+    obj = decode_patched(call, changed, options, call.resource.kind, call.rules)
     check_name(obj, call.info.name)
     obj = in_namespace(obj, call.namespace)
-    obj = track(state, call, existing.obj, obj, options)
+    obj = track(state, call, shown, obj, options)
     return object_reply(call, 200, store_changed(state, call, existing, obj, options))
 
 
-def _patch_type(call: Call) -> str:
-    kind = media_type(call.headers.get("Content-Type"))
+def check_patch_type(call: Call, kind: str) -> None:
+    """Refuse a patch of type *kind* if the resource does not know it."""
     if kind not in _TYPES:
         raise unsupported_media_type("415: Unsupported Media Type", {})
     if call.resource.custom and kind not in _CUSTOM_TYPES:
         raise unsupported_media_type(accepted_types(_CUSTOM_TYPES))
-    return kind
 
 
-def patched(call: Call, kind: str, obj: Json, options: WriteOptions) -> Json:
+def patched(call: Call, kind: str, obj: Json, options: WriteOptions, rules: Rules) -> Json:
     """Return *obj* as the request's patch of type *kind* changes it."""
     change = _read_patch(call, options)
     try:
         if kind == JSON_PATCH:
             result: JsonValue = json_patch(obj, change)
-        elif kind == MERGE_PATCH or call.rules.root is None:
+        elif kind == MERGE_PATCH or rules.root is None:
             result = merge_patch(obj, change)
         else:
-            result = strategic_merge_patch(obj, change, call.rules.root)
+            result = strategic_merge_patch(obj, change, rules.root)
     except PatchError as error:
         raise _refused(error) from None
     return _as_object(result)
@@ -125,20 +127,19 @@ def _refused(error: PatchError) -> Refusal:
             return failed(str(error))
 
 
-def decode_patched(call: Call, obj: Json, options: WriteOptions) -> Json:
-    """Return a patched document as an object of the resource's kind."""
-    kind = call.resource.kind
+def decode_patched(call: Call, obj: Json, options: WriteOptions, kind: GVK, rules: Rules) -> Json:
+    """Return a patched document as an object of *kind*."""
     sent = GVK.of(obj)
     if sent != kind:
         raise _invalid_patch(obj, unregistered(sent, LEGACY_SCHEME))
     checked = options.field_validation != "Ignore"
-    problems = call.rules.check(obj, strict=checked)
+    problems = rules.check(obj, strict=checked)
     if problems.fatal is not None:
         raise _invalid_patch(obj, problems.fatal)
     if problems.strict and options.field_validation == "Strict":
         raise _invalid_patch(obj, f"strict decoding error: {', '.join(problems.strict)}")
     call.warnings.extend(problems.strict)
-    return call.rules.complete(obj)
+    return rules.complete(obj)
 
 
 def _invalid_patch(document: JsonValue, why: str) -> Refusal:

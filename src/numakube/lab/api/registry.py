@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.builtin import GROUPS, RESOURCES
+from numakube.lab.api.scale_paths import ScalePaths
+from numakube.lab.api.tables import Columns, PlainColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numakube.lab.api.resources import Resource
     from numakube.lab.api.rules import Rules
+    from numakube.lab.kinds import GVK
 
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
@@ -23,13 +26,15 @@ class Served:
 
     Attributes:
         selectable: fields that objects can be selected by, beyond those of every kind.
-        columns: of a custom kind, the columns of its tables.
+        columns: what tables show of the objects.
+        scale: where the objects have their numbers of replicas, if any.
     """
 
     resource: Resource
     rules: Rules
     selectable: tuple[str, ...] = ()
-    columns: tuple[dict[str, object], ...] = ()
+    columns: Columns = field(default_factory=PlainColumns)
+    scale: ScalePaths = field(default_factory=ScalePaths)
 
 
 @dataclass
@@ -43,13 +48,14 @@ class Group:
 class Registry:
     """All resources by group, version and plural name."""
 
-    def __init__(self, rules_of: Callable[[Resource], Rules]) -> None:
+    def __init__(self, rules_of: Callable[[GVK], Rules]) -> None:
+        self.rules_of = rules_of
         self._groups: dict[str, Group] = {"": Group("")}
         for name, versions in GROUPS:
             self._groups[name] = Group(name, {version: {} for version in versions})
         for resource in RESOURCES:
             versions_of = self._groups[resource.group].versions.setdefault(resource.version, {})
-            versions_of[resource.plural] = Served(resource, rules_of(resource))
+            versions_of[resource.plural] = Served(resource, rules_of(resource.kind))
         self._builtin = frozenset(self._groups)
 
     def find(self, group: str, version: str, plural: str) -> Served | None:

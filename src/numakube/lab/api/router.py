@@ -6,10 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.lab.api import creating, deleting, discovery, patches, reading, updating, watching
+from numakube.lab.api.binding import bind
 from numakube.lab.api.call import Call, Reply, Stream, json_reply, text_reply
+from numakube.lab.api.eviction import evict
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
 from numakube.lab.api.refusals import method_not_allowed, no_such_resource
 from numakube.lab.api.reviews import review
+from numakube.lab.api.scale import scale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,9 +51,17 @@ _VERBS: Final[Mapping[str, Handler]] = {
     "deletecollection": deleting.delete_collection,
 }
 
+_SPECIAL: Final[Mapping[tuple[str, str], Handler]] = {
+    ("bindings", ""): bind,
+    ("pods", "binding"): bind,
+    ("pods", "eviction"): evict,
+}
+_PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
+
 
 def answer(state: State, call: Call) -> Reply | Stream:
     """Answer *call*, whose sender may do what it asks."""
+    call.now = state.now()
     if not call.info.is_resource:
         return _answer_path(state, call)
     served = _find(state, call.info)
@@ -68,7 +79,8 @@ def _handler(call: Call) -> Handler:
     info, resource = call.info, call.resource
     if "list" not in resource.verbs and resource.group in _REVIEW_GROUPS:
         return review
-    return _VERBS[info.verb]
+    special = _SPECIAL.get((resource.shelf, info.subresource)) or _PARTS.get(info.subresource)
+    return special or _VERBS[info.verb]
 
 
 def _answer_path(state: State, call: Call) -> Reply:

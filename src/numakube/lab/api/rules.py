@@ -32,6 +32,10 @@ class Rules(Protocol):
         """Return *obj* as it is after decoding: unknown fields dropped, defaults filled in."""
         ...
 
+    def canonical(self, obj: Json) -> Json:
+        """Return *obj* as it is stored and shown."""
+        ...
+
     def prepare_create(self, obj: Json) -> Json:
         """Return *obj* with what a creation sets, such as an empty status."""
         ...
@@ -68,6 +72,9 @@ class PlainRules:
         return Problems()
 
     def complete(self, obj: Json) -> Json:  # noqa: D102
+        return obj
+
+    def canonical(self, obj: Json) -> Json:  # noqa: D102
         return obj
 
     def prepare_create(self, obj: Json) -> Json:  # noqa: D102

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 from random import SystemRandom
 from typing import TYPE_CHECKING, Final, Self
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from random import Random
     from types import TracebackType
 
-    from numakube.lab.api.resources import Resource
+    from numakube.lab.kinds import GVK
 
 MAX_BODY: Final = 3 * 1024 * 1024
 """The largest request body in bytes, as of a real server."""
@@ -68,7 +69,7 @@ class ApiServer:
         store = Store()
         self.state = State(
             store=store,
-            registry=Registry(lambda resource: _rules(resource, lambda: timestamp(now()))),
+            registry=Registry(lambda kind: _rules(kind, lambda: timestamp(now()))),
             admission=Admission(),
             authenticator=Authenticator(users or {}, anonymous=anonymous),
             authorizer=RoleBasedAccess(store) if rbac else AllowEverything(),
@@ -81,7 +82,7 @@ class ApiServer:
     async def __aenter__(self) -> Self:
         """Start to serve."""
         bootstrap(self.state)
-        server = web.Server(self._handle, access_log=None)
+        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(server, handle_signals=False)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
@@ -140,15 +141,17 @@ class ApiServer:
         return router.answer(self.state, call)
 
 
-def _rules(resource: Resource, now: Callable[[], str]) -> Rules:
-    info = BUILTIN.get(resource.kind)
-    return PlainRules(resource.kind) if info is None else BuiltinRules(resource.kind, info, now)
+def _rules(kind: GVK, now: Callable[[], str]) -> Rules:
+    info = BUILTIN.get(kind)
+    return PlainRules(kind) if info is None else BuiltinRules(kind, info, now)
 
 
 async def _send_stream(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": stream.content_type})
     await response.prepare(request)
-    async for chunk in stream.chunks:
-        await response.write(chunk)
-    await response.write_eof()
+    with contextlib.suppress(ConnectionResetError):  # a client that left is not an error
+        async with contextlib.aclosing(stream.chunks) as chunks:
+            async for chunk in chunks:
+                await response.write(chunk)
+        await response.write_eof()
     return response

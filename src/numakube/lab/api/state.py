@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from numakube.lab.api.authorization import Authorizer
     from numakube.lab.api.registry import Registry
     from numakube.lab.api.resources import Resource
+    from numakube.lab.api.rules import Rules
     from numakube.lab.api.store import Store, Stored
+    from numakube.lab.kinds import GVK
 
 
 @dataclass
@@ -34,6 +36,10 @@ class State:
     rng: Random
     address: str = ""
     feeds: Feeds = field(default_factory=Feeds)
+
+    def rules_of(self, kind: GVK) -> Rules:
+        """Return the rules of a built-in kind, served by a path of its own or not."""
+        return self.registry.rules_of(kind)
 
     def find(self, resource: Resource, namespace: str, name: str) -> Stored | None:
         """Return the stored object of *resource* with that name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.lab.api.conversions import from_stored, to_stored
 from numakube.lab.api.creating import store_new
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import in_namespace, metadata_of, wiped, with_metadata
@@ -12,7 +13,6 @@ from numakube.lab.api.ownership import same_but_times, track
 from numakube.lab.api.refusals import bad_request, conflict, invalid, not_found
 from numakube.lab.api.rendering import object_reply
 from numakube.lab.api.store import Stored
-from numakube.lab.field_errors import Verbatim
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.objects.metadata import validate_any_update
 
@@ -38,7 +38,7 @@ def update(state: State, call: Call) -> Reply:
     uid = metadata_of(obj).get("uid")
     if uid and uid != existing.obj["metadata"]["uid"]:
         raise precondition_failed(call, uid, existing)
-    obj = track(state, call, existing.obj, obj, options)
+    obj = track(state, call, from_stored(call.resource, existing.obj), obj, options)
     return object_reply(call, 200, store_changed(state, call, existing, obj, options))
 
 
@@ -84,7 +84,7 @@ def store_changed(
     obj: Json,
     options: WriteOptions,
     *,
-    version_optional: bool = False,
+    part: str | None = None,
 ) -> Stored:
     """Admit, complete, check and store a changed object.
 
@@ -94,42 +94,40 @@ def store_changed(
         existing: what is changed.
         obj: what it shall be.
         options: how.
-        version_optional: a missing version means the existing one even where PUT needs it.
+        part: the part of the object that is changed, if not the request's subresource.
 
     Returns:
         the new version; the existing one if nothing changed; the last state if the change took the
         last finalizer of an object that was waiting for that to be deleted.
     """
-    old = existing.obj
+    old = from_stored(call.resource, existing.obj)
     obj = state.admission.admit_update(state, call, obj, old)
-    _check_version(call, existing, obj, version_optional=version_optional)
-    obj = _prepared(state, call, obj, old)
+    _check_version(call, existing, obj)
+    obj = _prepared(state, call, obj, old, call.info.subresource if part is None else part)
     if should_delete(obj, old):
-        return _finish_deletion(state, existing, obj, options)
+        return _finish_deletion(state, existing, to_stored(call.resource, obj), options)
     if same_but_times(obj, old):
         return existing
+    obj = to_stored(call.resource, obj)
     if options.dry_run:
         return Stored(existing.key, obj, existing.version)
     return state.store.put(existing.key, obj)
 
 
-def _check_version(call: Call, existing: Stored, obj: Json, *, version_optional: bool) -> None:
+def _check_version(call: Call, existing: Stored, obj: Json) -> None:
     stated = metadata_of(obj).get("resourceVersion") or "0"
     resource = call.resource
     if stated == "0":
-        if version_optional or resource.habits.unconditional_update:
+        if resource.habits.unconditional_update:
             return
-        problem = invalid_field(
-            "metadata.resourceVersion", Verbatim("0x0"), "must be specified for an update"
-        )
+        problem = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.group, resource.plural, existing.key.name, [problem])
     if stated != str(existing.version):
         raise conflict(resource.group, resource.plural, existing.key.name, MODIFIED)
 
 
-def _prepared(state: State, call: Call, obj: Json, old: Json) -> Json:
+def _prepared(state: State, call: Call, obj: Json, old: Json, part: str) -> Json:
     """Return *obj* with what cannot change restored, after checking it."""
-    part = call.info.subresource
     before = old["metadata"]
     obj = with_metadata(
         obj, generation=before.get("generation"), resourceVersion=before["resourceVersion"]
@@ -148,10 +146,11 @@ def _prepared(state: State, call: Call, obj: Json, old: Json) -> Json:
     errors = validate_any_update(obj["metadata"], before, namespaced=call.resource.namespaced)
     errors += call.rules.validate_update(obj, old, part)
     if errors:
-        raise invalid(call.resource.group, call.resource.kind.kind, before["name"], errors)
+        kind = call.resource.stored_as
+        raise invalid(kind.group, kind.kind, before["name"], errors)
     call.warnings.extend(call.rules.warnings(obj, old))
     state.admission.validate_update(state, call, obj, old)
-    return obj
+    return call.rules.canonical(obj)
 
 
 def should_delete(obj: Json, old: Json) -> bool:

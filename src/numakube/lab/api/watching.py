@@ -19,10 +19,10 @@ from numakube.lab.api.options import ListOptions, list_options
 from numakube.lab.api.reading import Selection, parse_version, selection_of
 from numakube.lab.api.refusals import expired
 from numakube.lab.api.store import Change, ChangeType, Expired, Stored
-from numakube.lab.api.views import EventView
+from numakube.lab.api.views import EventView, event_text, included
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from numakube.lab.api.call import Call
     from numakube.lab.api.state import State
@@ -44,6 +44,7 @@ def watch(state: State, call: Call) -> Stream:
     options = list_options(call.query, watch=True)
     selection = selection_of(call, options)
     version = parse_version(options.resource_version)
+    included(call)
     feed = Feed(selection, call.namespace, EventView(call))
     feed.begin(state, call, options, version)
     return Stream(_stream(state, call, options, feed))
@@ -149,14 +150,9 @@ def _last_seen(change: Change, before: Stored) -> Stored:
     return Stored(before.key, {**before.obj, "metadata": metadata}, change.version)
 
 
-def event_text(kind: str, obj: bytes) -> bytes:
-    """Return the line of a watch that tells of *obj*."""
-    return b'{"type":"%s","object":%s}\n' % (kind.encode(), obj)
-
-
 async def _stream(
     state: State, call: Call, options: ListOptions, feed: Feed
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     loop = asyncio.get_running_loop()
     timeout = options.timeout_seconds or DEFAULT_TIMEOUT * (1 + state.rng.random())
     deadline = loop.time() + timeout

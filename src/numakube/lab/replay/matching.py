@@ -33,7 +33,7 @@ _FORMS: Final = {
     "port": r"\d+",
     "token": r".+",
     "address": r"[^\"]+",
-    "age": r"(?:\d+[smhdy])+",
+    "age": rf"(?:\d+[smhdy])+|{_TIME}Z",
     "text": r".*",
     "dump": r".*",
     "diff": r".*",

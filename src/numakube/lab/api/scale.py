@@ -1,0 +1,124 @@
+"""The ``scale`` subresource: the number of replicas of whatever has some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.lab.api.decoding import decode_object
+from numakube.lab.api.json_paths import find
+from numakube.lab.api.label_selectors import selector_of, selector_text
+from numakube.lab.api.negotiation import media_type
+from numakube.lab.api.object_meta import in_namespace, metadata_of, with_metadata
+from numakube.lab.api.options import WriteOptions, write_options
+from numakube.lab.api.ownership import track
+from numakube.lab.api.patches import check_patch_type, decode_patched, patched
+from numakube.lab.api.refusals import conflict, invalid, not_found
+from numakube.lab.api.rendering import document_reply
+from numakube.lab.api.updating import check_name, store_changed
+from numakube.lab.field_errors import invalid as invalid_field
+from numakube.lab.kinds import GVK
+
+if TYPE_CHECKING:
+    from numakube.lab.api.call import Call, Reply
+    from numakube.lab.api.scale_paths import ScalePaths
+    from numakube.lab.api.state import State
+    from numakube.lab.api.store import Stored
+    from numakube.lab.kinds import Json
+
+SCALE: Final = GVK("autoscaling", "v1", "Scale")
+
+
+def scale(state: State, call: Call) -> Reply:
+    """Handle a GET, PUT or PATCH of a scale."""
+    existing = state.find(call.resource, call.namespace, call.info.name)
+    if existing is None:
+        raise not_found(call.resource.group, call.resource.plural, call.info.name)
+    if call.info.verb == "get":
+        return document_reply(call, 200, scale_of(call, existing.obj))
+    options, wanted = _wanted(state, call, existing)
+    _check(call, existing, wanted)
+    changed = _scaled(call, existing.obj, wanted)
+    changed = track(state, call, existing.obj, changed, options)
+    stored = store_changed(state, call, existing, changed, options, part="")
+    return document_reply(call, 200, scale_of(call, stored.obj))
+
+
+def scale_of(call: Call, obj: Json) -> Json:
+    """Return the scale of *obj*."""
+    metadata = metadata_of(obj)
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    paths = _paths(call)
+    status: Json = {"replicas": _number(paths.actual, obj)}
+    if selector := _selector(call, obj):
+        status["selector"] = selector
+    replicas = _number(paths.wanted, obj)
+    return {
+        "kind": SCALE.kind,
+        "apiVersion": SCALE.api_version,
+        "metadata": {name: metadata[name] for name in names if name in metadata},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def _paths(call: Call) -> ScalePaths:
+    assert call.served is not None  # noqa: S101 - the router looked it up
+    return call.served.scale
+
+
+def _number(path: str, obj: Json) -> int:
+    values = find(path, obj) if path else []
+    return values[0] if values and isinstance(values[0], int) else 0
+
+
+def _selector(call: Call, obj: Json) -> str:
+    if call.resource.custom:
+        values = find(_paths(call).selector, obj) if _paths(call).selector else []
+        return str(values[0]) if values and isinstance(values[0], str) else ""
+    selector = (obj.get("spec") or {}).get("selector")
+    if obj["kind"] == "ReplicationController":
+        selector = {"matchLabels": selector or {}}
+    return selector_text(selector_of(selector) or ())
+
+
+def _wanted(state: State, call: Call, existing: Stored) -> tuple[WriteOptions, Json]:
+    """Return the scale that the request asks for."""
+    rules = state.rules_of(SCALE)
+    if call.info.verb == "update":
+        options = write_options(call.query, kind="UpdateOptions")
+        wanted = decode_object(call, options, SCALE, rules)
+    else:
+        kind = media_type(call.headers.get("Content-Type"))
+        check_patch_type(call, kind)
+        options = write_options(call.query, kind="PatchOptions")
+        changed = patched(call, kind, scale_of(call, existing.obj), options, rules)
+        wanted = decode_patched(call, changed, options, SCALE, rules)
+    check_name(wanted, call.info.name)
+    return options, in_namespace(wanted, call.namespace)
+
+
+def _check(call: Call, existing: Stored, wanted: Json) -> None:
+    name, resource = existing.key.name, call.resource
+    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    if replicas < 0:
+        detail = "must be greater than or equal to 0"
+        problem = invalid_field("spec.replicas", replicas, detail)
+        raise invalid(SCALE.group, SCALE.kind, name, [problem])
+    uid, actual = metadata_of(wanted).get("uid"), existing.obj["metadata"]["uid"]
+    if uid and uid != actual:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+        raise conflict(resource.group, f"{resource.plural}/scale", name, why)
+
+
+def _scaled(call: Call, obj: Json, wanted: Json) -> Json:
+    """Return *obj* with the wanted number of replicas, as of the version the client knows."""
+    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    version = metadata_of(wanted).get("resourceVersion")
+    changed = with_metadata(obj, resourceVersion=version)
+    return _with_value(changed, _paths(call).wanted.strip(".").split("."), replicas)
+
+
+def _with_value(obj: Json, path: list[str], value: int) -> Json:
+    first, *rest = path
+    inner = _with_value(obj.get(first) or {}, rest, value) if rest else value
+    return {**obj, first: inner}
