@@ -125,6 +125,7 @@ def test_json_has_everything(admit: Callable[..., Ended]) -> None:
     assert zones[0]["devices"] == {
         "vendor.example/gpu": {"gpu-0": "default/a", "gpu-1": "default/a"}
     }
+    assert zones[0]["memory"] == {"memory": {"total": 16 << 30}}
     assert zones[None]["devices"] == {"vendor.example/gpu": {"gpu-4": None}}
 
 

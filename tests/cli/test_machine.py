@@ -27,6 +27,17 @@ def test_a_table_has_a_row_a_node(numakube: Callable[..., Ended]) -> None:
     assert rows[2] == ["1", "1", "2", "2-3,6-7", "8Gi", "-", "20", "10", "1"]
 
 
+def test_devices_without_a_numa_node_have_a_row_of_their_own(
+    numakube: Callable[..., Ended],
+) -> None:
+    """They would be missing from the table otherwise."""
+    rows = [
+        line.split() for line in numakube("machine", "1 core, 1Gi, gpu 2@0 3@-").out.splitlines()
+    ]
+
+    assert [row[-1] for row in rows[1:]] == ["2", "3"]
+
+
 def test_through_all_formats_and_back(tmp_path: Path, numakube: Callable[..., Ended]) -> None:
     """Shape to cAdvisor to sysfs to shape."""
     shape = "2 sockets, 2 cores, smt 2, 8Gi"

@@ -13,9 +13,11 @@ from numakube.cli.sources import MachineParameter, load_machine
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
-    from numakube.kubelet.machine import Machine, NumaNode
+    from numakube.kubelet.machine import Device, Machine, NumaNode
 
 TITLES = ("NODE", "SOCKET", "CORES", "CPUS", "MEMORY", "HUGEPAGES", "DISTANCES")
 
@@ -94,6 +96,9 @@ def _table(machine: Machine) -> Table:
         table.add_column(title)
     for node in machine.nodes:
         table.add_row(*_row(machine, node, resources))
+    if any(not device.numa_nodes for some in machine.devices.values() for device in some):
+        homeless = [_count(machine.devices[resource], None) for resource in resources]
+        table.add_row(*["-"] * len(TITLES), *homeless)
     return table
 
 
@@ -109,10 +114,11 @@ def _row(machine: Machine, node: NumaNode, resources: list[str]) -> list[str]:
         size_text(node.memory_bytes),
         " ".join(pools) or "-",
         " ".join(map(str, node.distances)) or "-",
-        *(_devices(machine, node, resource) for resource in resources),
+        *(_count(machine.devices[resource], node.id) for resource in resources),
     ]
 
 
-def _devices(machine: Machine, node: NumaNode, resource: str) -> str:
-    mine = [device for device in machine.devices[resource] if node.id in device.numa_nodes]
-    return str(len(mine))
+def _count(devices: Sequence[Device], node: int | None) -> str:
+    """Return how many of *devices* belong to *node*; with ``None``, how many to no node."""
+    here = (node in one.numa_nodes if node is not None else not one.numa_nodes for one in devices)
+    return str(sum(here))

@@ -58,7 +58,7 @@ def command(
     with `-o json`; `--example` always ends with 0.
     """
     if example:
-        node, verdicts = _example(kubernetes)
+        node, verdicts = run_example(kubernetes)
     else:
         if machine is None or kubelet_config is None or pods is None:
             raise click.UsageError("Give --machine, --kubelet-config and --pods, or --example.")
@@ -82,7 +82,8 @@ def _files(
     return _ask(load_machine(machine), config, kubelet_config, parsed, kubernetes)
 
 
-def _example(kubernetes: str | None) -> tuple[KubeletNode, list[Verdict]]:
+def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[Verdict]]:
+    """Ask about the built-in pods; the three files are in the folder ``example``."""
     from numakube.cli.admit.inputs import read_pods
     from numakube.kubelet.machines.synthetic import from_shape
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from rich import box
 from rich.columns import Columns
 from rich.console import Group
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -141,14 +142,14 @@ def _nodes(nodes: Sequence[int]) -> str:
     return "+".join(map(str, nodes))
 
 
-def refusals(verdicts: Sequence[Verdict]) -> Iterator[Text]:
+def refusals(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     """Yield the kubelet's words for each refused pod, and ours if they say more."""
     for verdict in verdicts:
         if isinstance(verdict.outcome, Rejected):
             head = f"{verdict.name}: {verdict.outcome.reason}: "
             yield Text.assemble((head, "bold red"), verdict.outcome.message)
             if verdict.why:
-                yield Text(f"    {verdict.why}", style="dim")
+                yield Padding(Text(verdict.why, style="dim"), (0, 0, 0, 4), expand=False)
 
 
 def draw_zones(
@@ -218,6 +219,8 @@ class _Pen:
 
     def memory_line(self, use: MemoryUse) -> Text:
         line = self.label(use.kind)
+        if not use.managed:
+            return line.append(f"{_size(use.total)}, not managed")
         used, reserved = (_share(part, use.total) for part in (use.used, use.reserved))
         line.append(self.glyphs.reserved * reserved, style="dim")
         line.append(self.glyphs.used * min(used, BAR_WIDTH - reserved), style="bold")
@@ -245,7 +248,7 @@ class _Pen:
             line.append_text(Text.assemble((mark.letter, f"bold {mark.style}"), f" {pod}   "))
         line.append(f"{self.glyphs.shared} shared or free", style="dim")
         if any(zone.reserved_cpus for zone in zones):
-            line.append("   r reserved for the system", style="dim")
+            line.append("   r reserved", style="dim")
         return line
 
 

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Bytes of one memory type in one zone."""
+    """Bytes of one memory type in one zone; nobody counts what is used if it is not *managed*."""
 
     kind: str
     total: int
-    reserved: int
-    used: int
+    reserved: int = 0
+    used: int = 0
+    managed: bool = True
 
     @property
     def free(self) -> int:
@@ -109,7 +110,7 @@ def _device_owners(verdicts: Sequence[Verdict]) -> dict[tuple[str, str], str]:
 
 def _memory(node: KubeletNode, numa: NumaNode) -> tuple[MemoryUse, ...]:
     if node.memory is None:
-        return (MemoryUse("memory", numa.memory_bytes, 0, 0),)
+        return (MemoryUse("memory", numa.memory_bytes, managed=False),)
     tables = node.memory.books[numa.id].tables
     return tuple(
         MemoryUse(kind, table.total, table.system_reserved, table.reserved)
@@ -142,13 +143,16 @@ def zone_document(zone: Zone) -> dict[str, Any]:
             "cpus": str(zone.cpus),
             "reservedCPUs": str(zone.reserved_cpus),
             "exclusiveCPUs": _by_owner(zone.cpu_owners),
-            "memory": {
-                use.kind: {"total": use.total, "reserved": use.reserved, "used": use.used}
-                for use in zone.memory
-            },
+            "memory": {use.kind: _memory_document(use) for use in zone.memory},
         }
     document["devices"] = {use.resource: dict(use.owners) for use in zone.devices}
     return document
+
+
+def _memory_document(use: MemoryUse) -> dict[str, int]:
+    if not use.managed:
+        return {"total": use.total}
+    return {"total": use.total, "reserved": use.reserved, "used": use.used}
 
 
 def _by_owner(owners: Mapping[int, str]) -> dict[str, str]:

@@ -1,0 +1,95 @@
+"""Documentation pages whose examples are run.
+
+* A fenced block with ``title="name"`` is written to that file.
+* In a ``console`` block, lines that start with ``$ `` are commands for a shell, continued by a
+  backslash; the lines after them are what they print, trailing blanks aside.
+* ``pycon`` blocks are doctests.
+
+All blocks of a page share one directory and one Python namespace.
+"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+TITLE = re.compile(r'title="(?P<name>[^"]+)"')
+COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block."""
+
+    info: str
+    body: str
+
+    @property
+    def language(self) -> str:
+        """The first word after the fence."""
+        return self.info.split()[0]
+
+
+def run_page(text: str, directory: Path) -> str:
+    """Return the page with the output that its commands really have."""
+    namespace: dict[str, Any] = {}
+
+    def run(match: re.Match[str]) -> str:
+        block = Block(match["info"], match["body"])
+        if title := TITLE.search(block.info):
+            (directory / title["name"]).write_text(block.body, encoding="utf-8")
+        if block.language == "pycon":
+            run_doctest(block.body, namespace)
+        if block.language != "console":
+            return match[0]
+        return f"```{block.info}\n{run_console(block.body, directory)}```"
+
+    return BLOCK.sub(run, text)
+
+
+def run_console(body: str, directory: Path) -> str:
+    """Return the block with the real output of its commands."""
+
+    def run(match: re.Match[str]) -> str:
+        output = "\n".join(
+            line.rstrip() for line in shell(match["command"], directory).splitlines()
+        )
+        return f"$ {match['command']}\n{output}\n" if output else f"$ {match['command']}\n"
+
+    return COMMAND.sub(run, body)
+
+
+def shell(command: str, directory: Path) -> str:
+    """Run *command* as somebody would who has installed numakube and sits in *directory*."""
+    programs = Path(sys.executable).parent
+    environment = os.environ | {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "VECTORS": str(ROOT / "tests" / "vectors"),
+        "PYTHONUTF8": "1",
+    }
+    done = subprocess.run(  # noqa: S603
+        ["/bin/sh", "-c", command],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    return done.stdout
+
+
+def run_doctest(body: str, namespace: dict[str, Any]) -> None:
+    """Run the examples of a ``pycon`` block, raising at the first that differs."""
+    test = doctest.DocTestParser().get_doctest(body, namespace, "page", None, 0)
+    test.globs = namespace
+    doctest.DebugRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, clear_globs=False)

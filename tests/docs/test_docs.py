@@ -1,0 +1,80 @@
+"""The documentation says what the programs do."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+from pathlib import Path
+
+import click
+import pytest
+from tests.docs.pages import ROOT, run_page
+
+from numakube.cli.main import COMMANDS, cli
+from numakube.kubelet.machines.presets import PRESETS
+
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
+LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#\s]+)(?:#[^)]*)?\)")
+
+
+def name_of(page: Path) -> str:
+    """Return the page's path from the root of the project."""
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    """Run ``UPDATE_DOCS=1 pytest tests/docs`` to write what they print now."""
+    written = page.read_text(encoding="utf-8")
+
+    real = run_page(written, tmp_path)
+
+    if os.environ.get("UPDATE_DOCS"):
+        page.write_text(real, encoding="utf-8")
+    else:
+        assert real == written
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every relative link is a file of the project."""
+    for match in LINK.finditer(page.read_text(encoding="utf-8")):
+        assert (page.parent / match["target"]).exists(), match["target"]
+
+
+def test_every_page_can_be_found_from_the_index() -> None:
+    """A page that nobody links to is a page that nobody reads."""
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+
+    for page in ROOT.glob("docs/*/*.md"):
+        assert page.relative_to(ROOT / "docs").as_posix() in index
+
+
+def test_the_reference_has_every_command_and_option() -> None:
+    """A new option without a line in the reference fails here."""
+    reference = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    context = click.Context(cli)
+
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert f"numakube {name}" in reference
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.opts[-1] in reference, f"{name} {parameter.opts[-1]}"
+
+
+def test_the_reference_has_every_preset() -> None:
+    """Presets are documented by name."""
+    reference = (ROOT / "docs" / "reference" / "machine-shapes.md").read_text(encoding="utf-8")
+
+    for name in PRESETS:
+        assert f"`{name}`" in reference
+
+
+def test_the_picture_is_the_real_output() -> None:
+    """Run ``python docs/draw.py`` after a change to the drawing."""
+    module = runpy.run_path(str(ROOT / "docs" / "draw.py"))
+
+    assert module["PICTURE"].read_text(encoding="utf-8") == module["draw"]()
