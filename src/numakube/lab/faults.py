@@ -2,7 +2,7 @@
 
 A rule matches requests by method and path and applies to a share of them, for a number of times or
 until it is removed. Rules are tried in order; delays add up, and the first failure ends the search.
-Components inside the lab's process are hit as well, since they ask the same server.
+Only requests over HTTP are hit; the lab's own controllers and kubelets do not use sockets.
 """
 
 from __future__ import annotations

@@ -159,3 +159,19 @@ def too_many_requests(message: str, details: Json, retry_after: int | None = Non
 def failed(message: str, reason: str = "") -> Refusal:
     """Something went wrong inside the server."""
     return Refusal(500, reason, message)
+
+
+def injected(code: int) -> Refusal:
+    """A failure that was ordered."""
+    reasons = {
+        401: "Unauthorized",
+        403: "Forbidden",
+        404: "NotFound",
+        409: "Conflict",
+        410: "Expired",
+        429: "TooManyRequests",
+        500: "InternalError",
+        503: "ServiceUnavailable",
+        504: "Timeout",
+    }
+    return Refusal(code, reasons.get(code, ""), "this failure was injected by the lab")

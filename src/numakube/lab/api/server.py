@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from datetime import UTC, datetime
 from random import SystemRandom
@@ -21,7 +22,7 @@ from numakube.lab.api.bootstrap import bootstrap
 from numakube.lab.api.builtin_rules import BuiltinRules
 from numakube.lab.api.call import Call, Reply, Stream, json_reply
 from numakube.lab.api.object_meta import timestamp
-from numakube.lab.api.refusals import Refusal
+from numakube.lab.api.refusals import Refusal, injected
 from numakube.lab.api.registry import Registry
 from numakube.lab.api.request_info import parse_request
 from numakube.lab.api.rules import PlainRules, Rules
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from random import Random
     from types import TracebackType
 
+    from numakube.lab.faults import Faults
     from numakube.lab.kinds import GVK
 
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -51,6 +53,7 @@ class ApiServer:
         rbac: whether users need rights; without, everybody may do everything.
         now: the clock.
         rng: source of uids and generated names.
+        faults: what befalls requests that come over HTTP.
     """
 
     def __init__(
@@ -63,8 +66,10 @@ class ApiServer:
         rbac: bool = False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Random | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self._host = host
+        self._faults = faults
         self._port = port
         store = Store()
         self.state = State(
@@ -104,6 +109,8 @@ class ApiServer:
             await self._runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._faults is not None and (struck := await _strike(self._faults, request)):
+            return struck
         body = await request.read()
         warnings: list[str] = []
         try:
@@ -144,6 +151,22 @@ class ApiServer:
 def _rules(kind: GVK, now: Callable[[], str]) -> Rules:
     info = BUILTIN.get(kind)
     return PlainRules(kind) if info is None else BuiltinRules(kind, info, now)
+
+
+async def _strike(faults: Faults, request: web.BaseRequest) -> web.StreamResponse | None:
+    """Let what is ordered befall *request*; return its answer if that is the end of it."""
+    fault = faults.strike(request.method, request.path_qs)
+    if fault.delay:
+        await asyncio.sleep(fault.delay)
+    if fault.drop:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=499)  # nobody will read it
+    if fault.code is None:
+        return None
+    refusal = injected(fault.code)
+    reply = json_reply(refusal.code, refusal.status)
+    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
 
 
 async def _send_stream(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
