@@ -1,0 +1,92 @@
+"""The resources numakube works with.
+
+Kinds that are read often have types of their own; the rest are documents. Any other resource is one
+`Resource(...)` away.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from numakube.api.core import Pod
+from numakube.api.events import CoreEvent, Event
+from numakube.api.leases import Lease
+from numakube.api.nodes import Node
+from numakube.kube.resources import Document, Resource
+
+T = TypeVar("T")
+
+
+def _core(plural: str, kind: str, type_: type[T], *, namespaced: bool = True) -> Resource[T]:
+    return Resource(
+        version="v1", plural=plural, kind=kind, namespaced=namespaced, object_type=type_
+    )
+
+
+def _document(group: str, plural: str, kind: str, *, namespaced: bool = True) -> Resource[Document]:
+    return Resource(
+        group=group,
+        version="v1",
+        plural=plural,
+        kind=kind,
+        namespaced=namespaced,
+        object_type=dict[str, Any],
+        whole=True,
+    )
+
+
+PODS = _core("pods", "Pod", Pod)
+NODES = _core("nodes", "Node", Node, namespaced=False)
+CORE_EVENTS = _core("events", "Event", CoreEvent)
+EVENTS = Resource(
+    group="events.k8s.io",
+    version="v1",
+    plural="events",
+    kind="Event",
+    namespaced=True,
+    object_type=Event,
+)
+LEASES = Resource(
+    group="coordination.k8s.io",
+    version="v1",
+    plural="leases",
+    kind="Lease",
+    namespaced=True,
+    object_type=Lease,
+    whole=True,
+)
+
+NAMESPACES = _document("", "namespaces", "Namespace", namespaced=False)
+CONFIG_MAPS = _document("", "configmaps", "ConfigMap")
+SECRETS = _document("", "secrets", "Secret")
+SERVICES = _document("", "services", "Service")
+SERVICE_ACCOUNTS = _document("", "serviceaccounts", "ServiceAccount")
+PERSISTENT_VOLUMES = _document("", "persistentvolumes", "PersistentVolume", namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = _document("", "persistentvolumeclaims", "PersistentVolumeClaim")
+DEPLOYMENTS = _document("apps", "deployments", "Deployment")
+REPLICA_SETS = _document("apps", "replicasets", "ReplicaSet")
+STATEFUL_SETS = _document("apps", "statefulsets", "StatefulSet")
+DAEMON_SETS = _document("apps", "daemonsets", "DaemonSet")
+JOBS = _document("batch", "jobs", "Job")
+POD_DISRUPTION_BUDGETS = _document("policy", "poddisruptionbudgets", "PodDisruptionBudget")
+PRIORITY_CLASSES = _document(
+    "scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False
+)
+ROLES = _document("rbac.authorization.k8s.io", "roles", "Role")
+ROLE_BINDINGS = _document("rbac.authorization.k8s.io", "rolebindings", "RoleBinding")
+CLUSTER_ROLES = _document(
+    "rbac.authorization.k8s.io", "clusterroles", "ClusterRole", namespaced=False
+)
+CLUSTER_ROLE_BINDINGS = _document(
+    "rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+CUSTOM_RESOURCE_DEFINITIONS = _document(
+    "apiextensions.k8s.io",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
+TOKEN_REVIEWS = _document("authentication.k8s.io", "tokenreviews", "TokenReview", namespaced=False)
+SUBJECT_ACCESS_REVIEWS = _document(
+    "authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
