@@ -122,7 +122,7 @@ async def secure(authority: Authority, tmp_path: Path) -> AsyncIterator[Scripted
 async def ask(config: ClusterConfig) -> bytes:
     """Return the answer to one request, without retries."""
     async with connect(config, clock=JumpingClock()) as client:
-        return (await client.request(PING)).body
+        return bytes((await client.request(PING)).body)
 
 
 async def test_a_server_of_the_configured_authority_is_trusted(

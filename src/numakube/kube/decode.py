@@ -20,6 +20,7 @@ from numakube.api.meta import ListMeta
 from numakube.api.wire import Wire
 from numakube.errors import MalformedObject
 from numakube.kube.objects import ObjectKey
+from numakube.kube.transport import Body
 
 T = TypeVar("T")
 
@@ -74,14 +75,14 @@ class Codec(Generic[T]):
         self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
         self._page = cast("msgspec.json.Decoder[_Page[T]]", msgspec.json.Decoder(page))
 
-    def one(self, body: bytes, *, kind: str) -> T:
+    def one(self, body: Body, *, kind: str) -> T:
         """Return the object in *body*; *kind* names it in an error."""
         found = self.one_or_malformed(body, kind=kind)
         if isinstance(found, Malformed):
             raise found.error
         return found
 
-    def one_or_malformed(self, body: bytes | msgspec.Raw, *, kind: str) -> T | Malformed:
+    def one_or_malformed(self, body: Body | msgspec.Raw, *, kind: str) -> T | Malformed:
         """Return the object in *body*, or what is known of it if it cannot be decoded."""
         try:
             return self._object.decode(body)
@@ -90,7 +91,7 @@ class Codec(Generic[T]):
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
             return Malformed(ObjectKey("", ""), MalformedObject(kind, f"not JSON: {exc}"))
 
-    def page(self, body: bytes, *, kind: str) -> Listing[T]:
+    def page(self, body: Body, *, kind: str) -> Listing[T]:
         """Return the objects of the list in *body*."""
         with gc_paused():
             try:
@@ -101,7 +102,7 @@ class Codec(Generic[T]):
                 raise MalformedObject(f"list of {kind}", f"not JSON: {exc}") from exc
             return _listing(page.metadata, page.items or (), ())
 
-    def _page_one_by_one(self, body: bytes, *, kind: str) -> Listing[T]:
+    def _page_one_by_one(self, body: Body, *, kind: str) -> Listing[T]:
         try:
             page = _raw_pages.decode(body)
         except msgspec.DecodeError as exc:
@@ -116,14 +117,16 @@ class Codec(Generic[T]):
                 good.append(found)
         return _listing(page.metadata, tuple(good), tuple(bad))
 
-    def _leniently(self, body: bytes | msgspec.Raw, *, kind: str) -> T | Malformed:
+    def _leniently(self, body: Body | msgspec.Raw, *, kind: str) -> T | Malformed:
         """Decode once more, with nulls left out and errors that name the field."""
         name = _name_in(body)
         key = ObjectKey(name.namespace or "", name.name or "")
         try:
             return convert(self._type, msgspec.json.decode(body), f"{kind} {key}")
         except MalformedObject as exc:
-            return Malformed(key, exc, name.resource_version or "")
+            # Kept as a value: its traceback would keep this frame, and with it the whole answer.
+            exc.__context__ = None
+            return Malformed(key, exc.with_traceback(None), name.resource_version or "")
 
 
 _codecs: dict[type, Codec[Any]] = {}
@@ -149,7 +152,7 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _name_in(body: bytes | msgspec.Raw) -> _Name:
+def _name_in(body: Body | msgspec.Raw) -> _Name:
     try:
         return _names.decode(body).metadata or _Name()
     except msgspec.DecodeError:

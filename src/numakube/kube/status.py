@@ -12,6 +12,7 @@ import msgspec
 
 from numakube import errors
 from numakube.errors import ApiCause, ApiError
+from numakube.kube.transport import Body
 
 _QUOTED = 300
 
@@ -88,7 +89,7 @@ _decoder = msgspec.json.Decoder(Status)
 
 
 def error_from_answer(
-    code: int, headers: Mapping[str, str], body: bytes, *, request: str = ""
+    code: int, headers: Mapping[str, str], body: Body, *, request: str = ""
 ) -> ApiError:
     """Return the exception for an answer with an HTTP status of 400 or more."""
     status = _status_in(body)
@@ -142,7 +143,7 @@ def _aware(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _status_in(body: bytes) -> Status | None:
+def _status_in(body: Body) -> Status | None:
     try:
         status = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):

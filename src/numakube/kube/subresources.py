@@ -17,7 +17,7 @@ from numakube.kube.decode import codec_of
 from numakube.kube.objects import ObjectKey
 from numakube.kube.requests import given, write_request
 from numakube.kube.resources import Resource
-from numakube.kube.transport import JSON, Request, Stream
+from numakube.kube.transport import JSON, Body, Request, Stream
 
 T = TypeVar("T")
 
@@ -222,7 +222,7 @@ async def _post(
     key: ObjectKey,
     subresource: str,
     document: Mapping[str, object],
-) -> bytes:
+) -> Body:
     path = resource.path(key.name, namespace=key.namespace, subresource=subresource)
     response = await client.request(write_request("POST", path, (), document, JSON))
     return response.body

@@ -9,7 +9,7 @@ to count, log or fail requests; replace it to talk to something other than HTTP.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 JSON = "application/json"
+
+Body: TypeAlias = bytes | bytearray
+"""A whole body. A big one is gathered in a bytearray and never copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +63,7 @@ class Response:
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
+    body: Body
 
 
 class Stream(Protocol):
@@ -80,7 +83,7 @@ class Stream(Protocol):
         """Return the body as it arrives, cut anywhere."""
         ...
 
-    async def read(self) -> bytes:
+    async def read(self) -> Body:
         """Return the rest of the body."""
         ...
 
