@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """Where a command lives (its module has it as ``command``) and its line in the list."""
+    """Where a command lives and its line in the list."""
 
     module: str
     summary: str
+    attribute: str = "command"
 
 
 class LazyGroup(click.Group):
@@ -36,7 +37,7 @@ class LazyGroup(click.Group):
         entry = self.lazy.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
-        command: click.Command = import_module(entry.module).command
+        command: click.Command = getattr(import_module(entry.module), entry.attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
-from tests.strategies.machines import regular_machines, shapes
+from hypothesis import strategies as st
+from tests.strategies.machines import odd_machines, regular_machines, shapes
 
 from numakube.errors import InvalidValue
-from numakube.kubelet.machine import Device, HugePages, Machine
+from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor import from_cadvisor
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.shape_build import build
@@ -36,6 +37,73 @@ def threads(machine: Machine) -> list[list[tuple[int, ...]]]:
 @given(regular_machines())
 def test_every_machine_that_a_line_can_describe_survives_the_round_trip(machine: Machine) -> None:
     """Writing and reading the line gives the same machine."""
+    assert from_shape(to_shape(machine)) == machine
+
+
+@given(odd_machines())
+def test_an_odd_machine_is_exact_or_refused(machine: Machine) -> None:
+    """What cannot be said in one line is not said approximately."""
+    try:
+        line = to_shape(machine)
+    except InvalidValue:
+        return
+
+    assert from_shape(line) == machine
+
+
+WORDS = [
+    "2",
+    "sockets",
+    "numa",
+    "each",
+    "total",
+    "8",
+    "cores",
+    "4p+4e",
+    "8/4",
+    "smt",
+    "64Gi",
+    "0",
+    "1Gi/0",
+    "hugepages-1Gi",
+    "uncore",
+    "node",
+    "socket",
+    "numbering",
+    "adjacent",
+    "distances",
+    "none",
+    "/",
+    "10",
+    "20",
+    "cxl",
+    "ids",
+    "0,2",
+    "0-3",
+    "gpu",
+    "nvidia.com/gpu",
+    "2@-",
+    "1@0+1",
+    ",",
+    "+",
+    "-",
+    "core-ids",
+    "machine",
+    "dgx-h100",
+    "99999999999999999999",
+    "²",
+    "٣",
+]
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join) | st.text(max_size=40))
+def test_any_text_is_a_machine_or_a_clear_error(text: str) -> None:
+    """No text breaks the parser, and what it accepts can be written again."""
+    try:
+        machine = from_shape(text)
+    except InvalidValue:
+        return
+
     assert from_shape(to_shape(machine)) == machine
 
 
@@ -229,6 +297,15 @@ def test_a_machine_with_an_unhealthy_device_is_refused() -> None:
 
     with pytest.raises(InvalidValue, match=r"vendor\.example/gpu: device gpu-1: healthy is False"):
         to_shape(sick)
+
+
+def test_cores_of_an_odd_width_are_refused() -> None:
+    """No processor has three threads a core, so the notation has no word for it."""
+    core = Core(id=0, threads=(0, 1, 2), socket=0)
+    node = NumaNode(id=0, memory_bytes=0, cores=(core,), distances=(10,))
+
+    with pytest.raises(InvalidValue, match="smt: a core has 1, 2, 4 or 8 threads"):
+        to_shape(Machine(nodes=(node,), cpu_count=3, socket_count=1))
 
 
 def test_an_empty_machine_is_refused() -> None:

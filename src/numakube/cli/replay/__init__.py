@@ -13,6 +13,9 @@ import click
 from numakube.cli.lazy import Lazy, LazyGroup
 
 FORMATS: Final = {
+    "api": Lazy(
+        "numakube.cli.replay_api", "Requests to an API server, against the lab's.", "replay_api"
+    ),
     "kubelet": Lazy("numakube.cli.replay.kubelet", "Pods admitted and removed by a kubelet."),
     "values": Lazy("numakube.cli.replay.values", "Quantities, CPU lists, requests of pods."),
 }

@@ -39,6 +39,8 @@ UNITS: Final = {
     "T": 10**12,
 }
 
+SMT_LEVELS: Final = (1, 2, 4, 8)
+
 MAX_DEVICES: Final = 4096
 """Of one resource on one machine: a guard against typing errors, far above any real node."""
 
@@ -201,6 +203,8 @@ class Shape:
         yield from self._wrong_devices()
 
     def _wrong_sizes(self) -> Iterator[Defect]:
+        if self.smt not in SMT_LEVELS:
+            yield Defect("smt", "a core has 1, 2, 4 or 8 threads")
         if self.numa_is_total and self.numa % self.sockets and self.sockets % self.numa:
             yield Defect("numa", f"{self.numa} in total do not divide over {self.sockets} sockets")
         if self.nodes > MAX_NODE_ID + 1:

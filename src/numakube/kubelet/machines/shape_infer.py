@@ -47,8 +47,10 @@ def infer(machine: Machine) -> Shape:
         draft = _draft(machine, layout) if layout else None
     except CycleError:
         raise _irregular("its NUMA nodes list hugepage sizes in different orders") from None
-    if draft is None or draft.defect():
+    if draft is None:
         raise _irregular("its NUMA nodes do not lie evenly on its sockets")
+    if defect := draft.defect():
+        raise _irregular(f"{defect.field}: {defect.reason}")
     best: list[str] = []
     for shape in _variants(machine, draft):
         found = differences(machine, build(shape))

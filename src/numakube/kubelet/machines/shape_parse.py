@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.machines.shape import DevicesPerNode, DistanceMatrix
 
-SMT_LEVELS: Final = (1, 2, 4, 8)
 KEYWORDS: Final = (
     "sockets",
     "numa",
@@ -255,10 +254,7 @@ def _core_count(clause: Clause, item: str) -> CoreCount:
 
 
 def _read_smt(reader: _Reader, clause: Clause, words: list[str]) -> None:
-    level = clause.number(clause.only(words, "smt 2"))
-    if level not in SMT_LEVELS:
-        raise clause.error("a core has 1, 2, 4 or 8 threads")
-    reader.set("smt", level, clause)
+    reader.set("smt", clause.number(clause.only(words, "smt 2")), clause)
 
 
 def _read_memory(reader: _Reader, clause: Clause, words: list[str]) -> None:
