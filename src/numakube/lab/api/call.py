@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.lab.api.conversions import from_stored, is_converted
+from numakube.lab.api.conversions import from_stored, is_converted, to_stored
 from numakube.lab.api.negotiation import JSON_TYPE, PLAIN, Representation
 
 if TYPE_CHECKING:
@@ -65,20 +65,31 @@ class Call:
         """The namespace that objects of this request are in; empty for cluster-wide ones."""
         return self.info.namespace if self.resource.namespaced else ""
 
+    def read(self, stored: Stored) -> Json:
+        """Return a stored object as one of the request's kind and version."""
+        if not self.resource.custom:
+            return from_stored(self.resource, stored.obj)
+        named = {**stored.obj, "apiVersion": self.resource.kind.api_version}
+        return named if stored.form is self.rules else self.rules.complete(named)
+
+    def write(self, obj: Json) -> tuple[Json, object]:
+        """Return an object of the request's kind and version as it is stored, and its form."""
+        if not self.resource.custom:
+            return to_stored(self.resource, obj), None
+        return {**obj, "apiVersion": self.resource.stored_as.api_version}, self.rules
+
     def shown(self, stored: Stored, *, bare: bool = False) -> Json:
         """Return a stored object in the version of the request; *bare* without its kind."""
-        converted = from_stored(self.resource, stored.obj)
+        converted = self.read(stored)
         named = {} if bare else self._kind()
         rest = {k: v for k, v in converted.items() if k not in ("kind", "apiVersion")}
         return {**named, **rest}
 
     def encoded(self, stored: Stored, *, bare: bool = False) -> bytes:
         """Return the JSON text of `shown`, made once for each stored version of an object."""
-        if is_converted(self.resource):
-            return msgspec.json.encode(self.shown(stored, bare=bare))
-        if bare:
-            return b"{" + stored.tail
-        return msgspec.json.encode(self._kind())[:-1] + b"," + stored.tail
+        form = self.rules if self.resource.custom or is_converted(self.resource) else None
+        tail = stored.tail(form, lambda: self.read(stored))
+        return b"{" + tail if bare else msgspec.json.encode(self._kind())[:-1] + b"," + tail
 
     def _kind(self) -> Json:
         return {"kind": self.resource.kind.kind, "apiVersion": self.resource.kind.api_version}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.lab.api.conversions import to_stored
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import (
     generate_name,
@@ -50,8 +49,7 @@ def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Sto
         key = Key(call.resource.shelf, call.namespace, metadata_of(ready)["name"])
         existing = state.store.get(key)
         if existing is None:
-            stored = to_stored(call.resource, call.rules.canonical(ready))
-            return _put(state, key, stored, options)
+            return _put(state, call, key, call.rules.canonical(ready), options)
         if attempt == attempts - 1:
             raise _taken(call, existing)
     raise AssertionError("unreachable: the loop returns or raises")
@@ -76,13 +74,15 @@ def _ready(state: State, call: Call, obj: Json) -> Json:
     return obj
 
 
-def _put(state: State, key: Key, obj: Json, options: WriteOptions) -> Stored:
+def _put(state: State, call: Call, key: Key, obj: Json, options: WriteOptions) -> Stored:
     version = metadata_of(obj).get("resourceVersion")
     if version and version != "0":
         raise failed("resourceVersion should not be set on objects to be created")
+    written, form = call.write(obj)
     if options.dry_run:
-        return Stored(key, with_metadata(obj, resourceVersion=None), state.store.version)
-    return state.store.put(key, obj)
+        shown = with_metadata(written, resourceVersion=None)
+        return Stored(key, shown, state.store.version, form)
+    return state.store.put(key, written, form=form)
 
 
 def _taken(call: Call, existing: Stored) -> Exception:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from numakube.lab.api.custom.definitions import SHELF as DEFINITIONS
+from numakube.lab.api.custom.definitions import is_terminating, marked_for_deletion
 from numakube.lab.api.decoding import read_body, unregistered
 from numakube.lab.api.object_meta import metadata_of, timestamp, with_metadata
 from numakube.lab.api.options import DeleteOptions, delete_options, list_options
@@ -90,6 +92,8 @@ def delete_object(state: State, call: Call, existing: Stored, options: DeleteOpt
     """Delete *existing*, or mark it as being deleted."""
     if call.resource.shelf == "namespaces":
         return _delete_namespace(state, call, existing, options)
+    if call.resource.shelf == DEFINITIONS and not is_terminating(existing.obj):
+        return _delete_definition(state, call, existing, options)
     check_preconditions(call, existing, options)
     state.admission.validate_delete(state, call, existing.obj)
     marked = _gracefully(state, existing.obj, options)
@@ -110,6 +114,15 @@ def delete_object(state: State, call: Call, existing: Stored, options: DeleteOpt
     final = state.store.remove(existing.key)
     shown = existing if marked is not None else final
     return Deletion(shown, gone=True)
+
+
+def _delete_definition(
+    state: State, call: Call, existing: Stored, options: DeleteOptions
+) -> Deletion:
+    """Mark a definition as terminating: it goes when its objects are gone."""
+    check_preconditions(call, existing, options)
+    marked = marked_for_deletion(existing.obj, timestamp(state.now()))
+    return Deletion(_store(state, existing, marked, options), gone=False)
 
 
 def _delete_namespace(
@@ -261,5 +274,5 @@ def _store(state: State, existing: Stored, obj: Json, options: DeleteOptions) ->
     if obj == existing.obj:
         return existing
     if options.dry_run:
-        return Stored(existing.key, obj, existing.version)
-    return state.store.put(existing.key, obj)
+        return Stored(existing.key, obj, existing.version, existing.form)
+    return state.store.put(existing.key, obj, form=existing.form)

@@ -49,6 +49,8 @@ def list_reply(call: Call, listing: Listing) -> Reply:
         "apiVersion": resource.kind.api_version,
         "metadata": listing.metadata,
     }
+    if resource.custom:
+        head["metadata"] = {"continue": "", **listing.metadata}
     if call.representation.yaml:
         items = [call.shown(item, bare=not resource.custom) for item in listing.items]
         return document_reply(call, 200, {**head, "items": items})

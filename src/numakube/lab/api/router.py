@@ -60,8 +60,15 @@ _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 
 
 def answer(state: State, call: Call) -> Reply | Stream:
-    """Answer *call*, whose sender may do what it asks."""
+    """Answer *call*, whose sender may do what it asks, and do what follows from it."""
     call.now = state.now()
+    reply = _answer(state, call)
+    for follow in state.after_request:
+        follow()
+    return reply
+
+
+def _answer(state: State, call: Call) -> Reply | Stream:
     if not call.info.is_resource:
         return _answer_path(state, call)
     served = _find(state, call.info)

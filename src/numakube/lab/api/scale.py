@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.json_paths import find
@@ -14,9 +14,9 @@ from numakube.lab.api.ownership import track
 from numakube.lab.api.patches import check_patch_type, decode_patched, patched
 from numakube.lab.api.refusals import conflict, invalid, not_found
 from numakube.lab.api.rendering import document_reply
+from numakube.lab.api.scale_paths import SCALE
 from numakube.lab.api.updating import check_name, store_changed
 from numakube.lab.field_errors import invalid as invalid_field
-from numakube.lab.kinds import GVK
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numakube.lab.api.state import State
     from numakube.lab.api.store import Stored
     from numakube.lab.kinds import Json
-
-SCALE: Final = GVK("autoscaling", "v1", "Scale")
 
 
 def scale(state: State, call: Call) -> Reply:

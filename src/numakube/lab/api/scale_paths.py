@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from numakube.lab.kinds import GVK
+
+SCALE: Final = GVK("autoscaling", "v1", "Scale")
 
 
 @dataclass(frozen=True, slots=True)

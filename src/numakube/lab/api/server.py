@@ -21,6 +21,8 @@ from numakube.lab.api.authorization import AllowEverything, RoleBasedAccess, act
 from numakube.lab.api.bootstrap import bootstrap
 from numakube.lab.api.builtin_rules import BuiltinRules
 from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.custom.controller import DefinitionController
+from numakube.lab.api.custom.definition_rules import DefinitionRules
 from numakube.lab.api.object_meta import timestamp
 from numakube.lab.api.refusals import Refusal, injected
 from numakube.lab.api.registry import Registry
@@ -87,6 +89,7 @@ class ApiServer:
     async def __aenter__(self) -> Self:
         """Start to serve."""
         bootstrap(self.state)
+        self.state.after_request.append(DefinitionController(self.state).settle)
         server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         self._runner = web.ServerRunner(server, handle_signals=False)
         await self._runner.setup()
@@ -150,7 +153,10 @@ class ApiServer:
 
 def _rules(kind: GVK, now: Callable[[], str]) -> Rules:
     info = BUILTIN.get(kind)
-    return PlainRules(kind) if info is None else BuiltinRules(kind, info, now)
+    if info is None:
+        return PlainRules(kind)
+    rules = DefinitionRules if kind.kind == "CustomResourceDefinition" else BuiltinRules
+    return rules(kind, info, now)
 
 
 async def _strike(faults: Faults, request: web.BaseRequest) -> web.StreamResponse | None:

@@ -36,6 +36,8 @@ class State:
     rng: Random
     address: str = ""
     feeds: Feeds = field(default_factory=Feeds)
+    after_request: list[Callable[[], None]] = field(default_factory=list)
+    """Called after each request, for what follows from it."""
 
     def rules_of(self, kind: GVK) -> Rules:
         """Return the rules of a built-in kind, served by a path of its own or not."""

@@ -49,23 +49,35 @@ class ChangeType(StrEnum):
 
 
 class Stored:
-    """One version of an object. Its JSON text is made once and shared by all who need it."""
+    """One version of an object. Its JSON text is made once and shared by all who need it.
 
-    __slots__ = ("_tail", "key", "obj", "version")
+    Attributes:
+        form: what the object is written in, such as the rules of a version of its kind; None if
+            there is but one form.
+    """
 
-    def __init__(self, key: Key, obj: Json, version: int) -> None:
+    __slots__ = ("_tails", "form", "key", "obj", "version")
+
+    def __init__(self, key: Key, obj: Json, version: int, form: object = None) -> None:
         self.key = key
         self.obj = obj
         self.version = version
-        self._tail: bytes | None = None
+        self.form = form
+        self._tails: dict[int, tuple[object, bytes]] = {}
 
-    @property
-    def tail(self) -> bytes:
-        """The object's JSON text after ``{"kind":...,"apiVersion":...,``."""
-        if self._tail is None:
-            bare = {k: v for k, v in self.obj.items() if k not in ("kind", "apiVersion")}
-            self._tail = msgspec.json.encode(bare)[1:]
-        return self._tail
+    def tail(self, form: object, read: Callable[[], Json]) -> bytes:
+        """Return the object's JSON text in *form* after ``{"kind":...,"apiVersion":...,``.
+
+        Args:
+            form: the form; the text is kept as long as this is.
+            read: gives the object in that form.
+        """
+        known = self._tails.get(id(form))
+        if known is None or known[0] is not form:
+            bare = {k: v for k, v in read().items() if k not in ("kind", "apiVersion")}
+            known = (form, msgspec.json.encode(bare)[1:])
+            self._tails[id(form)] = known
+        return known[1]
 
 
 class Change(NamedTuple):
@@ -157,11 +169,11 @@ class Store:
         """Return the resources that have objects."""
         return [name for name, shelf in self._shelves.items() if shelf.objects]
 
-    def put(self, key: Key, obj: Json) -> Stored:
-        """Store *obj* at *key* as a new version of it."""
+    def put(self, key: Key, obj: Json, *, form: object = None) -> Stored:
+        """Store *obj*, written in *form*, at *key* as a new version of it."""
         shelf = self._shelf(key.resource)
         before = shelf.objects.get(key.path)
-        now = self._next(key, obj)
+        now = self._next(key, obj, form)
         shelf.objects[key.path] = now
         if before is None:
             insort(shelf.paths, key.path)
@@ -174,7 +186,7 @@ class Store:
         shelf = self._shelf(key.resource)
         before = shelf.objects.pop(key.path)
         del shelf.paths[bisect_left(shelf.paths, key.path)]
-        now = self._next(key, before.obj if obj is None else obj)
+        now = self._next(key, before.obj if obj is None else obj, before.form)
         self._announce(shelf, Change(ChangeType.DELETED, now, before))
         return now
 
@@ -226,10 +238,10 @@ class Store:
             shelf = self._shelves[resource] = _Shelf(floor=self._compacted)
         return shelf
 
-    def _next(self, key: Key, obj: Json) -> Stored:
+    def _next(self, key: Key, obj: Json, form: object) -> Stored:
         self.version += 1
         metadata = {**obj["metadata"], "resourceVersion": str(self.version)}
-        return Stored(key, {**obj, "metadata": metadata}, self.version)
+        return Stored(key, {**obj, "metadata": metadata}, self.version, form)
 
     def _announce(self, shelf: _Shelf, change: Change) -> None:
         if self.recorder is not None:

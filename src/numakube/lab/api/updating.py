@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.lab.api.conversions import from_stored, to_stored
 from numakube.lab.api.creating import store_new
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import in_namespace, metadata_of, wiped, with_metadata
@@ -38,7 +37,7 @@ def update(state: State, call: Call) -> Reply:
     uid = metadata_of(obj).get("uid")
     if uid and uid != existing.obj["metadata"]["uid"]:
         raise precondition_failed(call, uid, existing)
-    obj = track(state, call, from_stored(call.resource, existing.obj), obj, options)
+    obj = track(state, call, call.read(existing), obj, options)
     return object_reply(call, 200, store_changed(state, call, existing, obj, options))
 
 
@@ -100,18 +99,18 @@ def store_changed(
         the new version; the existing one if nothing changed; the last state if the change took the
         last finalizer of an object that was waiting for that to be deleted.
     """
-    old = from_stored(call.resource, existing.obj)
+    old = call.read(existing)
     obj = state.admission.admit_update(state, call, obj, old)
     _check_version(call, existing, obj)
     obj = _prepared(state, call, obj, old, call.info.subresource if part is None else part)
     if should_delete(obj, old):
-        return _finish_deletion(state, existing, to_stored(call.resource, obj), options)
+        return _finish_deletion(state, call, existing, obj, options)
     if same_but_times(obj, old):
         return existing
-    obj = to_stored(call.resource, obj)
+    written, form = call.write(obj)
     if options.dry_run:
-        return Stored(existing.key, obj, existing.version)
-    return state.store.put(existing.key, obj)
+        return Stored(existing.key, written, existing.version, form)
+    return state.store.put(existing.key, written, form=form)
 
 
 def _check_version(call: Call, existing: Stored, obj: Json) -> None:
@@ -169,7 +168,10 @@ def _spec_finalized(obj: Json) -> bool:
     return obj.get("kind") != "Namespace" or not (obj.get("spec") or {}).get("finalizers")
 
 
-def _finish_deletion(state: State, existing: Stored, obj: Json, options: WriteOptions) -> Stored:
+def _finish_deletion(
+    state: State, call: Call, existing: Stored, obj: Json, options: WriteOptions
+) -> Stored:
     if not options.dry_run:
         state.store.remove(existing.key)
-    return Stored(existing.key, obj, existing.version)
+    written, form = call.write(obj)
+    return Stored(existing.key, written, existing.version, form)

@@ -147,7 +147,7 @@ def _last_seen(change: Change, before: Stored) -> Stored:
     if change.type is ChangeType.DELETED:
         return change.now
     metadata = {**before.obj["metadata"], "resourceVersion": str(change.version)}
-    return Stored(before.key, {**before.obj, "metadata": metadata}, change.version)
+    return Stored(before.key, {**before.obj, "metadata": metadata}, change.version, before.form)
 
 
 async def _stream(

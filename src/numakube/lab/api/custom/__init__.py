@@ -1,0 +1,1 @@
+"""Custom resources: their definitions, and the kinds that these define."""

@@ -1,0 +1,105 @@
+"""Rules of a custom kind, in one version of its definition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.lab.api.object_meta import with_metadata
+from numakube.lab.objects.metadata import validate_metadata, validate_metadata_update
+from numakube.lab.objects.names import dns_subdomain
+
+if TYPE_CHECKING:
+    from numakube.lab.field_errors import FieldError
+    from numakube.lab.kinds import GVK, CustomTypeInfo, Json, Problems
+    from numakube.lab.schema.types import Struct
+
+
+class CustomRules:
+    """Rules of a custom kind.
+
+    Args:
+        kind: the kind.
+        info: its type, from the schema of its version.
+        namespaced: whether objects live in namespaces.
+        has_status: whether the status is changed by a subresource of its own.
+    """
+
+    def __init__(
+        self, kind: GVK, info: CustomTypeInfo, *, namespaced: bool, has_status: bool
+    ) -> None:
+        self.kind = kind
+        self.info = info
+        self._namespaced = namespaced
+        self._has_status = has_status
+
+    @property
+    def root(self) -> Struct | None:
+        """Custom kinds know no strategic merge patch."""
+        return None
+
+    def check(self, obj: Json, *, strict: bool) -> Problems:
+        """Tell what is wrong with *obj* as sent."""
+        return self.info.check(obj, strict=strict)
+
+    def complete(self, obj: Json) -> Json:
+        """Return *obj* as it is after decoding: pruned, then with its defaults."""
+        return self.info.default(self.info.prune(self.info.canonical(obj)))
+
+    def canonical(self, obj: Json) -> Json:
+        """Return *obj* as it is stored and shown."""
+        return self.info.canonical(obj)
+
+    def prepare_create(self, obj: Json) -> Json:
+        """Return *obj* as a first generation; its status comes later."""
+        if self._has_status:
+            obj = {key: value for key, value in obj.items() if key != "status"}
+        return with_metadata(obj, generation=1)
+
+    def validate_create(self, obj: Json) -> list[FieldError]:
+        """Check a new object."""
+        errors = validate_metadata(obj["metadata"], namespaced=self._namespaced, name=dns_subdomain)
+        return errors + self.info.validate(obj, None)
+
+    def prepare_update(self, obj: Json, old: Json, subresource: str) -> Json:
+        """Return *obj* with what an update cannot change taken from *old*."""
+        if subresource == "status":
+            return _with_status_of(old, obj)
+        if self._has_status:
+            obj = {key: value for key, value in obj.items() if key != "status"}
+            if "status" in old:
+                obj["status"] = old["status"]
+        if _content(obj) != _content(old):
+            return with_metadata(obj, generation=old["metadata"].get("generation", 0) + 1)
+        return obj
+
+    def validate_update(self, obj: Json, old: Json, subresource: str) -> list[FieldError]:
+        """Check a changed object."""
+        del subresource
+        errors = validate_metadata_update(obj["metadata"], old["metadata"])
+        return errors + self.info.validate(obj, old)
+
+    def warnings(self, obj: Json, old: Json | None) -> list[str]:
+        """Warn of finalizers without a prefix, which might clash with those of others."""
+        known = (old or {}).get("metadata", {}).get("finalizers") or ()
+        return [
+            f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name including '
+            "a path (/) to avoid accidental conflicts with other finalizer writers"
+            for name in sorted(set(obj["metadata"].get("finalizers") or ()) - set(known))
+            if "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes")
+        ]
+
+    def empty(self) -> Json:
+        """Return what stands next to ``metadata`` in the object of a bookmark: nothing."""
+        return {}
+
+
+def _content(obj: Json) -> Json:
+    return {key: value for key, value in obj.items() if key != "metadata"}
+
+
+def _with_status_of(old: Json, new: Json) -> Json:
+    """Return *old* with the status of *new*, and who manages it."""
+    changed = {key: value for key, value in old.items() if key != "status"}
+    if "status" in new:
+        changed["status"] = new["status"]
+    return with_metadata(changed, managedFields=new["metadata"].get("managedFields"))
