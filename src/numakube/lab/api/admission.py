@@ -9,7 +9,7 @@ from numakube.lab import objects
 from numakube.lab.api.authorization import action_of, denied
 from numakube.lab.api.builtin import RESOURCES
 from numakube.lab.api.object_meta import metadata_of
-from numakube.lab.api.refusals import Refusal, forbidden, not_found, target
+from numakube.lab.api.refusals import Refusal, forbidden, invalid, not_found, target
 from numakube.lab.api.store import Key
 
 if TYPE_CHECKING:
@@ -119,6 +119,8 @@ def _check(call: Call, obj: Json, refused: objects.Refused | None) -> None:
 def _refusal(call: Call, obj: Json, refused: objects.Refused) -> Refusal:
     resource = call.resource
     name = metadata_of(obj).get("name") or ""
+    if refused.errors:
+        return invalid(resource.group, resource.kind.kind, name, refused.errors)
     return forbidden(resource.group, resource.plural, name, refused.reason)
 
 

@@ -22,9 +22,7 @@ _SYSTEM_FIELDS: Final = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
     "uid",
-    "generation",
     "selfLink",
-    "resourceVersion",
 )
 
 

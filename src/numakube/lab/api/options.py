@@ -155,6 +155,18 @@ def delete_options(query: MultiMapping[str], body: Json | None) -> DeleteOptions
     return options
 
 
+_DURATION: Final = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|0")
+
+
+def check_timeout(text: str | None) -> None:
+    """Refuse a ``timeout`` parameter that is no duration; nothing here takes long enough for it."""
+    if text and not _DURATION.fullmatch(text):
+        raise bad_request(
+            "invalid timeout specified in the request URL - "
+            f"time: invalid duration {go_quote(text)}"
+        )
+
+
 def _integer(query: MultiMapping[str], name: str) -> int | None:
     text = query.get(name)
     if text is None:

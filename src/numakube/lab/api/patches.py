@@ -133,13 +133,20 @@ def decode_patched(call: Call, obj: Json, options: WriteOptions, kind: GVK, rule
     if sent != kind:
         raise _invalid_patch(obj, unregistered(sent, LEGACY_SCHEME))
     checked = options.field_validation != "Ignore"
-    problems = rules.check(obj, strict=checked)
+    # Patched documents are read in the order of their keys, and so problems are reported.
+    problems = rules.check(_sorted(obj), strict=checked)
     if problems.fatal is not None:
         raise _invalid_patch(obj, problems.fatal)
     if problems.strict and options.field_validation == "Strict":
         raise _invalid_patch(obj, f"strict decoding error: {', '.join(problems.strict)}")
     call.warnings.extend(problems.strict)
     return rules.complete(obj)
+
+
+def _sorted(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def _invalid_patch(document: JsonValue, why: str) -> Refusal:

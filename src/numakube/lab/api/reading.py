@@ -116,16 +116,15 @@ def _page(
     metadata: Json = {"resourceVersion": str(continuation.version)}
     items: list[Stored] = []
     for index, stored in enumerate(found):
-        path = stored.key.path
-        if path < continuation.start or not (selection.empty or selection.matches(stored)):
-            continue
         if limit and len(items) == limit:
+            # More may come: whether it will be selected is not looked at.
             following = Continuation(continuation.version, f"{items[-1].key.path}\0")
             metadata["continue"] = following.token()
             if selection.empty:
                 metadata["remainingItemCount"] = len(found) - index
             break
-        items.append(stored)
+        if stored.key.path >= continuation.start and selection.matches(stored):
+            items.append(stored)
     return Listing(items, metadata)
 
 

@@ -8,11 +8,13 @@ import msgspec
 import yaml
 
 from numakube.lab.api.call import Reply
+from numakube.lab.api.negotiation import JSON_TYPE, YAML_TYPE, parse_accept
 from numakube.lab.api.views import view_list, view_object
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call
     from numakube.lab.api.reading import Listing
+    from numakube.lab.api.refusals import Refusal
     from numakube.lab.api.store import Stored
     from numakube.lab.kinds import Json
 
@@ -22,6 +24,15 @@ def encode(document: Json, *, as_yaml: bool = False) -> bytes:
     if as_yaml:
         return yaml.safe_dump(document, default_flow_style=False, sort_keys=True).encode()
     return msgspec.json.encode(document)
+
+
+def refusal_reply(refusal: Refusal, accept: str | None) -> Reply:
+    """Return the answer that says no, in JSON if the client's wishes cannot be understood."""
+    clauses = parse_accept(accept)
+    as_yaml = bool(clauses) and clauses[0].type == YAML_TYPE
+    media_type = YAML_TYPE if as_yaml else JSON_TYPE
+    text = encode(refusal.status, as_yaml=as_yaml)
+    return Reply(refusal.code, text, media_type, dict(refusal.headers))
 
 
 def document_reply(call: Call, status: int, document: Json) -> Reply:

@@ -33,6 +33,7 @@ class RequestInfo:
         verb: what is done (``list``), or the method in lower case if the path is no resource's.
         is_resource: whether the path has the form of a resource's.
         legacy_watch: whether the path has the old form ``/api/v1/watch/...``.
+        selected: whether the name comes from a field selector instead of the path.
         rest: what follows the subresource in the path.
     """
 
@@ -46,6 +47,7 @@ class RequestInfo:
     subresource: str = ""
     name: str = ""
     legacy_watch: bool = False
+    selected: bool = False
     rest: tuple[str, ...] = ()
 
 
@@ -71,6 +73,7 @@ def _resource_request(
         verb, rest = "watch", rest[1:]
     namespace, rest = _namespace(rest)
     resource, name, subresource = (*rest, "", "", "")[:3]
+    selected = not name
     if not name:
         verb = _collection_verb(verb, query)
         name = _selected_name(query) if verb in ("list", "watch", "deletecollection") else ""
@@ -85,6 +88,7 @@ def _resource_request(
         subresource=subresource,
         name=name,
         legacy_watch=legacy_watch,
+        selected=selected,
         rest=tuple(rest[3:]),
     )
 

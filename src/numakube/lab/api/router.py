@@ -10,7 +10,7 @@ from numakube.lab.api.binding import bind
 from numakube.lab.api.call import Call, Reply, Stream, json_reply, text_reply
 from numakube.lab.api.eviction import evict
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
-from numakube.lab.api.refusals import method_not_allowed, no_such_resource
+from numakube.lab.api.refusals import method_not_allowed, no_such_resource, not_found
 from numakube.lab.api.reviews import review
 from numakube.lab.api.scale import scale
 
@@ -95,7 +95,8 @@ def _answer_path(state: State, call: Call) -> Reply:
     parts = call.info.path.strip("/").split("/")
     found = _document(state, call, parts)
     if found is None:
-        if parts[0] in ("api", "apis") and state.registry.is_builtin("".join(parts[1:2])):
+        group = {"api": "", "apis": "".join(parts[1:2])}.get(parts[0])
+        if group is not None and state.registry.is_builtin(group):
             raise no_such_resource()
         return text_reply(404, NOT_FOUND_TEXT)
     if call.method not in ("GET", "HEAD"):
@@ -133,20 +134,23 @@ def _group_resources(state: State, group: str, version: str) -> Reply | None:
 
 
 def _find(state: State, info: RequestInfo) -> Served | None:
-    """Return the resource of a request; None if nobody ever heard of its group."""
-    if not state.registry.has_version(info.group, info.version):
-        if not state.registry.is_builtin(info.group):
+    """Return the resource of a request; None if it is in a group of which nobody ever heard."""
+    registry = state.registry
+    builtin = registry.is_builtin(info.group)
+    served = registry.find(info.group, info.version, info.resource)
+    if served is None or not _in_scope(served, info):
+        if not builtin:
             return None
         raise no_such_resource()
-    served = state.registry.find(info.group, info.version, info.resource)
-    if served is None or info.rest:
-        raise no_such_resource()
-    namespaced = served.resource.namespaced
-    if bool(info.namespace) != namespaced and not _spans_namespaces(served, info):
-        raise no_such_resource()
-    if info.subresource and served.resource.subresource(info.subresource) is None:
-        raise no_such_resource()
+    if info.rest or (info.subresource and served.resource.subresource(info.subresource) is None):
+        if builtin:
+            raise no_such_resource()
+        raise not_found(info.group, info.resource, info.name)
     return served
+
+
+def _in_scope(served: Served, info: RequestInfo) -> bool:
+    return bool(info.namespace) == served.resource.namespaced or _spans_namespaces(served, info)
 
 
 def _spans_namespaces(served: Served, info: RequestInfo) -> bool:
@@ -161,7 +165,10 @@ def _check_verb(served: Served, info: RequestInfo) -> None:
     if info.subresource:
         part = served.resource.subresource(info.subresource)
         verbs = part.verbs if part else ()
-    if info.verb not in verbs:
+    on_one_object = bool(info.name) and not info.selected
+    addressed = {"create": bool(info.subresource), "list": False, "deletecollection": False}
+    wrong = on_one_object != addressed.get(info.verb, True) and info.verb != "watch"
+    if info.verb not in verbs or wrong:
         raise method_not_allowed()
 
 

@@ -24,8 +24,10 @@ from numakube.lab.api.call import Call, Reply, Stream, json_reply
 from numakube.lab.api.custom.controller import DefinitionController
 from numakube.lab.api.custom.definition_rules import DefinitionRules
 from numakube.lab.api.object_meta import timestamp
+from numakube.lab.api.options import check_timeout
 from numakube.lab.api.refusals import Refusal, injected
 from numakube.lab.api.registry import Registry
+from numakube.lab.api.rendering import refusal_reply
 from numakube.lab.api.request_info import parse_request
 from numakube.lab.api.rules import PlainRules, Rules
 from numakube.lab.api.state import State
@@ -119,7 +121,7 @@ class ApiServer:
         try:
             reply = self._answer(request, body, warnings)
         except Refusal as refusal:
-            reply = json_reply(refusal.code, refusal.status, dict(refusal.headers))
+            reply = refusal_reply(refusal, request.headers.get("Accept"))
         if isinstance(reply, Stream):
             return await _send_stream(request, reply)
         response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
@@ -134,6 +136,7 @@ class ApiServer:
         user = state.authenticator.authenticate(request.headers.get("Authorization"))
         if request.method == "POST" and request.path == "/lab/v1/compact":
             return router.compact(self.state)
+        check_timeout(request.query.get("timeout"))
         info = parse_request(request.method, request.path, request.query)
         action = action_of(info)
         verdict = state.authorizer.decide(user, action)

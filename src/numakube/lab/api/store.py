@@ -222,7 +222,8 @@ class Store:
         return lambda: shelf.listeners.pop(number, None) and None
 
     def compact(self) -> None:
-        """Forget all history up to now."""
+        """Forget all history up to now. As in etcd, that is a change of its own."""
+        self.version += 1
         self._compacted = self.version
         for shelf in self._shelves.values():
             shelf.changes.clear()

@@ -59,14 +59,22 @@ def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) 
     if not call.resource.habits.create_on_update or call.info.subresource:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     state.admission.authorize_create(state, call)
-    obj = track(state, call, {}, wiped_for_upsert(obj), options)
+    if uid := metadata_of(obj).get("uid"):
+        raise _missing_with_uid(call, uid)
+    obj = track(state, call, {}, with_metadata(wiped(obj), resourceVersion=None), options)
     return object_reply(call, 201, store_new(state, call, obj, options))
 
 
-def wiped_for_upsert(obj: Json) -> Json:
-    """Return *obj* as a new object: a PUT that creates keeps no system metadata but the version."""
-    version = metadata_of(obj).get("resourceVersion")
-    return with_metadata(wiped(obj), resourceVersion=version)
+def _missing_with_uid(call: Call, uid: str) -> Exception:
+    """The request is about an object with a uid, but there is none at all."""
+    resource, info = call.resource, call.info
+    path = "/".join(part for part in (resource.plural, call.namespace, info.name) if part)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+        "UID in object meta: "
+    )
+    return conflict(resource.group, resource.plural, info.name, why)
 
 
 def precondition_failed(call: Call, uid: str, existing: Stored) -> Exception:

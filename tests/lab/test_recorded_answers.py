@@ -1,0 +1,73 @@
+"""The API server gives the answers that a real one gave.
+
+Each topic has the share of its recorded cases that must pass; raise it with every improvement.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from numakube.lab.replay.cases import Case, read_cases
+from numakube.lab.replay.run import replay
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "apiserver.jsonl.gz"
+
+FLOORS = {
+    "apply": 2,
+    "auth": 36,
+    "binding": 14,
+    "crd": 33,
+    "create": 65,
+    "delete": 46,
+    "discovery": 33,
+    "dryrun": 17,
+    "errors": 38,
+    "events": 16,
+    "eviction": 15,
+    "expired": 7,
+    "fieldvalidation": 26,
+    "generatename": 17,
+    "generation": 21,
+    "jsonpatch": 23,
+    "leases": 15,
+    "mergepatch": 19,
+    "namespaces": 15,
+    "paging": 26,
+    "podsched": 55,
+    "scale": 13,
+    "selectors": 52,
+    "status": 24,
+    "strategicpatch": 34,
+    "table": 17,
+    "update": 29,
+    "validation": 110,
+    "watch": 45,
+}
+
+
+def by_topic() -> dict[str, list[Case]]:
+    """The recorded cases."""
+    cases = defaultdict(list)
+    for case in read_cases(VECTORS):
+        cases[case.topic].append(case)
+    return cases
+
+
+CASES = by_topic()
+
+
+def test_every_topic_has_a_floor() -> None:
+    """No topic is left out."""
+    assert set(FLOORS) == set(CASES)
+
+
+@pytest.mark.parametrize("topic", sorted(CASES))
+async def test_recorded_answers_are_given(topic: str) -> None:
+    """At least as many cases pass as did before."""
+    outcomes = [outcome async for outcome in replay(CASES[topic])]
+    failed = {outcome.id: outcome.failures[0] for outcome in outcomes if outcome.failures}
+
+    assert len(outcomes) - len(failed) >= FLOORS[topic], failed
