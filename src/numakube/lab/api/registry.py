@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.builtin import GROUPS, RESOURCES
 from numakube.lab.api.scale_paths import ScalePaths
-from numakube.lab.api.tables import Columns, PlainColumns
+from numakube.lab.api.tables import BuiltinColumns, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,15 +25,15 @@ class Served:
     """A resource with the rules of its kind.
 
     Attributes:
-        selectable: fields that objects can be selected by, beyond those of every kind.
         columns: what tables show of the objects.
+        selectable: fields that objects can be selected by, beyond those of every kind.
         scale: where the objects have their numbers of replicas, if any.
     """
 
     resource: Resource
     rules: Rules
+    columns: Columns
     selectable: tuple[str, ...] = ()
-    columns: Columns = field(default_factory=PlainColumns)
     scale: ScalePaths = field(default_factory=ScalePaths)
 
 
@@ -55,7 +55,9 @@ class Registry:
             self._groups[name] = Group(name, {version: {} for version in versions})
         for resource in RESOURCES:
             versions_of = self._groups[resource.group].versions.setdefault(resource.version, {})
-            versions_of[resource.plural] = Served(resource, rules_of(resource.kind))
+            versions_of[resource.plural] = Served(
+                resource, rules_of(resource.kind), BuiltinColumns(resource.kind)
+            )
         self._builtin = frozenset(self._groups)
 
     def find(self, group: str, version: str, plural: str) -> Served | None:

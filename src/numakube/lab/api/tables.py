@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.lab.api.json_paths import find
 from numakube.lab.field_errors import format_number, go_json
+from numakube.lab.objects.tables import Row, human_age, table_columns, table_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
 
-    from numakube.lab.kinds import Json, JsonValue
+    from numakube.lab.kinds import GVK, Json, JsonValue
 
 NAME_DESCRIPTION: Final = (
     "Name must be unique within a namespace. Is required when creating resources, although some "
@@ -21,19 +21,6 @@ NAME_DESCRIPTION: Final = (
 CREATED_DESCRIPTION: Final = (
     "CreationTimestamp is a timestamp representing the server time when this object was created."
 )
-
-_MINUTE: Final = 60
-_HOUR: Final = 3600
-_DAY: Final = 86400
-_YEAR: Final = 365 * _DAY
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The cells of an object, and conditions such as "this job is done"."""
-
-    cells: list[JsonValue]
-    conditions: tuple[Json, ...] = ()
 
 
 class Columns(Protocol):
@@ -69,19 +56,19 @@ def definition(
 _NAME: Final = definition("Name", form="name", description=NAME_DESCRIPTION)
 
 
-class PlainColumns:
-    """Name and time of creation: what is shown of kinds without columns of their own."""
+class BuiltinColumns:
+    """Columns of a built-in kind."""
+
+    def __init__(self, kind: GVK) -> None:
+        self._kind = kind
 
     def definitions(self) -> list[Json]:
         """Return the columns."""
-        created = definition("Created At", "date", description=CREATED_DESCRIPTION)
-        return [_NAME, created]
+        return table_columns(self._kind)
 
     def row(self, obj: Json, now: datetime) -> Row:
         """Return what is shown of *obj*."""
-        del now
-        metadata = obj["metadata"]
-        return Row([metadata["name"], metadata.get("creationTimestamp") or "<unknown>"])
+        return table_row(self._kind, obj, now)
 
 
 class CustomColumns:
@@ -151,43 +138,3 @@ def _printed(value: JsonValue) -> str:
             return format_number(value)
         case _:
             return go_json(value)
-
-
-def human_age(moment: str, now: datetime) -> str:
-    """Return how long ago a timestamp is, as kubectl shows it."""
-    try:
-        then = datetime.fromisoformat(moment)
-    except ValueError:
-        return "<invalid>"
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=UTC)
-    return human_duration(int((now - then).total_seconds()))
-
-
-def human_duration(seconds: int) -> str:
-    """Return a duration with the two units that matter."""
-    if seconds < -1:
-        return "<invalid>"
-    seconds = max(seconds, 0)
-    if seconds < 2 * _MINUTE:
-        return f"{seconds}s"
-    if seconds < 10 * _MINUTE:
-        return _two(seconds, _MINUTE, "m", 1, "s")
-    if seconds < 3 * _HOUR:
-        return f"{seconds // _MINUTE}m"
-    if seconds < 8 * _HOUR:
-        return _two(seconds, _HOUR, "h", _MINUTE, "m")
-    if seconds < 2 * _DAY:
-        return f"{seconds // _HOUR}h"
-    if seconds < 8 * _DAY:
-        return _two(seconds, _DAY, "d", _HOUR, "h")
-    if seconds < 2 * _YEAR:
-        return f"{seconds // _DAY}d"
-    if seconds < 8 * _YEAR:
-        return _two(seconds, _YEAR, "y", _DAY, "d")
-    return f"{seconds // _YEAR}y"
-
-
-def _two(seconds: int, large: int, mark: str, small: int, small_mark: str) -> str:
-    rest = seconds % large // small
-    return f"{seconds // large}{mark}{rest}{small_mark}" if rest else f"{seconds // large}{mark}"

@@ -8,6 +8,7 @@ import msgspec
 
 from numakube.lab.api.refusals import invalid, not_acceptable
 from numakube.lab.field_errors import invalid as invalid_field
+from numakube.lab.objects import bare_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ def partial(call: Call, obj: Json) -> Json:
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": call.representation.view_api_version,
-        "metadata": obj["metadata"],
+        "metadata": bare_metadata(call.resource.kind, obj),
     }
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "Refused",
     "admit_create",
     "admit_update",
+    "bare_metadata",
     "check_create",
     "check_update",
     "default",
@@ -80,3 +81,14 @@ def validate_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "") ->
 def warnings(gvk: GVK, obj: Json, old: Json | None = None) -> list[str]:
     """Return what the user is told of an object that is accepted."""
     return rules_of(gvk).warn(obj, old)
+
+
+def bare_metadata(gvk: GVK, obj: Json) -> Json:
+    """Return the metadata of an object for those who ask for nothing else."""
+    metadata: Json = obj["metadata"]
+    notes, annotations = rules_of(gvk).version_notes, metadata.get("annotations") or {}
+    if notes.isdisjoint(annotations):
+        return metadata
+    kept = {key: text for key, text in annotations.items() if key not in notes}
+    shown = {key: value for key, value in metadata.items() if key != "annotations"}
+    return {**shown, "annotations": kept} if kept else shown

@@ -134,4 +134,5 @@ DAEMON_SET: Final = KindRules(
     check_change=_check_change,
     change_first=True,
     warn=warn_of_template,
+    version_notes=frozenset({_GENERATION}),
 )

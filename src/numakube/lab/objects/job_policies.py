@@ -192,6 +192,12 @@ def count_indexes(text: str, completions: int) -> tuple[int, str]:
     return total, ""
 
 
+def read_intervals(text: str, completions: int) -> list[tuple[int, int]]:
+    """Return the intervals in *text* (``0,3-5``) that can be read, with both ends."""
+    found = [_interval(part, completions) for part in text.split(",")] if text else []
+    return [(first, last) for first, last, wrong in found if not wrong]
+
+
 def _interval(text: str, completions: int) -> tuple[int, int, str]:
     parts = text.split("-")
     if len(parts) > 2:

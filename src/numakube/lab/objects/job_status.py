@@ -1,161 +1,246 @@
-"""The status of a job, which its controller writes and the server keeps consistent."""
+"""The status of a job, which its controller writes and the server keeps consistent.
+
+A rule about some fields is only applied when one of them changes: a status that has become
+wrong through a change of the job, or an older controller, must not keep the rest of it from
+being written.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.lab.field_errors import OMIT, FieldError, duplicate, invalid, required
-from numakube.lab.objects.job_policies import count_indexes
+from numakube.lab.objects.job_policies import count_indexes, read_intervals
 from numakube.lab.objects.numbers import not_negative
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.lab.kinds import Json
+    from numakube.lab.kinds import Json, JsonValue
 
 _PATH: Final = "status"
 _CONDITIONS: Final = "status.conditions"
+_COUNTS: Final = ("active", "succeeded", "failed", "ready", "terminating")
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of a job's status."""
+
+    new: Json
+    old: Json
+    spec: Json
+
+    def get(self, field: str) -> JsonValue:
+        return self.new.get(field)
+
+    def count(self, field: str) -> int:
+        return self.new.get(field) or 0
+
+    def has(self, condition: str) -> bool:
+        return _has(self.new, condition)
+
+    def had(self, condition: str) -> bool:
+        return _has(self.old, condition)
+
+    @property
+    def finished(self) -> bool:
+        return self.has("Complete") or self.has("Failed")
+
+    @property
+    def is_newly_finished(self) -> bool:
+        return self.finished != (self.had("Complete") or self.had("Failed"))
+
+    def changed(self, *names: str) -> bool:
+        """Tell whether a field or, if the name starts with a capital, a condition changed."""
+        return any(
+            self.has(name) != self.had(name)
+            if name[0].isupper()
+            else (self.new.get(name) or None) != (self.old.get(name) or None)
+            for name in names
+        )
+
+
+def _has(status: Json, condition: str, value: str = "True") -> bool:
+    conditions = status.get("conditions") or []
+    return any((item.get("type"), item.get("status")) == (condition, value) for item in conditions)
 
 
 def validate_job_status(new: Json, old: Json) -> list[FieldError]:
     """Check a job's new status by itself and against the old one."""
-    status, before, spec = new.get("status") or {}, old.get("status") or {}, new["spec"]
-    errors = not_negative(status, ("active", "succeeded", "failed", "ready", "terminating"), _PATH)
-    errors += _check_uncounted(status)
-    errors += _check_conditions(status)
-    errors += _check_times(status)
-    if _is_true(status, "Complete") or _is_true(status, "Failed"):
-        errors += _check_finished(status)
-    errors += _check_indexes(status, spec)
-    ready, active = status.get("ready"), status.get("active") or 0
-    if ready is not None and ready > active:
-        detail = "cannot set more ready pods than active"
-        errors.append(invalid(f"{_PATH}.ready", ready, detail))
-    errors += _check_success(status, spec)
-    return errors + list(_check_change(status, before, spec))
-
-
-def _is_true(status: Json, kind: str) -> bool:
-    return any(
-        (condition.get("type"), condition.get("status")) == (kind, "True")
-        for condition in status.get("conditions") or []
-    )
+    change = _Change(new.get("status") or {}, old.get("status") or {}, new["spec"])
+    errors = not_negative(change.new, _COUNTS, _PATH)
+    return [
+        *errors,
+        *_check_uncounted(change.new),
+        *_check_clashes(change),
+        *_check_times(change),
+        *_check_missing_conditions(change),
+        *_check_finished(change),
+        *_check_index_formats(change),
+        *_check_indexes(change),
+        *_check_pods(change),
+        *_check_success(change),
+        *_check_transition(change),
+    ]
 
 
 def _clash(detail: str) -> FieldError:
     return invalid(_CONDITIONS, OMIT, detail)
 
 
-def _check_uncounted(status: Json) -> list[FieldError]:
-    errors = []
+def _check_uncounted(status: Json) -> Iterator[FieldError]:
     seen: set[str] = set()
     uncounted = status.get("uncountedTerminatedPods") or {}
     for side in ("succeeded", "failed"):
         for index, uid in enumerate(uncounted.get(side) or []):
             path = f"{_PATH}.uncountedTerminatedPods.{side}[{index}]"
             if not uid:
-                errors.append(invalid(path, uid, "must not be empty"))
+                yield invalid(path, uid, "must not be empty")
             elif uid in seen:
-                errors.append(duplicate(path, uid))
+                yield duplicate(path, uid)
             seen.add(uid)
-    return errors
 
 
-def _check_conditions(status: Json) -> list[FieldError]:
-    complete, failed = _is_true(status, "Complete"), _is_true(status, "Failed")
-    target = _is_true(status, "FailureTarget")
-    errors = []
-    if complete and failed:
-        errors.append(_clash("cannot set Complete=True and Failed=true conditions"))
-    if complete and target:
-        errors.append(_clash("cannot set Complete=True and FailureTarget=true conditions"))
-    if failed and not target:
-        detail = "cannot set Failed=True condition without the FailureTarget=true condition"
-        errors.append(_clash(detail))
-    if complete and not _is_true(status, "SuccessCriteriaMet"):
-        rule = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
-        errors.append(_clash(rule))
-    return errors
+def _check_clashes(change: _Change) -> Iterator[FieldError]:
+    for other in ("Failed", "FailureTarget"):
+        if change.changed("Complete", other) and change.has("Complete") and change.has(other):
+            yield _clash(f"cannot set Complete=True and {other}=true conditions")
 
 
-def _check_times(status: Json) -> list[FieldError]:
+def _check_times(change: _Change) -> Iterator[FieldError]:
     path = f"{_PATH}.completionTime"
-    started, ended = status.get("startTime"), status.get("completionTime")
-    complete = _is_true(status, "Complete")
-    errors = []
-    if ended is not None and not complete:
-        detail = "cannot set completionTime when there is no Complete=True condition"
-        errors.append(invalid(path, ended, detail))
-    if ended is None and complete:
-        errors.append(required(path, "completionTime is required for Complete jobs"))
-    if started is not None and ended is not None and ended < started:
-        errors.append(invalid(path, ended, "must be equal to or after `startTime`"))
-    return errors
+    started, ended = change.get("startTime"), change.get("completionTime")
+    complete = change.has("Complete")
+    if change.changed("Complete", "completionTime") and complete == (ended is None):
+        if complete:
+            yield required(path, "completionTime is required for Complete jobs")
+        else:
+            detail = "cannot set completionTime when there is no Complete=True condition"
+            yield invalid(path, ended, detail)
+    if change.changed("startTime", "completionTime") and started and ended and ended < started:
+        yield invalid(path, ended, "must be equal to or after `startTime`")
 
 
-def _check_finished(status: Json) -> list[FieldError]:
-    errors = []
-    for field in ("active", "terminating"):
-        if (count := status.get(field) or 0) > 0:
-            detail = f"{field}>0 is invalid for finished job"
-            errors.append(invalid(f"{_PATH}.{field}", count, detail))
-    if status.get("startTime") is None:
-        detail = "startTime is required for finished job"
-        errors.append(required(f"{_PATH}.startTime", detail))
-    uncounted = status.get("uncountedTerminatedPods") or {}
-    if uncounted.get("succeeded") or uncounted.get("failed"):
+def _check_missing_conditions(change: _Change) -> Iterator[FieldError]:
+    failed = change.changed("Failed", "failedIndexes") and change.has("Failed")
+    if failed and not change.has("FailureTarget"):
+        yield _clash("cannot set Failed=True condition without the FailureTarget=true condition")
+    complete = change.changed("Complete", "SuccessCriteriaMet") and change.has("Complete")
+    if complete and not change.has("SuccessCriteriaMet"):
+        rule = "cannot set Complete=True condition without the SuccessCriteriaMet=true condition"
+        yield _clash(rule)
+
+
+def _check_finished(change: _Change) -> Iterator[FieldError]:
+    if not change.finished:
+        return
+    ends = change.is_newly_finished
+    active = change.count("active")
+    if (ends or change.changed("active")) and active > 0:
+        yield invalid(f"{_PATH}.active", active, "active>0 is invalid for finished job")
+    never_ran = change.spec.get("suspend") and change.spec.get("completions") == 0
+    if (ends or change.changed("startTime")) and not change.get("startTime") and not never_ran:
+        yield required(f"{_PATH}.startTime", "startTime is required for finished job")
+    uncounted = change.get("uncountedTerminatedPods") or {}
+    if (ends or change.changed("uncountedTerminatedPods")) and any(uncounted.values()):
         path = f"{_PATH}.uncountedTerminatedPods"
-        errors.append(invalid(path, uncounted, "must be empty for finished job"))
-    return errors
+        yield invalid(path, uncounted, "must be empty for finished job")
 
 
-def _check_indexes(status: Json, spec: Json) -> list[FieldError]:
-    completed, failed = status.get("completedIndexes") or "", status.get("failedIndexes")
-    completions = spec.get("completions")
-    errors = []
-    if completions is not None:
-        _, wrong = count_indexes(completed, completions)
-        if wrong:
-            detail = f"error parsing completedIndexes: {wrong}"
-            errors.append(invalid(f"{_PATH}.completedIndexes", completed, detail))
-    if completed and spec.get("completionMode") != "Indexed":
+def _check_index_formats(change: _Change) -> Iterator[FieldError]:
+    completions = change.spec.get("completions")
+    if completions is None:
+        return
+    for field in ("completedIndexes", "failedIndexes"):
+        text = change.get(field) or ""
+        if field == "failedIndexes" and change.spec.get("backoffLimitPerIndex") is None:
+            continue
+        _, wrong = count_indexes(text, completions)
+        if change.changed(field) and wrong:
+            yield invalid(f"{_PATH}.{field}", text, f"error parsing {field}: {wrong}")
+
+
+def _check_indexes(change: _Change) -> Iterator[FieldError]:
+    completed, failed = change.get("completedIndexes") or "", change.get("failedIndexes")
+    indexed = change.spec.get("completionMode") == "Indexed"
+    if change.changed("completedIndexes") and completed and not indexed:
         detail = "cannot set non-empty completedIndexes when non-indexed completion mode"
-        errors.append(invalid(f"{_PATH}.completedIndexes", completed, detail))
-    if failed is not None and spec.get("backoffLimitPerIndex") is None:
+        yield invalid(f"{_PATH}.completedIndexes", completed, detail)
+    if failed is None:
+        return
+    was = change.old.get("failedIndexes")
+    if failed != was and change.spec.get("backoffLimitPerIndex") is None:
         detail = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
-        errors.append(invalid(f"{_PATH}.failedIndexes", failed, detail))
-    return errors
+        yield invalid(f"{_PATH}.failedIndexes", failed, detail)
+    completions = change.spec.get("completions")
+    if change.changed("failedIndexes", "completedIndexes") and completions is not None:
+        common = _first_common(completed, failed, completions)
+        if common is not None:
+            detail = f"failedIndexes and completedIndexes overlap at index: {common}"
+            yield invalid(f"{_PATH}.failedIndexes", failed, detail)
 
 
-def _check_success(status: Json, spec: Json) -> list[FieldError]:
-    met = _is_true(status, "SuccessCriteriaMet")
-    errors = []
-    if met:
-        errors += [
-            _clash(f"cannot set SuccessCriteriaMet=True and {kind}=true conditions")
-            for kind in ("Failed", "FailureTarget")
-            if _is_true(status, kind)
-        ]
-    elif spec.get("successPolicy") is not None and _is_true(status, "Complete"):
+def _first_common(one: str, other: str, completions: int) -> int | None:
+    """Return the first index that two texts such as ``0,3-5`` both name."""
+    return min(
+        (
+            max(first, other_first)
+            for first, last in read_intervals(one, completions)
+            for other_first, other_last in read_intervals(other, completions)
+            if first <= other_last and other_first <= last
+        ),
+        default=None,
+    )
+
+
+def _check_pods(change: _Change) -> Iterator[FieldError]:
+    terminating, ready = change.count("terminating"), change.count("ready")
+    ends = change.finished and (change.is_newly_finished or change.changed("terminating"))
+    if ends and terminating > 0:
+        detail = "terminating>0 is invalid for finished job"
+        yield invalid(f"{_PATH}.terminating", terminating, detail)
+    if change.changed("ready", "active") and ready > change.count("active"):
+        yield invalid(f"{_PATH}.ready", ready, "cannot set more ready pods than active")
+
+
+def _check_success(change: _Change) -> Iterator[FieldError]:
+    if change.has("SuccessCriteriaMet"):
+        for kind in ("Failed", "FailureTarget"):
+            if change.has(kind):
+                yield _clash(f"cannot set SuccessCriteriaMet=True and {kind}=true conditions")
+    elif change.spec.get("successPolicy") is not None and change.has("Complete"):
         rule = "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True"
-        errors.append(_clash(rule))
-    return errors
+        yield _clash(rule)
 
 
-def _check_change(status: Json, before: Json, spec: Json) -> Iterator[FieldError]:
+def _check_transition(change: _Change) -> Iterator[FieldError]:
     for kind in ("Failed", "Complete", "FailureTarget"):
-        if _is_true(before, kind) and not _is_true(status, kind):
+        if change.had(kind) and not change.has(kind):
             yield _clash(f"cannot disable the terminal {kind}=True condition")
-    for field in ("failed", "succeeded"):
-        if (count := status.get(field) or 0) < (before.get(field) or 0):
-            detail = f"cannot decrease the {field} counter"
-            yield invalid(f"{_PATH}.{field}", count, detail)
-    ended, was = status.get("completionTime"), before.get("completionTime")
-    if ended is not None and was is not None and ended != was:
+    yield from _check_counters(change)
+    ended, was = change.get("completionTime"), change.old.get("completionTime")
+    if ended and was and ended != was:
         yield invalid(f"{_PATH}.completionTime", ended, "field is immutable")
-    started = before.get("startTime")
-    if started is not None and started != status.get("startTime") and not spec.get("suspend"):
-        detail = "startTime cannot be removed for unsuspended job"
-        yield required(f"{_PATH}.startTime", detail)
-    if _is_true(before, "SuccessCriteriaMet") and not _is_true(status, "SuccessCriteriaMet"):
+    resumes = change.had("Suspended") and _has(change.new, "Suspended", "False")
+    restarted = change.old.get("startTime") and change.changed("startTime")
+    if restarted and not resumes and not change.spec.get("suspend"):
+        yield required(f"{_PATH}.startTime", "startTime cannot be removed for unsuspended job")
+    had, has = change.had("SuccessCriteriaMet"), change.has("SuccessCriteriaMet")
+    if had and not has:
         yield _clash("cannot disable the SuccessCriteriaMet=True condition")
+    if change.had("Complete") and has and not had:
+        rule = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+        yield _clash(rule)
+
+
+def _check_counters(change: _Change) -> Iterator[FieldError]:
+    spec = change.spec
+    indexed = spec.get("completionMode") == "Indexed"
+    scalable = indexed and spec.get("completions") == spec.get("parallelism")
+    for field in ("failed", "succeeded"):
+        if field == "succeeded" and scalable:
+            continue
+        if (count := change.count(field)) < (change.old.get(field) or 0):
+            yield invalid(f"{_PATH}.{field}", count, f"cannot decrease the {field} counter")

@@ -121,6 +121,8 @@ class KindRules:
         check_change: checks a change, before everything else if ``change_first``.
         rechecks_name: an update checks the metadata as a creation does, too.
         warn: tells the user what is accepted but odd.
+        version_notes: annotations that stand for fields of other versions; the metadata alone
+            is shown without them.
     """
 
     namespaced: bool = True
@@ -140,6 +142,7 @@ class KindRules:
     change_first: bool = False
     rechecks_name: bool = False
     warn: Warn = _stay_silent
+    version_notes: frozenset[str] = frozenset()
 
     def prepare_create(self, obj: Json) -> None:
         """Make *obj* what is checked and stored as a new object."""
