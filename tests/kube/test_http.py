@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from structlog.testing import capture_logs
 
 from numakube.errors import ClusterUnreachable, ConfigError, Unauthorized, UntrustedServer
 from numakube.kube.client import Client
@@ -281,6 +282,22 @@ async def test_a_server_that_does_not_answer_in_time_is_unreachable(
             await client.request(request)
         assert caught.value.sent
     gate.set()
+
+
+async def test_warnings_of_the_server_are_logged_once(
+    server: ScriptedServer, client: Client
+) -> None:
+    """A deprecated API in a loop is not worth a line a second."""
+    for text in ('299 - "v1beta1 is deprecated"', '299 - "another"', '299 - "another"'):
+        server.reply({}, headers={"Warning": text})
+    with capture_logs() as logs:
+        for _ in range(3):
+            await client.request(PING)
+
+    assert [each["text"] for each in logs if each["event"] == "server_warning"] == [
+        '299 - "v1beta1 is deprecated"',
+        '299 - "another"',
+    ]
 
 
 async def test_streams_do_not_take_connections_from_requests(

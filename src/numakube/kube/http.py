@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import aiohttp
+import structlog
 from yarl import URL
 
 from numakube.errors import ClusterUnreachable, ConfigError, UntrustedServer
@@ -35,12 +36,18 @@ UNAUTHORIZED = 401
 CONNECT_SECONDS = 10.0
 """How long the server may take to accept a connection."""
 
+MAX_WARNINGS = 1000
+"""Different warnings of the server that are logged."""
+
 MAX_REQUEST_CONNECTIONS = 64
 """Connections for requests at a time; streams do not count."""
 
 # What asyncio receives at a time. With aiohttp's 64 KiB each of these would pause the socket, with
 # more than this they would be joined before we get them; both cost a fifth more on big lists.
 _READ_BUFFER_BYTES = 256 * 1024
+
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class HttpStream:
@@ -94,6 +101,7 @@ class HttpTransport:
         self._tls = TlsContexts(config, clock=clock)
         # Like kubectl, but for loopback: credentials are not sent where anybody can read them.
         self._private = self._base.scheme == "https" or is_loopback(self._base.host or "")
+        self._warnings: set[str] = set()
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
         _check_proxy(config.proxy_url)
@@ -150,7 +158,16 @@ class HttpTransport:
         options = self._options(request, credentials)
         url = URL(f"{self._config.server}{request.target}", encoded=True)
         with _translated(request):
-            return await session.request(request.method, url, **options)
+            response = await session.request(request.method, url, **options)
+        for warning in response.headers.getall("Warning", ()):
+            self._report_warning(warning)
+        return response
+
+    def _report_warning(self, warning: str) -> None:
+        """Log what the server warns of, such as a deprecated API; each text once."""
+        if warning not in self._warnings and len(self._warnings) < MAX_WARNINGS:
+            self._warnings.add(warning)
+            _log.warning("server_warning", text=warning)
 
     def _options(self, request: Request, credentials: Credentials) -> _RequestOptions:
         headers = [

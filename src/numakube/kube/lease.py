@@ -44,12 +44,12 @@ class LeaseTiming:
     """The times of an election, in seconds; the defaults are those of Kubernetes' own components.
 
     Attributes:
-        duration: for how long others respect a lease that they see unchanged.
+        duration: for how long others respect a lease that they see unchanged; whole seconds.
         renew_deadline: after how long without a renewal the leader gives up.
         retry: the pause between attempts.
     """
 
-    duration: float = 15.0
+    duration: int = 15
     renew_deadline: float = 10.0
     retry: float = 2.0
 
@@ -59,8 +59,8 @@ class LeaseTiming:
                 f"leader election: duration {self.duration} must exceed renew_deadline "
                 f"{self.renew_deadline}, and that {JITTER} times retry {self.retry}"
             )
-        if self.duration < 1:
-            raise ConfigError("leader election: a lease lasts at least a second")
+        if self.duration != int(self.duration):
+            raise ConfigError(f"leader election: duration {self.duration} must be whole seconds")
 
 
 DEFAULT_TIMING = LeaseTiming()
@@ -221,7 +221,7 @@ class LeaderElection:
         spec = msgspec.structs.replace(
             old,
             holder_identity=self.identity,
-            lease_duration_seconds=int(self._timing.duration),
+            lease_duration_seconds=self._timing.duration,
             renew_time=now,
             acquire_time=old.acquire_time if ours else now,
             lease_transitions=transitions if ours else transitions + 1,
@@ -234,7 +234,7 @@ class LeaderElection:
             metadata=ObjectMeta(name=self._key.name, namespace=self._key.namespace),
             spec=LeaseSpec(
                 holder_identity=self.identity,
-                lease_duration_seconds=int(self._timing.duration),
+                lease_duration_seconds=self._timing.duration,
                 acquire_time=now,
                 renew_time=now,
                 lease_transitions=0,
