@@ -133,6 +133,19 @@ class DeviceManager:
         """Return the ids of the healthy devices of *resource*."""
         return self._resources[resource].healthy
 
+    def count(self, resource: str) -> int:
+        """Return how many devices of *resource* there are, healthy or not."""
+        return len(self._resources[resource].masks)
+
+    def allocated_count(self, resource: str) -> int:
+        """Return how many devices of *resource* are held."""
+        known = self._resources.get(resource)
+        return len(known.allocated) if known else 0
+
+    def unregister(self, resource: str) -> None:
+        """Forget *resource*: its plugin has been away for too long."""
+        self._resources.pop(resource, None)
+
     def numa_nodes_of(self, resource: str, device: str) -> tuple[int, ...]:
         """Return the NUMA nodes of a device; none if its plugin did not tell."""
         known = self._resources.get(resource)

@@ -1,0 +1,141 @@
+"""Admission of pods on one node: the exact model first, then fit and predicates, in that order.
+
+This is the kubelet's book-keeping without any I/O: which pods are active, what they hold, what the
+node offers. A pod may be refused after the model has given it something, which `release` takes back
+(a real kubelet does so within ten seconds, or with the next admission).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.fit import check_fit
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.state_files import StateFiles, restore, save
+from numakube.lab.nodes.node_object import Offer, base_offer, node_labels
+from numakube.lab.nodes.predicates import check_placement, check_system
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.api.core import Pod
+    from numakube.api.placement import Taint
+    from numakube.kubelet.devices import PreferredAllocation
+    from numakube.kubelet.machine import Device
+    from numakube.kubelet.outcome import Admitted, Rejected
+    from numakube.lab.nodes.plan import NodePlan
+
+
+class Admission:
+    """The pods of one node and what they hold.
+
+    Attributes:
+        model: the resource managers.
+        labels: the node's labels as the API shows them.
+        taints: likewise its taints.
+        version: grows with every change of what is held or offered.
+    """
+
+    def __init__(self, plan: NodePlan, *, files: StateFiles | None = None) -> None:
+        """Start the kubelet's managers, from *files* if it ran before.
+
+        Raises:
+            KubeletStartError: a kubelet with this configuration, machine and state does not start.
+        """
+        self.model = KubeletNode(
+            plan.machine, settings_of(plan.config, plan.machine), kubernetes=plan.kubernetes
+        )
+        if files is not None:
+            restore(self.model, files)
+        self.labels: Mapping[str, str] = node_labels(plan)
+        self.taints: Iterable[Taint] = plan.taints
+        self.version = 0
+        self._name = plan.name
+        self._base = base_offer(plan)
+        self._pods: dict[str, Pod] = {}
+
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """The active pods in order of admission."""
+        return self._pods.values()
+
+    def is_active(self, uid: str) -> bool:
+        """Tell whether the pod with this uid has been admitted and holds its resources."""
+        return uid in self._pods
+
+    def offer(self) -> Offer:
+        """Return what the node offers now, devices of all plugins included."""
+        devices = self.model.devices
+        names = list(devices.resources())
+        return Offer(
+            {**self._base.capacity, **{name: devices.count(name) for name in names}},
+            {**self._base.allocatable, **{name: len(devices.healthy(name)) for name in names}},
+        )
+
+    def align(self, pod: Pod) -> Admitted | Rejected:
+        """Ask the Topology Manager and its managers; what they give is held from now on."""
+        self.version += 1
+        return self.model.admit(pod)
+
+    def check(self, pod: Pod) -> Rejected | None:
+        """Check everything that the kubelet checks after alignment."""
+        allocatable = dict(self.offer().allocatable)
+        for resource in self._device_resources(pod.metadata.uid):
+            # Devices that are held are there, even if their plugin is away (spec 8.7).
+            held = self.model.devices.allocated_count(resource)
+            allocatable[resource] = max(allocatable.get(resource, 0), held)
+        others = [other for uid, other in self._pods.items() if uid != pod.metadata.uid]
+        return (
+            check_system(pod)
+            or check_fit(pod, others, allocatable)
+            or check_placement(
+                pod, others, node_name=self._name, labels=self.labels, taints=self.taints
+            )
+        )
+
+    def accept(self, pod: Pod) -> None:
+        """Count *pod* among the active ones."""
+        self._pods[pod.metadata.uid] = pod
+
+    def update(self, pod: Pod) -> None:
+        """Note a new state of an active pod."""
+        if pod.metadata.uid in self._pods:
+            self._pods[pod.metadata.uid] = pod
+
+    def release(self, uid: str) -> None:
+        """Free what a pod holds that has ended or was refused; unknown uids are fine."""
+        self._pods.pop(uid, None)
+        self.model.remove(uid)
+        self.model.collect_garbage()
+        self.version += 1
+
+    def drop_devices(self, resource: str) -> None:
+        """Forget *resource* altogether."""
+        self.model.devices.unregister(resource)
+        self.version += 1
+
+    def all_pods_known(self) -> None:
+        """Say that all pods of before a restart have been admitted again; drop the others'."""
+        self.model.all_pods_known()
+        self.model.collect_garbage()
+        self.version += 1
+
+    def set_devices(
+        self,
+        resource: str,
+        devices: Iterable[Device],
+        *,
+        preferred: PreferredAllocation | None = None,
+    ) -> None:
+        """Replace the devices of *resource*."""
+        self.model.register_devices(resource, devices, preferred=preferred)
+        self.version += 1
+
+    def files(self) -> StateFiles:
+        """Return the checkpoint files as of now."""
+        return save(self.model)
+
+    def _device_resources(self, uid: str) -> set[str]:
+        containers = self.model.devices.assignments.get(uid, {}).values()
+        return {resource for held in containers for resource in held}

@@ -1,0 +1,89 @@
+"""What a node's pods hold, in the words of the PodResources API (spec/kubelet.md section 9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.api.pods import is_sidecar
+from numakube.node.podresources import (
+    AllocatableResources,
+    ContainerResources,
+    Devices,
+    Memory,
+    PodResources,
+)
+from numakube.values.cpuset import CpuSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.api.core import Pod
+    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.outcome import MemoryBlock
+
+
+def pod_resources(model: KubeletNode, pods: Iterable[Pod]) -> tuple[PodResources, ...]:
+    """Return what each of the active *pods* holds."""
+    return tuple(_pod(model, pod) for pod in pods)
+
+
+def allocatable_resources(model: KubeletNode) -> AllocatableResources:
+    """Return what an empty node could give out: healthy devices, CPUs less the reserved, memory."""
+    devices = model.devices
+    return AllocatableResources(
+        cpu_ids=tuple(CpuSet(model.cpus.allocatable)) if model.cpus else (),
+        memory=tuple(
+            Memory(kind, table.allocatable, (number,))
+            for number, books in (model.memory.books if model.memory else {}).items()
+            for kind, table in books.tables.items()
+            if table.allocatable
+        ),
+        devices=tuple(
+            entry
+            for resource in devices.resources()
+            for device in sorted(devices.healthy(resource))
+            for entry in _device(model, resource, device)
+        ),
+    )
+
+
+def _pod(model: KubeletNode, pod: Pod) -> PodResources:
+    sidecars = [one for one in pod.spec.init_containers if is_sidecar(one)]
+    uid = pod.metadata.uid
+    return PodResources(
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace,
+        containers=tuple(
+            _container(model, uid, one.name) for one in (*sidecars, *pod.spec.containers)
+        ),
+        cpu_ids=tuple(CpuSet(model.cpus.bubbles.get(uid, 0))) if model.cpus else (),
+        memory=_memory(model.memory.bubbles.get(uid, ())) if model.memory else (),
+    )
+
+
+def _container(model: KubeletNode, uid: str, name: str) -> ContainerResources:
+    held = model.placement(uid, name)
+    return ContainerResources(
+        name=name,
+        cpu_ids=tuple(held.cpus),
+        memory=_memory(held.memory),
+        devices=tuple(
+            entry
+            for resource, ids in held.devices.items()
+            for device in ids
+            for entry in _device(model, resource, device)
+        ),
+    )
+
+
+def _memory(blocks: Iterable[MemoryBlock]) -> tuple[Memory, ...]:
+    return tuple(Memory(one.type, one.size_bytes, one.numa_nodes) for one in blocks)
+
+
+def _device(model: KubeletNode, resource: str, device: str) -> Iterable[Devices]:
+    """Yield one entry for each NUMA node of a device, or one without any."""
+    nodes = model.devices.numa_nodes_of(resource, device)
+    if not nodes:
+        yield Devices(resource, (device,))
+    for number in nodes:
+        yield Devices(resource, (device,), (number,))

@@ -1,0 +1,45 @@
+"""What a lab node is to be: its machine, its kubelet's configuration, its place in the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.kubelet.versions import DEFAULT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.placement import Taint
+    from numakube.kubelet.machine import Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """A node to be.
+
+    Attributes:
+        name: its name, unique in the cluster.
+        machine: the machine; its devices are announced as if their plugins ran already.
+        config: the kubelet's configuration.
+        kubernetes: the kubelet's version, such as ``1.35``.
+        labels: labels besides those that every node has.
+        taints: taints that it registers with.
+        ephemeral_storage_bytes: size of its disk.
+    """
+
+    name: str
+    machine: Machine
+    config: KubeletConfiguration = field(default_factory=KubeletConfiguration)
+    kubernetes: str = DEFAULT
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    taints: tuple[Taint, ...] = ()
+    ephemeral_storage_bytes: int = 100 << 30
+
+    @property
+    def kubelet_version(self) -> str:
+        """The version as a kubelet reports it: with a ``v`` and a patch number."""
+        version = self.kubernetes.removeprefix("v")
+        return f"v{version}" if version.count(".") > 1 else f"v{version}.0"

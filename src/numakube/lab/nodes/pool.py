@@ -1,0 +1,226 @@
+"""All nodes of a lab: one pod reflector, a queue of nodes that have work, a few workers.
+
+    async with NodePool(client) as pool:
+        await pool.add(NodePlan(name="node-1", machine=machine, config=config))
+        await pool.restart("node-1")
+
+There is no task and no connection per node, so that a thousand nodes cost what their pods cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Self
+
+from numakube.errors import ConfigError
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.reflector import Reflector, wait_synced
+from numakube.kube.store import Removed
+from numakube.kube.workqueue import WorkQueue, run_workers
+from numakube.lab.nodes.addresses import MAX_NODES, NodeAddresses
+from numakube.lab.nodes.heartbeats import Heartbeats
+from numakube.lab.nodes.kubelet import KubeletState, LabKubelet
+from numakube.lab.nodes.node_object import is_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from numakube.api.core import Pod
+    from numakube.api.nodes import Node
+    from numakube.kube.client import Client
+    from numakube.kube.store import Change
+    from numakube.lab.nodes.plan import NodePlan
+    from numakube.lab.nodes.timeline import Runtime
+
+NODE_INDEX: Final = "node"
+WORKERS: Final = 4
+
+
+class NodePool:
+    """The nodes of a lab.
+
+    Attributes:
+        pods: the mirror of all pods that are bound to a node.
+    """
+
+    def __init__(
+        self, client: Client, *, runtime: Runtime | None = None, workers: int = WORKERS
+    ) -> None:
+        """Prepare a pool; use it as a context.
+
+        Args:
+            client: the API; its clock is the clock of all nodes.
+            runtime: what runs containers; the simulation if not given.
+            workers: how many nodes are worked on at a time.
+        """
+        self._client = client
+        self._runtime = runtime
+        self._workers = workers
+        self._kubelets: dict[str, LabKubelet] = {}
+        self._last_number = -1
+        self._queue: WorkQueue[str] = WorkQueue(clock=client.clock)
+        self._heartbeats = Heartbeats(self._kubelets, clock=client.clock)
+        self._pod_reflector: Reflector[Pod] = Reflector(client, PODS, fields="spec.nodeName!=")
+        self._node_reflector: Reflector[Node] = Reflector(client, NODES)
+        self.pods = self._pod_reflector.store
+        self.pods.add_index(NODE_INDEX, lambda pod: (pod.spec.node_name,))
+        self.pods.subscribe(self._on_pod)
+        self._node_reflector.store.subscribe(self._on_node)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._registered: dict[str, asyncio.Event] = {}
+        # Nodes that others take for dead.
+        self._doubted: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        """Begin to watch; returns when everything that exists is known."""
+        jobs = {
+            "lab-pods": self._pod_reflector.run(),
+            "lab-nodes": self._node_reflector.run(),
+            "lab-kubelets": run_workers(self._queue, self._work, workers=self._workers),
+            "lab-heartbeats": self._heartbeats.run(),
+        }
+        self._tasks = [asyncio.create_task(job, name=name) for name, job in jobs.items()]
+        try:
+            await wait_synced(self._pod_reflector, self._node_reflector)
+        except BaseException:
+            await self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End every node, as if the power were cut; the API keeps their objects."""
+        for kubelet in self._kubelets.values():
+            kubelet.kill()
+        await self._end()
+
+    @property
+    def kubelets(self) -> Mapping[str, LabKubelet]:
+        """The kubelets by the name of their node."""
+        return self._kubelets
+
+    def kubelet(self, name: str) -> LabKubelet:
+        """Return the kubelet of a node."""
+        try:
+            return self._kubelets[name]
+        except KeyError:
+            known = ", ".join(sorted(self._kubelets)) or "none"
+            raise ConfigError(f"no node {name!r} in this lab; there are: {known}") from None
+
+    async def add(self, *plans: NodePlan) -> None:
+        """Start nodes; returns when they are registered."""
+        for plan in plans:
+            self._start(plan)
+        for plan in plans:
+            await self.registered(plan.name)
+
+    async def remove(self, name: str) -> None:
+        """End a node and delete its objects; its pods stay, as when a machine is taken away."""
+        kubelet = self.kubelet(name)
+        kubelet.kill()
+        del self._kubelets[name], self._registered[name]
+        self._heartbeats.forget(name)
+        await kubelet.reporter.unregister()
+
+    async def kill(self, name: str) -> None:
+        """End a node's kubelet on the spot; what it had written to its disk is kept."""
+        self.kubelet(name).kill()
+        self._registered[name].clear()
+
+    async def start(self, name: str) -> None:
+        """Start the kubelet of a node that was killed; returns when it has its pods again."""
+        self.kubelet(name).start()
+        await self.registered(name)
+
+    async def restart(self, name: str) -> None:
+        """Restart a node's kubelet, its state kept."""
+        await self.kill(name)
+        await self.start(name)
+
+    def pause(self, name: str) -> None:
+        """Let a node go silent."""
+        self.kubelet(name).pause()
+
+    def resume(self, name: str) -> None:
+        """Let a node go on after a pause."""
+        self.kubelet(name).resume()
+        self._doubted.add(name)
+
+    def lag(self, name: str, seconds: float) -> None:
+        """Let a node notice changes of its pods only after *seconds*."""
+        self.kubelet(name).lag_seconds = seconds
+
+    async def registered(self, name: str) -> None:
+        """Return as soon as a node has registered and has admitted the pods that it had."""
+        await self._registered[name].wait()
+
+    def _start(self, plan: NodePlan) -> None:
+        name = plan.name
+        if name in self._kubelets:
+            raise ConfigError(f"node {name!r} is there already")
+        kubelet = LabKubelet(
+            plan,
+            client=self._client,
+            pods=self.pods,
+            addresses=NodeAddresses(self._number()),
+            wake=lambda seconds: self._queue.add_after(name, seconds),
+            runtime=self._runtime,
+        )
+        kubelet.start()
+        self._kubelets[name] = kubelet
+        self._registered[name] = asyncio.Event()
+
+    def _number(self) -> int:
+        """Return a number for the addresses of one more node; those of removed nodes come last."""
+        self._last_number += 1
+        return self._last_number % MAX_NODES
+
+    async def _work(self, name: str) -> float | None:
+        """Let a node do what is due."""
+        kubelet = self._kubelets.get(name)
+        if kubelet is None:
+            return None
+        again = await kubelet.work()
+        if kubelet.is_up and not self._registered[name].is_set():
+            self._heartbeats.registered(name)
+            self._registered[name].set()
+        if name in self._doubted:
+            await self._defend(kubelet)
+        return again
+
+    async def _defend(self, kubelet: LabKubelet) -> None:
+        node = self._node_reflector.store.get(ObjectKey("", kubelet.name))
+        if node is not None:
+            await kubelet.heal(node)
+        self._doubted.discard(kubelet.name)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        kubelet = self._kubelets.get(change.object.spec.node_name)
+        if kubelet is not None:
+            kubelet.note(key_of(change.object))
+
+    def _on_node(self, change: Change[Node]) -> None:
+        name = change.object.metadata.name
+        kubelet = self._kubelets.get(name)
+        if kubelet is None or isinstance(change, Removed):
+            return
+        kubelet.note_node(change.object)
+        if kubelet.state is KubeletState.RUNNING and not is_ready(change.object):
+            self._doubted.add(name)
+            self._queue.add(name)
+
+    async def _end(self) -> None:
+        """End all tasks; what went wrong in one of them is raised."""
+        for task in self._tasks:
+            task.cancel()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        for result in results:
+            if isinstance(result, Exception):
+                raise result

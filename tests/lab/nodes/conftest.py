@@ -1,0 +1,25 @@
+"""A lab of nodes: API server, client without sockets, a clock that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+from tests.lab.nodes.build import Lab
+
+from numakube.kube.client import Client
+from numakube.kube.clock import ManualClock
+from numakube.lab.api.server import ApiServer
+from numakube.lab.inprocess import InProcess
+from numakube.lab.nodes.pool import NodePool
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    """A lab without nodes yet."""
+    clock = ManualClock()
+    async with ApiServer(now=clock.now, rng=Random(7)) as server:
+        client = Client(InProcess(server), clock=clock, rng=Random(7), rate=0)
+        async with NodePool(client) as pool:
+            yield Lab(server, client, clock, pool)
