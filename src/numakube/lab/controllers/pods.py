@@ -1,0 +1,97 @@
+"""What controllers ask of a pod: whether it counts, is ready, and for how long."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from numakube.api.pods import is_sidecar
+from numakube.errors import InvalidValue
+from numakube.values.times import parse_time
+
+if TYPE_CHECKING:
+    from numakube.api.core import Pod, PodCondition
+
+FINISHED = ("Succeeded", "Failed")
+
+
+def phase_of(pod: Pod) -> str:
+    """Return the phase of *pod*; one that nobody reported is pending."""
+    return (pod.status.phase if pod.status else "") or "Pending"
+
+
+def is_finished(pod: Pod) -> bool:
+    """Tell whether all containers of *pod* have ended for good."""
+    return phase_of(pod) in FINISHED
+
+
+def is_terminating(pod: Pod) -> bool:
+    """Tell whether *pod* is being deleted."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def is_active(pod: Pod) -> bool:
+    """Tell whether *pod* counts as a replica: it runs or will."""
+    return not is_finished(pod) and not is_terminating(pod)
+
+
+def condition_of(pod: Pod, kind: str) -> PodCondition | None:
+    """Return a condition of *pod*."""
+    conditions = pod.status.conditions if pod.status else ()
+    return next((one for one in conditions if one.type == kind), None)
+
+
+def is_ready(pod: Pod) -> bool:
+    """Tell whether *pod* can serve."""
+    ready = condition_of(pod, "Ready")
+    return ready is not None and ready.status == "True"
+
+
+def ready_since(pod: Pod) -> datetime | None:
+    """Return since when *pod* is ready, if it is and says so."""
+    ready = condition_of(pod, "Ready")
+    if ready is None or ready.status != "True":
+        return None
+    return time_of(ready.last_transition_time)
+
+
+def seconds_to_available(pod: Pod, min_ready_seconds: int, now: datetime) -> float | None:
+    """Return in how many seconds *pod* is available if it stays ready: 0 if it is, None if never.
+
+    A pod is available once it has been ready for a while.
+    """
+    if not is_ready(pod):
+        return None
+    if min_ready_seconds == 0:
+        return 0.0
+    since = ready_since(pod)
+    if since is None:
+        return None
+    return max(0.0, (since + timedelta(seconds=min_ready_seconds) - now).total_seconds())
+
+
+def is_available(pod: Pod, min_ready_seconds: int, now: datetime) -> bool:
+    """Tell whether *pod* has been ready for long enough."""
+    return seconds_to_available(pod, min_ready_seconds, now) == 0.0
+
+
+def most_restarts(pod: Pod) -> tuple[int, int]:
+    """Return the most restarts of any container, and of any sidecar."""
+    if pod.status is None:
+        return 0, 0
+    sidecars = {one.name for one in pod.spec.init_containers if is_sidecar(one)}
+    containers = (one.restart_count for one in pod.status.container_statuses)
+    inits = (
+        one.restart_count for one in pod.status.init_container_statuses if one.name in sidecars
+    )
+    return max(containers, default=0), max(inits, default=0)
+
+
+def time_of(text: str | None) -> datetime | None:
+    """Return the time that a field of an object says; None if it says none that can be read."""
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except InvalidValue:
+        return None

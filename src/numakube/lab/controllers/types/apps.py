@@ -1,0 +1,228 @@
+"""Workloads of apps/v1: ReplicaSet, Deployment, StatefulSet, DaemonSet, ControllerRevision.
+
+Defaults are those of the API server, so that an object that was stored without them means the same.
+"""
+
+from typing import Any, TypeAlias
+
+from numakube.api.meta import LabelSelector, ObjectMeta
+from numakube.api.wire import Timestamp, Wire, always
+from numakube.kube.resources import Document, Resource
+
+IntOrPercent: TypeAlias = int | str
+"""A number of pods, or a share of them such as ``25%``."""
+
+
+def _apps(plural: str, kind: str, type_: type[Any]) -> Resource[Any]:
+    return Resource(
+        group="apps", version="v1", plural=plural, kind=kind, namespaced=True, object_type=type_
+    )
+
+
+class Condition(Wire, frozen=True):
+    """One aspect of a workload's state."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_update_time: Timestamp | None = None
+    last_transition_time: Timestamp | None = None
+
+
+class ReplicaSetSpec(Wire, frozen=True):
+    """How many pods of which kind are wanted."""
+
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: Document = {}
+    min_ready_seconds: int = 0
+
+
+class ReplicaSetStatus(Wire, frozen=True):
+    """How many pods there are."""
+
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    terminating_replicas: int | None = None
+    observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class ReplicaSet(Wire, frozen=True):
+    """A number of like pods."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+    api_version: str = always("apps/v1")
+    kind: str = always("ReplicaSet")
+
+
+class RollingUpdate(Wire, frozen=True):
+    """How fast pods are replaced; what a kind does not know it leaves unset."""
+
+    max_surge: IntOrPercent | None = None
+    max_unavailable: IntOrPercent | None = None
+    partition: int = 0
+
+
+class DeploymentStrategy(Wire, frozen=True):
+    """How pods are replaced: ``RollingUpdate`` or ``Recreate``."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentSpec(Wire, frozen=True):
+    """What a deployment wants."""
+
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: Document = {}
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+    paused: bool = False
+    progress_deadline_seconds: int | None = 600
+
+
+class DeploymentStatus(Wire, frozen=True):
+    """What a deployment has."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    terminating_replicas: int | None = None
+    collision_count: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class Deployment(Wire, frozen=True):
+    """Replica sets that follow each other."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: DeploymentStatus = DeploymentStatus()
+    api_version: str = always("apps/v1")
+    kind: str = always("Deployment")
+
+
+class UpdateStrategy(Wire, frozen=True):
+    """How a stateful or daemon set replaces pods: ``RollingUpdate`` or ``OnDelete``."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class StatefulSetOrdinals(Wire, frozen=True):
+    """The number of the first pod."""
+
+    start: int = 0
+
+
+class ClaimRetentionPolicy(Wire, frozen=True):
+    """What becomes of claims: ``Retain`` or ``Delete``."""
+
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class StatefulSetSpec(Wire, frozen=True):
+    """What a stateful set wants."""
+
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: Document = {}
+    service_name: str = ""
+    volume_claim_templates: tuple[Document, ...] = ()
+    pod_management_policy: str = "OrderedReady"
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    revision_history_limit: int = 10
+    min_ready_seconds: int = 0
+    ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
+    persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
+
+
+class StatefulSetStatus(Wire, frozen=True):
+    """What a stateful set has."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    available_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    collision_count: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class StatefulSet(Wire, frozen=True):
+    """Pods with names and storage of their own."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
+    api_version: str = always("apps/v1")
+    kind: str = always("StatefulSet")
+
+
+class DaemonSetSpec(Wire, frozen=True):
+    """What a daemon set wants."""
+
+    selector: LabelSelector = LabelSelector()
+    template: Document = {}
+    update_strategy: UpdateStrategy = UpdateStrategy()
+    min_ready_seconds: int = 0
+    revision_history_limit: int = 10
+
+
+class DaemonSetStatus(Wire, frozen=True):
+    """What a daemon set has."""
+
+    current_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+    observed_generation: int = 0
+    updated_number_scheduled: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+    collision_count: int | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class DaemonSet(Wire, frozen=True):
+    """A pod on every node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+    api_version: str = always("apps/v1")
+    kind: str = always("DaemonSet")
+
+
+class ControllerRevision(Wire, frozen=True):
+    """A template that a stateful or daemon set had or has."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Document = {}
+    revision: int = 0
+    api_version: str = always("apps/v1")
+    kind: str = always("ControllerRevision")
+
+
+REPLICA_SETS: Resource[ReplicaSet] = _apps("replicasets", "ReplicaSet", ReplicaSet)
+DEPLOYMENTS: Resource[Deployment] = _apps("deployments", "Deployment", Deployment)
+STATEFUL_SETS: Resource[StatefulSet] = _apps("statefulsets", "StatefulSet", StatefulSet)
+DAEMON_SETS: Resource[DaemonSet] = _apps("daemonsets", "DaemonSet", DaemonSet)
+CONTROLLER_REVISIONS: Resource[ControllerRevision] = _apps(
+    "controllerrevisions", "ControllerRevision", ControllerRevision
+)

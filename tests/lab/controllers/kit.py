@@ -1,0 +1,233 @@
+"""A cluster for tests of controllers: the lab's API server, and a node that runs what it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from numakube.api.core import Pod
+from numakube.errors import Conflict, NotFound
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.client import Client
+from numakube.kube.clock import Clock, SystemClock
+from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.patches import merge_patch
+from numakube.kube.resources import Resource
+from numakube.kube.store import Change, Removed
+from numakube.kube.subresources import bind_pod
+from numakube.lab.api.server import ApiServer
+from numakube.lab.controllers.mirrors import Cluster, Mirror, Owned
+from numakube.lab.controllers.running import Controllers, Factory
+from numakube.lab.inprocess import InProcess
+from numakube.values.times import format_time
+
+T = TypeVar("T", bound=Owned)
+
+
+class FakeKubelet:
+    """Runs every pod that has a node at once: it becomes ready, and is gone when deleted.
+
+    Attributes:
+        outcome: what becomes of a pod: its phase, and whether it is ready; None to leave it alone.
+    """
+
+    def __init__(self, client: Client, pods: Mirror[Pod], *, assign: str = "") -> None:
+        self.outcome: Callable[[Pod], tuple[str, bool] | None] = lambda _: ("Running", True)
+        self._client = client
+        self._pods = pods
+        self._assign = assign
+        self._changed: asyncio.Queue[ObjectKey] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._pods.store.subscribe(self._note)
+        while True:
+            key = await self._changed.get()
+            with contextlib.suppress(Conflict, NotFound):
+                await self._look_at(key)
+
+    def again(self) -> None:
+        """Look at all pods again."""
+        for pod in self._pods.store:
+            self._changed.put_nowait(key_of(pod))
+
+    def _note(self, change: Change[Pod]) -> None:
+        if not isinstance(change, Removed):
+            self._changed.put_nowait(key_of(change.object))
+
+    async def _look_at(self, key: ObjectKey) -> None:
+        pod = self._pods.get(key)
+        if pod is None:
+            return
+        if not pod.spec.node_name:
+            if self._assign:
+                await bind_pod(self._client, key, self._assign)
+            return
+        if pod.metadata.deletion_timestamp is not None:
+            await self._client.delete(PODS, key.name, namespace=key.namespace, grace_seconds=0)
+            return
+        outcome = self.outcome(pod)
+        if outcome is not None and outcome != state_of(pod):
+            await report(self._client, pod, *outcome)
+
+
+def state_of(pod: Pod) -> tuple[str, bool]:
+    """Return phase and readiness of *pod*."""
+    status = pod.status
+    conditions = status.conditions if status else ()
+    ready = any(one.type == "Ready" and one.status == "True" for one in conditions)
+    return (status.phase if status else ""), ready
+
+
+async def report(client: Client, pod: Pod, phase: str, ready: bool) -> None:
+    """Report the state of *pod* as its kubelet would."""
+    moment = format_time(client.clock.now())
+    condition = {
+        "type": "Ready",
+        "status": "True" if ready else "False",
+        "lastTransitionTime": moment,
+    }
+    status = {"phase": phase, "conditions": [condition], "startTime": moment}
+    await client.patch(
+        PODS,
+        pod.metadata.name,
+        merge_patch({"status": status}),
+        namespace=pod.metadata.namespace,
+        subresource="status",
+    )
+
+
+class Bench:
+    """An API server, some controllers, a fake kubelet, and eyes on all of it."""
+
+    def __init__(self, server: ApiServer, client: Client, controllers: Controllers) -> None:
+        self.server = server
+        self.client = client
+        self.controllers = controllers
+        self.pods = controllers.cluster.mirror(PODS)
+        self.kubelet: FakeKubelet
+
+    def mirror(self, resource: Resource[T]) -> Mirror[T]:
+        """Return what the controllers see of a resource."""
+        found = self.controllers.cluster.find(resource)
+        assert found is not None, f"no controller looks at {resource}"
+        return found
+
+    async def sees(
+        self, resource: Resource[T], name: str, holds: Callable[[T], bool] = lambda _: True
+    ) -> T:
+        """Wait until an object is as it should be, and return it."""
+        key = ObjectKey("default" if resource.namespaced else "", name)
+        mirror = self.mirror(resource)
+
+        def found() -> bool:
+            obj = mirror.get(key)
+            return obj is not None and holds(obj)
+
+        await self.until(resource, found)
+        return self.get(resource, name)
+
+    async def until(self, resource: Resource[T], holds: Callable[[], bool]) -> None:
+        """Wait for something that shows in the objects of a resource."""
+        mirror = self.mirror(resource)
+        try:
+            async with asyncio.timeout(5):
+                await mirror.until(holds)
+        except TimeoutError:
+            shown = [msgspec.to_builtins(obj) for obj in mirror.store.values()]
+            raise AssertionError(f"it never came to that: {shown}") from None
+
+    async def recorded(self) -> None:
+        """Wait until all events so far are written."""
+        async with asyncio.timeout(5):
+            await self.controllers.flush()
+
+    async def apply(self, resource: Resource[T], document: Mapping[str, Any]) -> T:
+        """Create an object in the default namespace."""
+        namespace = "default" if resource.namespaced else ""
+        return await self.client.create(resource, document, namespace=namespace)
+
+    async def change(
+        self, resource: Resource[T], name: str, change: Mapping[str, Any], subresource: str = ""
+    ) -> T:
+        """Change an object by a merge patch."""
+        return await self.client.patch(
+            resource,
+            name,
+            merge_patch(change),
+            namespace="default" if resource.namespaced else "",
+            subresource=subresource,
+        )
+
+    def get(self, resource: Resource[T], name: str) -> T:
+        """Return an object as the controllers see it."""
+        namespace = "default" if resource.namespaced else ""
+        found = self.mirror(resource).get(ObjectKey(namespace, name))
+        assert found is not None, f"{resource} {name} does not exist"
+        return found
+
+
+@contextlib.asynccontextmanager
+async def bench(
+    *which: Factory, clock: Clock | None = None, nodes: Sequence[str] = (), assign: str = "node-1"
+) -> AsyncIterator[Bench]:
+    """Run controllers against a fresh API server.
+
+    Args:
+        which: the controllers.
+        clock: the clock of server and controllers.
+        nodes: nodes to create.
+        assign: the node to bind all pods to; empty to leave that to a scheduler.
+    """
+    clock = clock or SystemClock()
+    async with ApiServer(now=clock.now) as server:
+        client = Client(InProcess(server), rate=0, clock=clock)
+        for name in nodes:
+            await client.create(NODES, node(name))
+        controllers = Controllers(client, which=which)
+        async with controllers:
+            made = Bench(server, client, controllers)
+            seen = Cluster(client)
+            made.kubelet = FakeKubelet(client, seen.mirror(PODS), assign=assign)
+            tasks = [asyncio.create_task(seen.run()), asyncio.create_task(made.kubelet.run())]
+            try:
+                yield made
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    """A node that is ready and has room."""
+    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+        "status": {
+            "capacity": room,
+            "allocatable": room,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def template(**more: Any) -> dict[str, Any]:
+    """A pod template."""
+    container = {"name": "main", "image": "example.com/main:1", **more}
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+
+
+def workload(name: str, **spec: Any) -> dict[str, Any]:
+    """A workload of pods labelled ``app=web``."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template(),
+            **spec,
+        },
+    }
