@@ -58,6 +58,7 @@ class InProcess:
         # Handling never waits; without this a busy client would keep everybody else waiting.
         await asyncio.sleep(0)
         reply, warnings = self._answer(request)
+        await self._server.state.settled()
         if isinstance(reply, Stream):
             async with contextlib.aclosing(_Streamed(reply)) as stream:
                 return Response(stream.status, stream.headers, await stream.read())
@@ -68,6 +69,7 @@ class InProcess:
         """Give the answer to *request* as a stream."""
         await asyncio.sleep(0)
         reply, warnings = self._answer(request)
+        await self._server.state.settled()
         whole = _Whole(reply, warnings) if isinstance(reply, Reply) else _Streamed(reply)
         async with contextlib.aclosing(whole):
             yield whole

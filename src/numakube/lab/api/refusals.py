@@ -156,6 +156,12 @@ def too_many_requests(message: str, details: Json, retry_after: int | None = Non
     return Refusal(429, "TooManyRequests", message, details, headers)
 
 
+def too_large_body(limit: int) -> Refusal:
+    """The request's body is larger than the server reads."""
+    message = f"Request entity is too large: limit is {limit}"
+    return Refusal(413, "RequestEntityTooLarge", message)
+
+
 def failed(message: str, reason: str = "") -> Refusal:
     """Something went wrong inside the server."""
     return Refusal(500, reason, message)

@@ -13,6 +13,7 @@ from numakube.lab.api.negotiation import check_route_accepts, negotiate
 from numakube.lab.api.refusals import method_not_allowed, no_such_resource, not_found
 from numakube.lab.api.reviews import review
 from numakube.lab.api.scale import scale
+from numakube.lab.api.tokens import request_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +56,7 @@ _SPECIAL: Final[Mapping[tuple[str, str], Handler]] = {
     ("bindings", ""): bind,
     ("pods", "binding"): bind,
     ("pods", "eviction"): evict,
+    ("serviceaccounts", "token"): request_token,
 }
 _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 

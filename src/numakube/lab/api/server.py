@@ -1,4 +1,4 @@
-"""The API server as a process's part: HTTP in, answers out.
+"""The API server as a part of a process.
 
 >>> async with ApiServer() as server:
 ...     print(server.url)
@@ -7,43 +7,49 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import secrets
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from random import SystemRandom
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Self
 
 from aiohttp import web
 
-from numakube.lab.api import router
 from numakube.lab.api.admission import Admission
 from numakube.lab.api.authentication import Authenticator, User
-from numakube.lab.api.authorization import AllowEverything, RoleBasedAccess, action_of, denied
+from numakube.lab.api.authorization import AllowEverything, RoleBasedAccess
 from numakube.lab.api.bootstrap import bootstrap
 from numakube.lab.api.builtin_rules import BuiltinRules
-from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.certificates import Authority, server_context
 from numakube.lab.api.custom.controller import DefinitionController
 from numakube.lab.api.custom.definition_rules import DefinitionRules
+from numakube.lab.api.front import MAX_BODY, Front
+from numakube.lab.api.journal import Journal
 from numakube.lab.api.object_meta import timestamp
-from numakube.lab.api.options import check_timeout
-from numakube.lab.api.refusals import Refusal, injected
 from numakube.lab.api.registry import Registry
-from numakube.lab.api.rendering import refusal_reply
-from numakube.lab.api.request_info import parse_request
 from numakube.lab.api.rules import PlainRules, Rules
 from numakube.lab.api.state import State
 from numakube.lab.api.store import Store
+from numakube.lab.api.tokens import ServiceAccountTokens, Signer
 from numakube.lab.schema.registry import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
     from random import Random
     from types import TracebackType
+
+    from aiohttp import StreamReader
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http_parser import RawRequestMessage
+    from aiohttp.web_protocol import RequestHandler
 
     from numakube.lab.faults import Faults
     from numakube.lab.kinds import GVK
 
-MAX_BODY: Final = 3 * 1024 * 1024
-"""The largest request body in bytes, as of a real server."""
+# Requests that are under way when the server stops have this many seconds to finish.
+_SHUTDOWN_SECONDS = 2.0
 
 
 class ApiServer:
@@ -55,9 +61,16 @@ class ApiServer:
         users: bearer tokens and whose they are.
         anonymous: whether requests without token are served.
         rbac: whether users need rights; without, everybody may do everything.
+        tls: whether to serve HTTPS, with a certificate of the server's own authority.
+        data: file that keeps everything across restarts; without, all is in memory.
         now: the clock.
         rng: source of uids and generated names.
         faults: what befalls requests that come over HTTP.
+
+    Attributes:
+        state: what handlers work with, once the server has started.
+        url: where it is reached.
+        authority: the certificate authority, if there is one.
     """
 
     def __init__(
@@ -68,38 +81,41 @@ class ApiServer:
         users: Mapping[str, User] | None = None,
         anonymous: bool = True,
         rbac: bool = False,
+        tls: bool = False,
+        data: Path | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Random | None = None,
         faults: Faults | None = None,
     ) -> None:
-        self._host = host
+        self._address = (host, port)
+        self._tls = tls
+        self._data = data
         self._faults = faults
-        self._port = port
+        self._stack = AsyncExitStack()
         store = Store()
         self.state = State(
             store=store,
-            registry=Registry(lambda kind: _rules(kind, lambda: timestamp(now()))),
+            registry=Registry(partial(_rules, now=lambda: timestamp(now()))),
             admission=Admission(),
             authenticator=Authenticator(users or {}, anonymous=anonymous),
             authorizer=RoleBasedAccess(store) if rbac else AllowEverything(),
+            signer=Signer(secrets.token_bytes(32)),
             now=now,
             rng=rng or SystemRandom(),
         )
-        self._runner: web.ServerRunner | None = None
+        self.state.authenticator.sources.append(ServiceAccountTokens(self.state))
+        self.authority: Authority | None = None
         self.url = ""
 
     async def __aenter__(self) -> Self:
         """Start to serve."""
-        bootstrap(self.state)
-        self.state.after_request.append(DefinitionController(self.state).settle)
-        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
-        self._runner = web.ServerRunner(server, handle_signals=False)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.state.address = f"{host}:{port}"
-        self.url = f"http://{self.state.address}"
+        async with AsyncExitStack() as stack:
+            journal = await self._restore(stack)
+            bootstrap(self.state)
+            self.state.after_request.append(DefinitionController(self.state).settle)
+            await self.state.settled()
+            await self._listen(stack, journal)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -108,50 +124,57 @@ class ApiServer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End all watches and stop to serve."""
-        self.state.feeds.end()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        """End all watches, finish what is under way, and stop."""
+        await self._stack.aclose()
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        if self._faults is not None and (struck := await _strike(self._faults, request)):
-            return struck
-        body = await request.read()
-        warnings: list[str] = []
-        try:
-            reply = self._answer(request, body, warnings)
-        except Refusal as refusal:
-            reply = refusal_reply(refusal, request.headers.get("Accept"))
-        if isinstance(reply, Stream):
-            return await _send_stream(request, reply)
-        response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
-        response.headers["Content-Type"] = reply.content_type
-        for warning in warnings:
-            escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
-            response.headers.add("Warning", f'299 - "{escaped}"')
-        return response
+    async def _restore(self, stack: AsyncExitStack) -> Journal | None:
+        """Take over what the data file holds."""
+        if self._data is None:
+            return None
+        journal = Journal(self._data)
+        stack.push_async_callback(journal.aclose)
+        journal.attach(self.state.store)
+        self.state.settled = journal.settled
+        secret = journal.setting("token-secret")
+        if secret is None:
+            secret = self.state.signer.secret
+            journal.set("token-secret", secret)
+        self.state.signer = Signer(secret)
+        return journal
 
-    def _answer(self, request: web.BaseRequest, body: bytes, warnings: list[str]) -> Reply | Stream:
-        state = self.state
-        user = state.authenticator.authenticate(request.headers.get("Authorization"))
-        if request.method == "POST" and request.path == "/lab/v1/compact":
-            return router.compact(self.state)
-        check_timeout(request.query.get("timeout"))
-        info = parse_request(request.method, request.path, request.query)
-        action = action_of(info)
-        verdict = state.authorizer.decide(user, action)
-        if not verdict.allowed:
-            raise denied(user, action)
-        call = Call(
-            method=request.method,
-            info=info,
-            query=request.query,
-            headers=request.headers,
-            body=body,
-            user=user,
-            warnings=warnings,
+    async def _listen(self, stack: AsyncExitStack, journal: Journal | None) -> None:
+        host, port = self._address
+        server = web.Server(
+            Front(self.state, self._faults).handle,
+            access_log=None,
+            handler_cancellation=True,
+            request_factory=_request,
         )
-        return router.answer(self.state, call)
+        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        stack.callback(self.state.feeds.end)
+        context = None
+        if self._tls:
+            self.authority = _authority(journal, self.state.now())
+            context = server_context(*self.authority.issue([host], self.state.now()))
+        await web.TCPSite(runner, host, port, ssl_context=context).start()
+        bound, number = runner.addresses[0][:2]
+        self.state.address = f"[{bound}]:{number}" if ":" in bound else f"{bound}:{number}"
+        self.url = f"{'https' if self._tls else 'http'}://{self.state.address}"
+
+
+def _authority(journal: Journal | None, now: datetime) -> Authority:
+    """Return the certificate authority of the data file, or a new one."""
+    if journal is not None:
+        certificate, key = journal.setting("ca-certificate"), journal.setting("ca-key")
+        if certificate is not None and key is not None:
+            return Authority(certificate, key)
+    authority = Authority.create(now)
+    if journal is not None:
+        journal.set("ca-certificate", authority.certificate)
+        journal.set("ca-key", authority.key)
+    return authority
 
 
 def _rules(kind: GVK, now: Callable[[], str]) -> Rules:
@@ -162,28 +185,13 @@ def _rules(kind: GVK, now: Callable[[], str]) -> Rules:
     return rules(kind, info, now)
 
 
-async def _strike(faults: Faults, request: web.BaseRequest) -> web.StreamResponse | None:
-    """Let what is ordered befall *request*; return its answer if that is the end of it."""
-    fault = faults.strike(request.method, request.path_qs)
-    if fault.delay:
-        await asyncio.sleep(fault.delay)
-    if fault.drop:
-        if request.transport is not None:
-            request.transport.abort()
-        return web.Response(status=499)  # nobody will read it
-    if fault.code is None:
-        return None
-    refusal = injected(fault.code)
-    reply = json_reply(refusal.code, refusal.status)
-    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
-
-
-async def _send_stream(request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": stream.content_type})
-    await response.prepare(request)
-    with contextlib.suppress(ConnectionResetError):  # a client that left is not an error
-        async with contextlib.aclosing(stream.chunks) as chunks:
-            async for chunk in chunks:
-                await response.write(chunk)
-        await response.write_eof()
-    return response
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    """Make a request whose body may be as large as on a real server."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)

@@ -9,7 +9,7 @@ from numakube.lab.api.store import Key
 from numakube.lab.api.watching import Feeds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
     from random import Random
 
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from numakube.lab.api.resources import Resource
     from numakube.lab.api.rules import Rules
     from numakube.lab.api.store import Store, Stored
+    from numakube.lab.api.tokens import Signer
     from numakube.lab.kinds import GVK
+
+
+async def _nothing_to_wait_for() -> None:
+    """Changes that are kept in memory are where they will ever be."""
 
 
 @dataclass
@@ -32,10 +37,13 @@ class State:
     admission: Admission
     authenticator: Authenticator
     authorizer: Authorizer
+    signer: Signer
     now: Callable[[], datetime]
     rng: Random
     address: str = ""
     feeds: Feeds = field(default_factory=Feeds)
+    settled: Callable[[], Awaitable[None]] = _nothing_to_wait_for
+    """Waits until every change so far is where it survives a restart, if there is such a place."""
     after_request: list[Callable[[], None]] = field(default_factory=list)
     """Called after each request, for what follows from it."""
 

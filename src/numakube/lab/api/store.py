@@ -122,18 +122,19 @@ class _Shelf:
         start = bisect_left(self.paths, f"{namespace}/")
         return self.paths[start : bisect_left(self.paths, f"{namespace}0")]
 
-    def record(self, change: Change) -> None:
+    def record(self, change: Change, history: int) -> None:
         """Append *change* to the history, forgetting the oldest if it is full."""
-        if len(self.changes) >= HISTORY_LENGTH:
+        if len(self.changes) >= history:
             self.floor = self.changes.popleft().version
         self.changes.append(change)
 
 
 class Store:
-    """All objects of an API server."""
+    """All objects of an API server; *history* changes of each resource are remembered."""
 
-    def __init__(self, *, version: int = 1) -> None:
+    def __init__(self, *, version: int = 1, history: int = HISTORY_LENGTH) -> None:
         self.version = version
+        self._history = history
         self._compacted = 0
         self._shelves: dict[str, _Shelf] = {}
         self._next_listener = 0
@@ -247,6 +248,6 @@ class Store:
     def _announce(self, shelf: _Shelf, change: Change) -> None:
         if self.recorder is not None:
             self.recorder(change)
-        shelf.record(change)
+        shelf.record(change, self._history)
         for listener in list(shelf.listeners.values()):
             listener(change)

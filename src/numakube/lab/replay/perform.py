@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
+from numakube.lab.api.front import COMPACT_PATH
 from numakube.lab.replay.cases import Case, Filter, Step, own_strings
 from numakube.lab.replay.matching import Matcher
 from numakube.lab.replay.watching import WatchedEvents, read_watch
@@ -26,8 +27,6 @@ _JSON: Final = "application/json"
 
 POLL_SECONDS: Final = 20.0
 POLL_INTERVAL: Final = 0.02
-COMPACT_PATH: Final = "/lab/v1/compact"
-"""Where a lab's API server is told to forget its history."""
 
 _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
 _WARNING: Final = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')

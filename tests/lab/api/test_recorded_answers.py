@@ -13,7 +13,7 @@ import pytest
 from numakube.lab.replay.cases import Case, read_cases
 from numakube.lab.replay.run import replay
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "apiserver.jsonl.gz"
+VECTORS = Path(__file__).parents[2] / "vectors" / "apiserver.jsonl.gz"
 
 FLOORS = {
     "apply": 2,

@@ -1,0 +1,122 @@
+"""HTTP: requests of clients in, answers out.
+
+An answer leaves only when the changes that it tells of are on disk, if they are kept there at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiohttp import web
+
+from numakube.lab.api import router
+from numakube.lab.api.authorization import action_of, denied
+from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.options import check_timeout
+from numakube.lab.api.refusals import Refusal, failed, injected, too_large_body
+from numakube.lab.api.rendering import refusal_reply
+from numakube.lab.api.request_info import parse_request
+
+if TYPE_CHECKING:
+    from numakube.lab.api.state import State
+    from numakube.lab.faults import Faults
+
+MAX_BODY: Final = 3 * 1024 * 1024
+"""The largest request body in bytes, as of a real server."""
+
+COMPACT_PATH: Final = "/lab/v1/compact"
+
+log = structlog.get_logger(__name__)
+
+
+class Front:
+    """Answers the HTTP requests of a server."""
+
+    def __init__(self, state: State, faults: Faults | None = None) -> None:
+        self._state = state
+        self._faults = faults
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer *request*."""
+        if self._faults is not None and (struck := await _strike(self._faults, request)):
+            return struck
+        warnings: list[str] = []
+        try:
+            reply = self._answer(request, await _body(request), warnings)
+        except Refusal as refusal:
+            reply = refusal_reply(refusal, request.headers.get("Accept"))
+        except Exception:
+            # A mistake of ours must not look like one of the client's, nor end the server.
+            log.exception("request_failed", method=request.method, path=request.path)
+            reply = refusal_reply(failed("Internal error occurred", "InternalError"), None)
+        if isinstance(reply, Stream):
+            return await self._stream(request, reply)
+        await self._state.settled()
+        return _response(reply, warnings)
+
+    def _answer(self, request: web.BaseRequest, body: bytes, warnings: list[str]) -> Reply | Stream:
+        state = self._state
+        user = state.authenticator.authenticate(request.headers.get("Authorization"))
+        check_timeout(request.query.get("timeout"))
+        info = parse_request(request.method, request.path, request.query)
+        action = action_of(info)
+        if not state.authorizer.decide(user, action).allowed:
+            raise denied(user, action)
+        if request.method == "POST" and request.path == COMPACT_PATH:
+            return router.compact(state)
+        call = Call(
+            method=request.method,
+            info=info,
+            query=request.query,
+            headers=request.headers,
+            body=body,
+            user=user,
+            warnings=warnings,
+        )
+        return router.answer(state, call)
+
+    async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": stream.content_type})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):  # a client that left is not an error
+            async with contextlib.aclosing(stream.chunks) as chunks:
+                async for chunk in chunks:
+                    await self._state.settled()
+                    await response.write(chunk)
+            await response.write_eof()
+        return response
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large_body(MAX_BODY) from None
+
+
+def _response(reply: Reply, warnings: list[str]) -> web.Response:
+    response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+    response.headers["Content-Type"] = reply.content_type
+    for warning in warnings:
+        escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{escaped}"')
+    return response
+
+
+async def _strike(faults: Faults, request: web.BaseRequest) -> web.StreamResponse | None:
+    """Let what is ordered befall *request*; return its answer if that is the end of it."""
+    fault = faults.strike(request.method, request.path_qs)
+    if fault.delay:
+        await asyncio.sleep(fault.delay)
+    if fault.drop:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=499)  # nobody will read it
+    if fault.code is None:
+        return None
+    refusal = injected(fault.code)
+    reply = json_reply(refusal.code, refusal.status)
+    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)
