@@ -25,7 +25,7 @@ from numakube.lab.schema.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 # Go keeps no more unknown and duplicate fields than this.
 _MAX_STRICT: Final = 100
@@ -166,6 +166,25 @@ class _Decoder:
 
     def _child(self, name: str) -> str:
         return f"{self._path}.{name}" if self._path else name
+
+
+def repetitions(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yield ``duplicate field "x"`` for every key that an untyped document repeats, in order."""
+    return _repetitions(document, "")
+
+
+def _repetitions(value: object, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _repetitions(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        seen: set[str] = set()
+        for name, item in _pairs(value):
+            step = f"{path}.{name}" if path else name
+            if name in seen:
+                yield f"duplicate field {go_quote(step)}"
+            seen.add(name)
+            yield from _repetitions(item, step)
 
 
 def _pairs(value: dict[str, Any]) -> Iterable[tuple[str, Any]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.custom.definitions import is_true, versions
-from numakube.lab.api.custom.schema_checks import check_schema
 from numakube.lab.field_errors import FieldError, forbidden, invalid, not_supported, required
 from numakube.lab.objects.names import dns_1035_label, dns_subdomain
+from numakube.lab.schema.schema_checks import check_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,240 @@
+"""Types of custom kinds: pruning, defaults, lists with keys, embedded objects and rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.lab.kinds import GVK
+from numakube.lab.patching.typed_values import shape_of
+from numakube.lab.schema.custom import CustomType
+from numakube.lab.schema.jsontext import parse_json
+from numakube.lab.schema.types import ListType, MapType, Relation, Struct
+
+_GVK = GVK("example.com", "v1", "Widget")
+
+
+def _type(**spec: Any) -> CustomType:
+    schema = {"type": "object", "properties": {"spec": {"type": "object", **spec}}}
+    return CustomType.of(_GVK, schema)
+
+
+def _widget(spec: Any, **more: Any) -> dict[str, Any]:
+    meta = {"name": "w"}
+    return {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": meta,
+        "spec": spec,
+        **more,
+    }
+
+
+def _errors(info: CustomType, spec: Any, old: Any = None) -> list[str]:
+    before = None if old is None else _widget(old)
+    return [str(error) for error in info.validate(_widget(spec), before)]
+
+
+_RICH = _type(
+    properties={
+        "n": {"type": "integer", "default": 3},
+        "o": {
+            "type": "object",
+            "default": {},
+            "properties": {"a": {"type": "string", "default": "x"}},
+        },
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "l": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"k": {"type": "string"}}},
+        },
+        "m": {"type": "object", "additionalProperties": {"type": "string", "nullable": True}},
+    }
+)
+_JSON = st.recursive(
+    st.none() | st.integers(0, 3) | st.sampled_from(["", "x"]),
+    lambda v: st.lists(v, max_size=2) | st.dictionaries(st.sampled_from(["a", "k", "zz"]), v),
+    max_leaves=5,
+)
+_SPECS = st.dictionaries(st.sampled_from(["n", "o", "free", "l", "m", "zz"]), _JSON)
+
+
+@given(_SPECS)
+def test_pruning_and_defaulting_settle(spec: dict[str, Any]) -> None:
+    """Doing either again changes nothing, and nothing that was defaulted is pruned."""
+    obj = _RICH.default(_RICH.prune(_widget(spec)))
+    assert _RICH.prune(_RICH.default(obj)) == obj
+    assert _RICH.check(obj, strict=True).strict == ()
+
+
+def test_repeated_keys_are_reported_before_unknown_ones() -> None:
+    """Anywhere in the object."""
+    text = (
+        '{"kind":"Widget","metadata":{"name":"a","bogus":1},"spec":{"n":1,"n":2,"zz":1},"extra":1}'
+    )
+    problems = _RICH.check(parse_json(text), strict=True)
+    assert problems.strict == (
+        'duplicate field "spec.n"',
+        'unknown field "metadata.bogus"',
+        'unknown field "extra"',
+        'unknown field "spec.zz"',
+    )
+    assert _RICH.check(parse_json(text), strict=False).strict == ()
+
+
+def test_elements_of_sets_and_keyed_lists_are_unique() -> None:
+    """Each repetition is reported once."""
+    keyed = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {"type": "object", "properties": {"name": {"type": "string"}}},
+    }
+    unique = {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}
+    info = _type(properties={"keyed": keyed, "unique": unique})
+    spec = {"unique": ["a", "a", "a"], "keyed": [{"name": "x"}, {"name": "x"}]}
+    assert _errors(info, spec) == [
+        'spec.unique[1]: Duplicate value: "a"',
+        'spec.keyed[1]: Duplicate value: {"name":"x"}',
+    ]
+
+
+def test_an_embedded_object_needs_kind_and_good_metadata() -> None:
+    """As it is an object of its own."""
+    info = _type(
+        properties={
+            "o": {
+                "type": "object",
+                "x-kubernetes-embedded-resource": True,
+                "x-kubernetes-preserve-unknown-fields": True,
+            }
+        }
+    )
+    wrong = {"o": {"apiVersion": "a/b/c", "kind": "", "metadata": {"name": "a/b"}}}
+    assert [text.partition(": ")[0] for text in _errors(info, wrong)] == [
+        "spec.o.apiVersion",
+        "spec.o.kind",
+        "spec.o.metadata.name",
+    ]
+    right = {"o": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}}
+    assert _errors(info, right) == []
+
+
+def test_a_transition_is_judged_by_the_old_value() -> None:
+    """Only where there is one."""
+    rule = {"rule": "self >= oldSelf", "message": "may not shrink"}
+    info = _type(properties={"n": {"type": "integer", "x-kubernetes-validations": [rule]}})
+    assert _errors(info, {"n": 1}) == []
+    assert _errors(info, {"n": 2}, {"n": 1}) == []
+    assert _errors(info, {"n": 0}, {"n": 1}) == ["spec.n: Invalid value: 0: may not shrink"]
+
+
+def test_a_rule_may_ask_for_the_old_value_if_there_is_one() -> None:
+    """Then it is applied to new objects too."""
+    rule = {
+        "rule": "oldSelf.hasValue() || self == 0",
+        "message": "must start at 0",
+        "optionalOldSelf": True,
+    }
+    info = _type(properties={"n": {"type": "integer", "x-kubernetes-validations": [rule]}})
+    assert _errors(info, {"n": 1}) == ["spec.n: Invalid value: 1: must start at 0"]
+    assert _errors(info, {"n": 5}, {"n": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"),
+    [
+        ({"rule": "self.n > 1"}, "spec: Invalid value: failed rule: self.n > 1"),
+        ({"rule": "self.n > 1", "message": " m "}, "spec: Invalid value: m"),
+        (
+            {"rule": "self.n > 1", "messageExpression": "'n is ' + string(self.n)"},
+            "spec: Invalid value: n is 1",
+        ),
+        (
+            {"rule": "self.n > 1", "message": "m", "messageExpression": "''"},
+            "spec: Invalid value: m",
+        ),
+        (
+            {"rule": "self.n > 1", "reason": "FieldValueRequired"},
+            "spec: Required value: failed rule: self.n > 1",
+        ),
+        (
+            {"rule": "self.n > 1", "fieldPath": ".n"},
+            "spec.n: Invalid value: failed rule: self.n > 1",
+        ),
+        (
+            {"rule": "self.n / 0 == 1"},
+            'spec: Invalid value: "object": division by zero evaluating rule: self.n / 0 == 1',
+        ),
+        (
+            {"rule": "self.m == 'x'"},
+            "spec: Invalid value: \"object\": no such key: m evaluating rule: self.m == 'x'",
+        ),
+    ],
+)
+def test_a_broken_rule_is_reported_as_it_asks(rule: dict[str, Any], error: str) -> None:
+    """Message, reason and place."""
+    properties = {"n": {"type": "integer"}, "m": {"type": "string"}}
+    info = _type(properties=properties, **{"x-kubernetes-validations": [rule]})
+    assert _errors(info, {"n": 1}) == [error]
+
+
+def test_rules_wait_until_the_values_are_in_order() -> None:
+    """Nobody is told twice."""
+    rule = {"rule": "self.n > 1"}
+    info = _type(properties={"n": {"type": "integer"}}, **{"x-kubernetes-validations": [rule]})
+    errors = _errors(info, {"n": "x"})
+    assert len(errors) == 2
+    assert errors[1].startswith(
+        "<nil>: Invalid value: null: some validation rules were not checked"
+    )
+
+
+def test_names_that_are_no_identifiers_are_escaped_in_rules() -> None:
+    """So that every field can be reached."""
+    rule = {"rule": "self.a__dash__b == 1 && self.__namespace__ == 2 && self.c__dot__d == 3"}
+    properties = {name: {"type": "integer"} for name in ("a-b", "namespace", "c.d")}
+    info = _type(properties=properties, **{"x-kubernetes-validations": [rule]})
+    assert _errors(info, {"a-b": 1, "namespace": 2, "c.d": 3}) == []
+
+
+def test_formatted_texts_are_times_and_durations_in_rules() -> None:
+    """And bytes."""
+    rule = {"rule": "self.t.getFullYear() == 2024 && self.d > duration('1m') && size(self.b) == 1"}
+    properties = {
+        "t": {"type": "string", "format": "date-time"},
+        "d": {"type": "string", "format": "duration"},
+        "b": {"type": "string", "format": "byte"},
+    }
+    info = _type(properties=properties, **{"x-kubernetes-validations": [rule]})
+    assert _errors(info, {"t": "2024-05-01T00:00:00Z", "d": "2m", "b": "YQ=="}) == []
+
+
+def test_the_type_for_apply_follows_the_schema() -> None:
+    """Which lists have keys, what is owned as a whole."""
+    info = _type(
+        properties={
+            "keyed": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["id"],
+                "items": {"type": "object"},
+            },
+            "plain": {"type": "array", "items": {"type": "string"}},
+            "whole": {"type": "object", "x-kubernetes-map-type": "atomic"},
+        }
+    )
+    spec = info.root.fields["spec"].type
+    assert isinstance(spec, Struct)
+    keyed, plain, whole = (spec.fields[name].type for name in ("keyed", "plain", "whole"))
+    assert isinstance(keyed, ListType)
+    assert (keyed.relation, keyed.keys) == (Relation.MAP, ("id",))
+    assert isinstance(plain, ListType)
+    assert plain.relation is Relation.ATOMIC
+    assert isinstance(whole, MapType)
+    assert whole.atomic
+    assert spec.unknown is None
+    assert shape_of(info.root.fields["metadata"].type, {}) is info.root.fields["metadata"].type
