@@ -69,6 +69,14 @@ def test_cpu_quantities_add_up_unless_a_list_is_given() -> None:
     assert settings_of(config, machine()).reserved_cpu_milli == 1500
 
 
+def test_reservations_of_nothing_are_none() -> None:
+    """The static policy then says that it cannot determine them; 0% switches eviction off."""
+    config = read_kubelet_config('{kubeReserved: {cpu: 0}, evictionHard: {memory.available: "0%"}}')
+    settings = settings_of(config, machine())
+    assert settings.reserved_cpu_milli is None
+    assert not settings.memory_reservation
+
+
 def test_an_eviction_percentage_is_of_the_capacity() -> None:
     """It counts into what reserved memory must add up to."""
     config = read_kubelet_config('{evictionHard: {memory.available: "5%"}}')
@@ -83,6 +91,10 @@ def test_an_eviction_percentage_is_of_the_capacity() -> None:
         ("{topologyManagerPolicy: strict}", "topologyManagerPolicy"),
         ('{reservedSystemCPUs: "0,9"}', "reserved-cpus: 0,9 is not a subset of online-cpus: 0-3"),
         ("{memoryManagerPolicy: Static, reservedMemory: [{numaNode: 0, limits: {cpu: 1}}]}", "cpu"),
+        ("{systemReserved: {hugepages-2Mi: 2Mi}}", 'cannot reserve "hugepages-2Mi" resource'),
+        ("{kubeReserved: {cpu: -1}}", 'resource quantity for "cpu" cannot be negative: -1'),
+        ("{kubeReserved: {cpu: two}}", 'failed to parse quantity "two" for "cpu" resource'),
+        ("{evictionHard: {memory.available: much}}", "evictionHard: memory.available"),
     ],
 )
 def test_what_the_kubelet_refuses_is_refused(text: str, problem: str) -> None:

@@ -24,15 +24,21 @@ def run(node: KubeletNode, steps: list[Pod | str]) -> None:
 
 
 def fingerprint(node: KubeletNode) -> object:
-    """Return everything that a released pod must give back; memory by group of nodes."""
-    memory: dict[object, Counter[str]] = {}
+    """Return everything that a released pod must give back.
+
+    Memory is summed over the machine: inside a group of nodes the kubelet releases it in another
+    order than it took it, and a node that served both alone and in a group stays with the last.
+    """
+    memory: Counter[str] = Counter()
+    assignments = 0
     for books in node.memory.books.values() if node.memory else ():
-        group = memory.setdefault(books.cells, Counter())
+        assignments += books.assignments
         for kind, table in books.tables.items():
-            group[kind] += table.free
+            memory[kind] += table.free
     return (
         node.cpus and (node.cpus.shared, node.cpus.assignments),
         memory,
+        assignments,
         node.devices.assignments,
         {name: node.devices.free_by_node(name) for name in node.devices.resources()},
     )

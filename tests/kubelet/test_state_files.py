@@ -57,6 +57,8 @@ def test_a_node_restored_from_its_files_writes_the_same_files(
         else:
             node.admit(step)
     node.collect_garbage()
+    # With every CPU exclusive the kubelet refuses the file it has written itself.
+    assume(node.cpus is None or node.shared_cpus)
     files = save(node)
     other = twin(node)
     restore(other, files)

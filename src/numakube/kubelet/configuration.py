@@ -10,12 +10,13 @@ import struct
 from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import config_problems, with_defaults
-from numakube.errors import KubeletStartError
+from numakube.errors import InvalidValue, KubeletStartError
 from numakube.kubelet.settings import KubeletSettings
 from numakube.values.cpuset import CpuSet
-from numakube.values.quantity import milli_value, value
+from numakube.values.quantity import Quantity, milli_value, parse_quantity, value
 from numakube.values.resources import (
     CPU,
+    EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
     add_amounts,
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
 
 _EVICTION_SIGNAL = "memory.available"
+# "pid" is counted in processes; the others are resources of the node.
+_RESERVABLE = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE, "pid"))
+# The kubelet takes these thresholds for a way to switch the signal off.
+_NO_THRESHOLD = frozenset(("0%", "100%"))
 
 
 def settings_of(config: KubeletConfiguration, machine: Machine) -> KubeletSettings:
@@ -42,6 +47,8 @@ def settings_of(config: KubeletConfiguration, machine: Machine) -> KubeletSettin
     if problems:
         raise KubeletStartError("; ".join(problems))
     config = with_defaults(config)
+    for reserved in (config.system_reserved, config.kube_reserved):
+        _check_reserved(reserved)
     return KubeletSettings(
         topology_policy=config.topology_manager_policy,
         topology_scope=config.topology_manager_scope,
@@ -94,6 +101,21 @@ def allocatable_of(config: KubeletConfiguration, machine: Machine) -> dict[str, 
     return allocatable
 
 
+def _check_reserved(reserved: Mapping[str, QuantityText]) -> None:
+    """Refuse what the kubelet cannot keep from pods."""
+    for name, text in reserved.items():
+        if name not in _RESERVABLE:
+            raise KubeletStartError(f'cannot reserve "{name}" resource')
+        try:
+            quantity = parse_quantity(text)
+        except InvalidValue as error:
+            raise KubeletStartError(
+                f'failed to parse quantity "{text}" for "{name}" resource: {error.reason}'
+            ) from None
+        if quantity < Quantity.of_count(0):
+            raise KubeletStartError(f'resource quantity for "{name}" cannot be negative: {text}')
+
+
 def _reserved_cpus(config: KubeletConfiguration, machine: Machine) -> CpuSet | None:
     if not config.reserved_system_cpus:
         return None
@@ -108,8 +130,8 @@ def _reserved_cpus(config: KubeletConfiguration, machine: Machine) -> CpuSet | N
 
 def _reserved_cpu_milli(config: KubeletConfiguration) -> int | None:
     parts = [part.get(CPU) for part in (config.system_reserved, config.kube_reserved)]
-    given = [milli_value(part) for part in parts if part is not None]
-    return sum(given) if given else None
+    # Nothing reserved and a reservation of zero are the same to the kubelet.
+    return sum(milli_value(part) for part in parts if part is not None) or None
 
 
 def _reserved_total_milli(config: KubeletConfiguration, machine: Machine) -> int:
@@ -129,10 +151,15 @@ def _memory_reservation(config: KubeletConfiguration, machine: Machine) -> Amoun
 def _threshold(eviction: Mapping[str, QuantityText], total: int) -> int:
     """Return the memory.available threshold in bytes; a percentage is of the capacity."""
     text = str(eviction.get(_EVICTION_SIGNAL, "0"))
-    if text.endswith("%"):
-        # In single precision, as the kubelet keeps it: reserved memory must match to the byte.
-        return int(total * _single(_single(float(text.rstrip("%"))) / 100))
-    return value(text)
+    if text in _NO_THRESHOLD:
+        return 0
+    try:
+        if text.endswith("%"):
+            # In single precision, as the kubelet keeps it: reserved memory must match to the byte.
+            return int(total * _single(_single(float(text.rstrip("%"))) / 100))
+        return value(text)
+    except (InvalidValue, ValueError) as error:
+        raise KubeletStartError(f"evictionHard: {_EVICTION_SIGNAL}: {error}") from None
 
 
 def _single(number: float) -> float:

@@ -212,14 +212,17 @@ def _check_memory(
 ) -> None:
     """Refuse books that do not follow from the machine and the recorded blocks."""
     expected = manager.books
+    groups: dict[int, set[tuple[int, ...]]] = {number: {(number,)} for number in expected}
     for uid, containers in entries.items():
         held = {"": bubbles[uid]} if uid in bubbles else containers
         for name, blocks in held.items():
             for block in blocks:
                 _check_block(expected, block, f"(pod: {uid}, container: {name})")
                 charge(expected, block.numa_nodes, block.type, block.size_bytes)
+                for number in block.numa_nodes:
+                    groups[number].add(block.numa_nodes)
     same = expected.keys() == books.keys() and all(
-        _agree(number, expected, books) for number in expected
+        _agree(number, expected, books, groups) for number in expected
     )
     if not same:
         raise KubeletStartError(
@@ -240,18 +243,40 @@ def _check_block(books: MemoryBooks, block: MemoryBlock, who: str) -> None:
             )
 
 
-def _agree(number: int, expected: MemoryBooks, books: MemoryBooks) -> bool:
-    """Compare one NUMA node; what is free and reserved only as a sum over its group."""
+def _agree(
+    number: int,
+    expected: MemoryBooks,
+    books: MemoryBooks,
+    groups: Mapping[int, set[tuple[int, ...]]],
+) -> bool:
+    """Compare one NUMA node; what is free and reserved only as a sum over its group.
+
+    A single-node hint may be served from a node that is in a group already, so that groups overlap.
+    Which of them such a node is then said to be in depends on the order in which the kubelet looks
+    at the pods, which is random: any of them will do here.
+    """
     one, other = expected[number], books[number]
-    if (one.assignments, sorted(one.cells)) != (other.assignments, sorted(other.cells)):
+    if one.assignments != other.assignments or one.tables.keys() != other.tables.keys():
         return False
-    if one.tables.keys() != other.tables.keys():
+    if other.assignments and other.cells not in groups[number]:
         return False
+    together = _overlapping(number, groups)
     return all(
         _fixed(one.tables[kind]) == _fixed(other.tables[kind])
-        and _sums(expected, one.cells, kind) == _sums(books, one.cells, kind)
+        and _sums(expected, together, kind) == _sums(books, together, kind)
         for kind in one.tables
     )
+
+
+def _overlapping(number: int, groups: Mapping[int, set[tuple[int, ...]]]) -> set[int]:
+    """Return the nodes that share groups with *number*, directly or through others."""
+    together = {number}
+    grown = True
+    while grown:
+        wider = {other for one in together for group in groups[one] for other in group}
+        grown = not wider <= together
+        together |= wider
+    return together
 
 
 def _fixed(table: MemoryTable) -> tuple[int, int, int]:

@@ -96,6 +96,12 @@ def test_a_hybrid_core_with_one_free_thread_counts_as_whole() -> None:
     assert packed(hybrid, "1-5", 2) == "0-1"
 
 
+def test_a_socket_with_an_average_number_of_free_cpus_counts_as_whole() -> None:
+    """On unequal sockets the kubelet takes busy CPUs along with the free ones."""
+    lopsided = build_machine([(0, 0, (cpu,)) for cpu in range(4)] + [(1, 1, (4,)), (1, 1, (5,))])
+    assert packed(lopsided, "1-4", 4) == "0-3"
+
+
 def sixteen_cpus(cpus_per_cache: int) -> Machine:
     """One NUMA node of 16 single-thread cores."""
     return build_machine(
