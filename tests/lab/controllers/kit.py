@@ -187,7 +187,7 @@ async def bench(
     async with ApiServer(now=clock.now) as server:
         client = Client(InProcess(server), rate=0, clock=clock)
         for name in nodes:
-            await client.create(NODES, node(name))
+            await add_node(client, node(name))
         controllers = Controllers(client, which=which)
         async with controllers:
             made = Bench(server, client, controllers)
@@ -200,6 +200,14 @@ async def bench(
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def add_node(client: Client, document: Mapping[str, Any]) -> None:
+    """Create a node that is ready; a new one is tainted until its kubelet says that it is."""
+    taints = document.get("spec", {}).get("taints")
+    await client.create(NODES, document)
+    change = merge_patch({"spec": {"taints": taints}})
+    await client.patch(NODES, document["metadata"]["name"], change)
 
 
 def node(name: str, **labels: str) -> dict[str, Any]:

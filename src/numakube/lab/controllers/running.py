@@ -16,6 +16,7 @@ from numakube.kube.events import EventRecorder
 from numakube.lab.controllers.deployments import Deployments
 from numakube.lab.controllers.mirrors import Cluster
 from numakube.lab.controllers.replicasets import ReplicaSets
+from numakube.lab.controllers.scheduler.scheduler import DefaultScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,7 @@ class Factory(Protocol):
         ...
 
 
-ALL: Final[Sequence[Factory]] = (Deployments, ReplicaSets)
+ALL: Final[Sequence[Factory]] = (Deployments, ReplicaSets, DefaultScheduler)
 """Every controller of the lab."""
 
 
