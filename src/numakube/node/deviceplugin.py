@@ -1,0 +1,450 @@
+"""The device plugin protocol v1beta1, both ends of it.
+
+A plugin serves `Plugin` through a `PluginServer` and announces it to the kubelet with `announce`.
+A kubelet serves registrations with a `RegistrationServer` and calls plugins with a `PluginClient`.
+Protobuf stays inside this module: both sides deal in frozen types. Facts: spec/kubelet.md
+section 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import grpc
+import grpc.aio
+
+from numakube.errors import NumakubeError
+from numakube.kubelet.machine import Device
+from numakube.node.protos import DEVICE_PLUGIN
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Mapping,
+        Sequence,
+    )
+    from pathlib import Path
+
+VERSION: Final = "v1beta1"
+DEFAULT_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
+KUBELET_SOCKET: Final = "kubelet.sock"
+HEALTHY: Final = "Healthy"
+UNHEALTHY: Final = "Unhealthy"
+# The kubelet's own times.
+DIAL_SECONDS: Final = 10.0
+PRE_START_SECONDS: Final = 30.0
+
+_REGISTRATION: Final = "v1beta1.Registration"
+_PLUGIN: Final = "v1beta1.DevicePlugin"
+# Without it gRPC sends the encoded socket path, which strict HTTP/2 servers refuse.
+_OPTIONS: Final = (("grpc.default_authority", "localhost"),)
+
+
+class DevicePluginError(NumakubeError):
+    """The other end refused or was not there; the text is what a kubelet would say."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOptions:
+    """Which of the optional calls a plugin wants."""
+
+    pre_start_required: bool = False
+    preferred_allocation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A plugin's announcement; ``endpoint`` is the name of its socket in the kubelet's folder."""
+
+    resource: str
+    endpoint: str
+    version: str = VERSION
+    options: PluginOptions = field(default_factory=PluginOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A path of the host that a container sees."""
+
+    container_path: str
+    host_path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFile:
+    """A device file of the host that a container may use; permissions of ``r``, ``w``, ``m``."""
+
+    container_path: str
+    host_path: str
+    permissions: str = "rw"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What a container needs in order to use its devices."""
+
+    envs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceFile, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cdi_devices: tuple[str, ...] = ()
+
+
+class Plugin(Protocol):
+    """What a plugin does, apart from gRPC. A `DevicePluginError` becomes an error of the call."""
+
+    @property
+    def options(self) -> PluginOptions:
+        """Return which optional calls to expect."""
+        ...
+
+    def watch(self) -> AsyncIterator[Sequence[Device]]:
+        """Yield all devices now and after each change; ending it ends the connection."""
+        ...
+
+    async def allocate(self, ids: Sequence[str]) -> Allocation:
+        """Return what a container needs to use these devices."""
+        ...
+
+    async def preferred(
+        self, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> Sequence[str]:
+        """Return the *size* devices that go together best."""
+        ...
+
+    async def pre_start(self, ids: Sequence[str]) -> None:
+        """Get devices ready for a container that is about to start."""
+        ...
+
+
+class PluginServer:
+    """Serves a plugin on a unix socket."""
+
+    def __init__(self, plugin: Plugin, *, resource: str, socket: Path) -> None:
+        self._plugin = plugin
+        self._resource = resource
+        self._socket = socket
+        self._server: Any = None
+
+    async def start(self) -> None:
+        """Bind the socket; one that a crashed process left behind is replaced."""
+        self._socket.unlink(missing_ok=True)
+        handlers = {
+            "GetDevicePluginOptions": _unary(self._options, DEVICE_PLUGIN.Empty),
+            "GetPreferredAllocation": _unary(
+                self._preferred, DEVICE_PLUGIN.PreferredAllocationRequest
+            ),
+            "Allocate": _unary(self._allocate, DEVICE_PLUGIN.AllocateRequest),
+            "PreStartContainer": _unary(self._pre_start, DEVICE_PLUGIN.PreStartContainerRequest),
+            "ListAndWatch": grpc.unary_stream_rpc_method_handler(
+                self._watch,
+                request_deserializer=DEVICE_PLUGIN.Empty.FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            ),
+        }
+        self._server = await _serve(self._socket, _PLUGIN, handlers)
+
+    async def stop(self) -> None:
+        """End all calls and remove the socket."""
+        if self._server is not None:
+            await self._server.stop(grace=None)
+            self._server = None
+        self._socket.unlink(missing_ok=True)
+
+    async def announce(self, kubelet_socket: Path, *, within: float = DIAL_SECONDS) -> None:
+        """Register with the kubelet, which calls back before it answers.
+
+        Raises:
+            DevicePluginError: the kubelet is not there or refuses.
+        """
+        request = DEVICE_PLUGIN.RegisterRequest(
+            version=VERSION,
+            endpoint=self._socket.name,
+            resource_name=self._resource,
+            options=_write_options(self._plugin.options),
+        )
+        async with grpc.aio.insecure_channel(
+            f"unix://{kubelet_socket}", options=_OPTIONS
+        ) as dialled:
+            call = dialled.unary_unary(
+                f"/{_REGISTRATION}/Register",
+                request_serializer=DEVICE_PLUGIN.RegisterRequest.SerializeToString,
+                response_deserializer=DEVICE_PLUGIN.Empty.FromString,
+            )
+            await _called(call(request, timeout=within))
+
+    async def _options(self, _: object, __: object) -> Any:  # noqa: ANN401 - protobuf messages
+        return _write_options(self._plugin.options)
+
+    async def _watch(self, _: object, __: object) -> AsyncIterator[Any]:
+        async for devices in self._plugin.watch():
+            listed = [_write_device(device) for device in devices]
+            yield DEVICE_PLUGIN.ListAndWatchResponse(devices=listed)
+
+    async def _allocate(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        answers = [
+            await _answered(self._plugin.allocate(tuple(one.devices_ids)), context)
+            for one in request.container_requests
+        ]
+        return DEVICE_PLUGIN.AllocateResponse(
+            container_responses=[_write_allocation(one) for one in answers]
+        )
+
+    async def _preferred(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        answers = [
+            await _answered(
+                self._plugin.preferred(
+                    tuple(one.available_deviceIDs),
+                    tuple(one.must_include_deviceIDs),
+                    one.allocation_size,
+                ),
+                context,
+            )
+            for one in request.container_requests
+        ]
+        part = DEVICE_PLUGIN.ContainerPreferredAllocationResponse
+        return DEVICE_PLUGIN.PreferredAllocationResponse(
+            container_responses=[part(deviceIDs=ids) for ids in answers]
+        )
+
+    async def _pre_start(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        await _answered(self._plugin.pre_start(tuple(request.devices_ids)), context)
+        return DEVICE_PLUGIN.PreStartContainerResponse()
+
+
+class PluginClient:
+    """Calls a plugin, as a kubelet does."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_OPTIONS)
+
+    async def dial(self, *, within: float = DIAL_SECONDS) -> None:
+        """Connect; a plugin has to serve already when it registers."""
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), within)
+        except TimeoutError:
+            raise DevicePluginError(
+                "failed to dial device plugin: context deadline exceeded"
+            ) from None
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    async def options(self) -> PluginOptions:
+        """Return which optional calls the plugin wants."""
+        answer = await self._call(
+            "GetDevicePluginOptions", DEVICE_PLUGIN.Empty(), DEVICE_PLUGIN.DevicePluginOptions
+        )
+        return PluginOptions(answer.pre_start_required, answer.get_preferred_allocation_available)
+
+    async def watch(self) -> AsyncGenerator[tuple[Device, ...], None]:
+        """Yield the plugin's devices until it ends the stream."""
+        call = self._channel.unary_stream(
+            f"/{_PLUGIN}/ListAndWatch",
+            request_serializer=DEVICE_PLUGIN.Empty.SerializeToString,
+            response_deserializer=DEVICE_PLUGIN.ListAndWatchResponse.FromString,
+        )(DEVICE_PLUGIN.Empty())
+        try:
+            async for message in call:
+                yield tuple(_read_device(one) for one in message.devices)
+        except grpc.aio.AioRpcError as error:
+            raise _failure(error) from None
+        finally:
+            call.cancel()
+
+    async def allocate(self, ids: Sequence[str]) -> Allocation:
+        """Tell the plugin which devices a container gets."""
+        request = DEVICE_PLUGIN.AllocateRequest(
+            container_requests=[DEVICE_PLUGIN.ContainerAllocateRequest(devices_ids=ids)]
+        )
+        answer = await self._call("Allocate", request, DEVICE_PLUGIN.AllocateResponse)
+        if not answer.container_responses:
+            raise DevicePluginError(f"no containers return in allocation response {answer}")
+        return _read_allocation(answer.container_responses[0])
+
+    async def preferred(
+        self, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> tuple[str, ...]:
+        """Ask the plugin which devices go together best."""
+        wanted = DEVICE_PLUGIN.ContainerPreferredAllocationRequest(
+            available_deviceIDs=available, must_include_deviceIDs=must_include, allocation_size=size
+        )
+        request = DEVICE_PLUGIN.PreferredAllocationRequest(container_requests=[wanted])
+        answer = await self._call(
+            "GetPreferredAllocation", request, DEVICE_PLUGIN.PreferredAllocationResponse
+        )
+        responses = answer.container_responses
+        return tuple(responses[0].deviceIDs) if responses else ()
+
+    async def pre_start(self, ids: Sequence[str]) -> None:
+        """Have the plugin get devices ready for a container."""
+        request = DEVICE_PLUGIN.PreStartContainerRequest(devices_ids=ids)
+        response = DEVICE_PLUGIN.PreStartContainerResponse
+        await self._call("PreStartContainer", request, response, within=PRE_START_SECONDS)
+
+    async def _call(
+        self,
+        method: str,
+        request: Any,  # noqa: ANN401 - protobuf messages
+        response: Any,  # noqa: ANN401
+        *,
+        within: float | None = None,
+    ) -> Any:  # noqa: ANN401
+        call = self._channel.unary_unary(
+            f"/{_PLUGIN}/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=response.FromString,
+        )
+        return await _called(call(request, timeout=within))
+
+
+class RegistrationServer:
+    """Takes the announcements of plugins on the kubelet's socket."""
+
+    def __init__(self, register: Callable[[Registration], Awaitable[None]], socket: Path) -> None:
+        """Prepare a server.
+
+        Args:
+            register: called with each announcement; it raises `DevicePluginError` to refuse.
+            socket: where to serve.
+        """
+        self._register = register
+        self._socket = socket
+        self._server: Any = None
+
+    async def start(self) -> None:
+        """Bind the socket; one that is there already is replaced, which plugins watch for."""
+        self._socket.parent.mkdir(parents=True, exist_ok=True)
+        self._socket.unlink(missing_ok=True)
+        handler = _unary(self._answer, DEVICE_PLUGIN.RegisterRequest)
+        self._server = await _serve(self._socket, _REGISTRATION, {"Register": handler})
+
+    async def stop(self) -> None:
+        """Stop serving and remove the socket."""
+        if self._server is not None:
+            await self._server.stop(grace=None)
+            self._server = None
+        self._socket.unlink(missing_ok=True)
+
+    async def _answer(self, request: Any, context: Any) -> Any:  # noqa: ANN401
+        registration = Registration(
+            resource=request.resource_name,
+            endpoint=request.endpoint,
+            version=request.version,
+            options=PluginOptions(
+                request.options.pre_start_required,
+                request.options.get_preferred_allocation_available,
+            ),
+        )
+        await _answered(self._register(registration), context)
+        return DEVICE_PLUGIN.Empty()
+
+
+async def _serve(socket: Path, service: str, handlers: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    server.add_insecure_port(f"unix://{socket}")
+    await server.start()
+    return server
+
+
+def _unary(answer: Callable[[Any, Any], Awaitable[Any]], request: Any) -> Any:  # noqa: ANN401
+    return grpc.unary_unary_rpc_method_handler(
+        answer,
+        request_deserializer=request.FromString,
+        response_serializer=lambda message: message.SerializeToString(),
+    )
+
+
+async def _answered(work: Awaitable[Any], context: Any) -> Any:  # noqa: ANN401
+    """Return what *work* gives; a refusal ends the call with its text, as Go's errors do."""
+    try:
+        return await work
+    except DevicePluginError as refusal:
+        return await context.abort(grpc.StatusCode.UNKNOWN, str(refusal))
+
+
+async def _called(call: Any) -> Any:  # noqa: ANN401
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise _failure(error) from None
+
+
+def _failure(error: grpc.aio.AioRpcError) -> DevicePluginError:
+    """Return the error in the words of Go's gRPC, which end up in pod statuses."""
+    name = error.code().name
+    code = "Canceled" if name == "CANCELLED" else name.title().replace("_", "")
+    return DevicePluginError(f"rpc error: code = {code} desc = {error.details()}")
+
+
+def _read_device(message: Any) -> Device:  # noqa: ANN401
+    return Device(
+        message.ID,
+        tuple(node.ID for node in message.topology.nodes),
+        healthy=message.health == HEALTHY,
+    )
+
+
+def _write_device(device: Device) -> Any:  # noqa: ANN401
+    nodes = [DEVICE_PLUGIN.NUMANode(ID=number) for number in device.numa_nodes]
+    return DEVICE_PLUGIN.Device(
+        ID=device.id,
+        health=HEALTHY if device.healthy else UNHEALTHY,
+        topology=DEVICE_PLUGIN.TopologyInfo(nodes=nodes) if nodes else None,
+    )
+
+
+def _write_options(options: PluginOptions) -> Any:  # noqa: ANN401
+    return DEVICE_PLUGIN.DevicePluginOptions(
+        pre_start_required=options.pre_start_required,
+        get_preferred_allocation_available=options.preferred_allocation,
+    )
+
+
+def _write_allocation(allocation: Allocation) -> Any:  # noqa: ANN401
+    return DEVICE_PLUGIN.ContainerAllocateResponse(
+        envs=dict(allocation.envs),
+        mounts=[
+            DEVICE_PLUGIN.Mount(
+                container_path=one.container_path,
+                host_path=one.host_path,
+                read_only=one.read_only,
+            )
+            for one in allocation.mounts
+        ],
+        devices=[
+            DEVICE_PLUGIN.DeviceSpec(
+                container_path=one.container_path,
+                host_path=one.host_path,
+                permissions=one.permissions,
+            )
+            for one in allocation.devices
+        ],
+        annotations=dict(allocation.annotations),
+        cdi_devices=[DEVICE_PLUGIN.CDIDevice(name=name) for name in allocation.cdi_devices],
+    )
+
+
+def _read_allocation(message: Any) -> Allocation:  # noqa: ANN401
+    return Allocation(
+        envs=dict(message.envs),
+        mounts=tuple(
+            Mount(one.container_path, one.host_path, one.read_only) for one in message.mounts
+        ),
+        devices=tuple(
+            DeviceFile(one.container_path, one.host_path, one.permissions)
+            for one in message.devices
+        ),
+        annotations=dict(message.annotations),
+        cdi_devices=tuple(one.name for one in message.cdi_devices),
+    )
