@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from numakube.errors import InvalidValue
@@ -40,6 +41,7 @@ class MalformedTime(InvalidValue):
     """A text that is no time; the message is Go's."""
 
 
+@lru_cache(maxsize=4096)
 def canonical_time(text: str) -> str:
     """Return the time *text* in UTC with whole seconds."""
     return _parse(text, SECONDS_LAYOUT).strftime("%Y-%m-%dT%H:%M:%SZ")
