@@ -78,6 +78,11 @@ class Admission:
         self.version += 1
         return self.model.admit(pod)
 
+    def adopt(self, model: KubeletNode) -> None:
+        """Go on with a copy of the model that has decided something meanwhile."""
+        self.model = model
+        self.version += 1
+
     def check(self, pod: Pod) -> Rejected | None:
         """Check everything that the kubelet checks after alignment."""
         allocatable = dict(self.offer().allocatable)

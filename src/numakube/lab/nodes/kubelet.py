@@ -15,6 +15,7 @@ import structlog
 
 from numakube.kube.objects import key_of
 from numakube.lab.nodes.admission import Admission
+from numakube.lab.nodes.aligner import ModelAligner
 from numakube.lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube.lab.nodes.node_object import is_ready
 from numakube.lab.nodes.pod_keeper import PodKeeper
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numakube.kube.store import Store
     from numakube.kubelet.state_files import StateFiles
     from numakube.lab.nodes.addresses import NodeAddresses
+    from numakube.lab.nodes.aligner import Aligner
     from numakube.lab.nodes.plan import NodePlan
     from numakube.lab.nodes.timeline import Runtime
     from numakube.node.podresources import AllocatableResources, PodResources
@@ -103,6 +105,7 @@ class LabKubelet:
         wake: Callable[[float], None],
         runtime: Runtime | None = None,
         disk: Disk | None = None,
+        aligner_of: Callable[[Admission], Aligner] = ModelAligner,
     ) -> None:
         """Prepare a kubelet; `start` it.
 
@@ -114,6 +117,7 @@ class LabKubelet:
             wake: called with the seconds after which `work` is to be called.
             runtime: what runs the containers; the simulation if not given.
             disk: where checkpoint files are kept; in memory if not given.
+            aligner_of: makes what gives out resources, at every start of the kubelet.
         """
         self.plan = plan
         self.state = KubeletState.STOPPED
@@ -126,6 +130,7 @@ class LabKubelet:
         self._wake = wake
         self._runtime = runtime or Simulation()
         self._disk = disk or MemoryDisk()
+        self._aligner_of = aligner_of
         self._keeper: PodKeeper | None = None
         self._starting = False
         # When to look at which pod, by the monotonic clock; in order of arrival.
@@ -158,6 +163,7 @@ class LabKubelet:
             pods=self._pods,
             addresses=self._addresses,
             runtime=self._runtime,
+            aligner=self._aligner_of(admission),
             on_change=lambda: self._disk.save(admission),
         )
         self._starting = True
@@ -212,6 +218,7 @@ class LabKubelet:
                     if self.state is not KubeletState.RUNNING:
                         return None
                     await self._visit(keeper, key)
+                self._disk.save(admission)
                 await self.reporter.report(admission.offer())
         except TimeoutError:
             # Killed in the middle of it.

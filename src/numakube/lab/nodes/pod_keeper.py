@@ -8,7 +8,8 @@ must survive it is in the checkpoint files and in the API.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -18,7 +19,7 @@ from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.objects import key_of
 from numakube.kube.patches import strategic_patch
-from numakube.kubelet.outcome import Rejected
+from numakube.lab.nodes.aligner import ModelAligner
 from numakube.lab.nodes.pod_status import (
     FAILED,
     SUCCEEDED,
@@ -29,7 +30,7 @@ from numakube.lab.nodes.pod_status import (
     rejected_status,
     status_patch,
 )
-from numakube.lab.nodes.timeline import Stop, script_of
+from numakube.lab.nodes.timeline import Stop, blocked, script_of
 from numakube.values.times import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -42,31 +43,15 @@ if TYPE_CHECKING:
     from numakube.kube.store import Store
     from numakube.lab.nodes.addresses import NodeAddresses
     from numakube.lab.nodes.admission import Admission
-    from numakube.lab.nodes.timeline import Runtime
+    from numakube.lab.nodes.aligner import Aligner
+    from numakube.lab.nodes.timeline import PodRun, Runtime
 
 COMPONENT: Final = "kubelet"
+_CONFIG_ERROR: Final = "CreateContainerConfigError"
+# How soon the kubelet tries again to start a container that it could not start.
+_RETRY: Final = timedelta(seconds=10)
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-
-
-class Aligner(Protocol):
-    """What gives pods their resources: the model alone, or with device plugins asked as well."""
-
-    async def align(self, pod: Pod) -> Rejected | None:
-        """Give *pod* what it wants, or say why not."""
-        ...
-
-
-class ModelAligner:
-    """Asks the model and nobody else."""
-
-    def __init__(self, admission: Admission) -> None:
-        self._admission = admission
-
-    async def align(self, pod: Pod) -> Rejected | None:
-        """Give *pod* what it wants, or say why not."""
-        outcome = self._admission.align(pod)
-        return outcome if isinstance(outcome, Rejected) else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,12 +60,14 @@ class _Record:
 
     Attributes:
         final: the status of its end; it is written again until the API shows it.
+        prepared: its devices are ready for its containers.
     """
 
     uid: str
     begun: datetime
     stop: Stop | None = None
     final: PodStatus | None = None
+    prepared: bool = False
 
 
 class PodKeeper:
@@ -166,7 +153,7 @@ class PodKeeper:
         now = self._client.clock.now()
         self._admission.update(pod)
         record.stop = _stop_of(pod, record.stop, now=now)
-        run = self._runtime.observe(pod, begun=record.begun, now=now, stop=record.stop)
+        run = await self._run(pod, record, now=now)
         status = observed_status(pod, run, place=self._place(pod), begun=record.begun, now=now)
         if status.phase in (SUCCEEDED, FAILED):
             record.final = status
@@ -178,6 +165,17 @@ class PodKeeper:
             await self._remove(pod)
             return None
         return run.next_change
+
+    async def _run(self, pod: Pod, record: _Record, *, now: datetime) -> PodRun:
+        """Return how the containers are doing; none starts before its devices are ready."""
+        run = self._runtime.observe(pod, begun=record.begun, now=now, stop=record.stop)
+        if record.prepared or run.stopped or record.stop is not None:
+            return run
+        trouble = await self._aligner.prepare(pod)
+        if trouble is None:
+            record.prepared = True
+            return run
+        return blocked(run, _CONFIG_ERROR, trouble, again=now + _RETRY)
 
     async def _bury(self, pod: Pod) -> None:
         """Free what a pod held that has come to its end, and let the API forget it if asked to."""
@@ -191,6 +189,7 @@ class PodKeeper:
         """Drop a pod that the API does not have any more."""
         del self._records[key]
         self._runtime.forget(record.uid)
+        self._aligner.forget(record.uid)
         self._addresses.release(record.uid)
         if self._admission.is_active(record.uid):
             self._admission.release(record.uid)

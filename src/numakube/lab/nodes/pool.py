@@ -19,12 +19,16 @@ from numakube.kube.reflector import Reflector, wait_synced
 from numakube.kube.store import Removed
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.lab.nodes.addresses import MAX_NODES, NodeAddresses
+from numakube.lab.nodes.aligner import ModelAligner
+from numakube.lab.nodes.files import NodeFolder
 from numakube.lab.nodes.heartbeats import Heartbeats
 from numakube.lab.nodes.kubelet import KubeletState, LabKubelet
 from numakube.lab.nodes.node_object import is_ready
+from numakube.lab.nodes.sockets import NodeSockets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from types import TracebackType
 
     from numakube.api.core import Pod
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 
 NODE_INDEX: Final = "node"
 WORKERS: Final = 4
+MAX_NODES_WITH_SOCKETS: Final = 64
+"""How many nodes have sockets unless told otherwise: each costs two gRPC servers."""
 
 
 class NodePool:
@@ -46,19 +52,32 @@ class NodePool:
     """
 
     def __init__(
-        self, client: Client, *, runtime: Runtime | None = None, workers: int = WORKERS
+        self,
+        client: Client,
+        *,
+        root: Path | None = None,
+        sockets: bool | None = None,
+        runtime: Runtime | None = None,
+        workers: int = WORKERS,
     ) -> None:
         """Prepare a pool; use it as a context.
 
         Args:
             client: the API; its clock is the clock of all nodes.
+            root: where every node gets a folder for its checkpoint files, sysfs and sockets; keep
+                the path short. Without it nodes keep their state in memory.
+            sockets: whether nodes serve PodResources and take device plugins on unix sockets under
+                *root*; if not given, the first 64 nodes do.
             runtime: what runs containers; the simulation if not given.
             workers: how many nodes are worked on at a time.
         """
         self._client = client
         self._runtime = runtime
         self._workers = workers
+        self._root = root
+        self._with_sockets = sockets
         self._kubelets: dict[str, LabKubelet] = {}
+        self._sockets: dict[str, NodeSockets] = {}
         self._last_number = -1
         self._queue: WorkQueue[str] = WorkQueue(clock=client.clock)
         self._heartbeats = Heartbeats(self._kubelets, clock=client.clock)
@@ -96,8 +115,9 @@ class NodePool:
         trace: TracebackType | None,
     ) -> None:
         """End every node, as if the power were cut; the API keeps their objects."""
-        for kubelet in self._kubelets.values():
+        for name, kubelet in self._kubelets.items():
             kubelet.kill()
+            await self._close_sockets(name)
         await self._end()
 
     @property
@@ -116,7 +136,8 @@ class NodePool:
     async def add(self, *plans: NodePlan) -> None:
         """Start nodes; returns when they are registered."""
         for plan in plans:
-            self._start(plan)
+            self._create(plan)
+            await self._open_sockets(plan.name)
         for plan in plans:
             await self.registered(plan.name)
 
@@ -124,7 +145,9 @@ class NodePool:
         """End a node and delete its objects; its pods stay, as when a machine is taken away."""
         kubelet = self.kubelet(name)
         kubelet.kill()
+        await self._close_sockets(name)
         del self._kubelets[name], self._registered[name]
+        self._sockets.pop(name, None)
         self._heartbeats.forget(name)
         await kubelet.reporter.unregister()
 
@@ -132,10 +155,12 @@ class NodePool:
         """End a node's kubelet on the spot; what it had written to its disk is kept."""
         self.kubelet(name).kill()
         self._registered[name].clear()
+        await self._close_sockets(name)
 
     async def start(self, name: str) -> None:
         """Start the kubelet of a node that was killed; returns when it has its pods again."""
         self.kubelet(name).start()
+        await self._open_sockets(name)
         await self.registered(name)
 
     async def restart(self, name: str) -> None:
@@ -152,6 +177,10 @@ class NodePool:
         self.kubelet(name).resume()
         self._doubted.add(name)
 
+    def sockets(self, name: str) -> NodeSockets | None:
+        """Return a node's sockets, if it has any."""
+        return self._sockets.get(name)
+
     def lag(self, name: str, seconds: float) -> None:
         """Let a node notice changes of its pods only after *seconds*."""
         self.kubelet(name).lag_seconds = seconds
@@ -160,10 +189,14 @@ class NodePool:
         """Return as soon as a node has registered and has admitted the pods that it had."""
         await self._registered[name].wait()
 
-    def _start(self, plan: NodePlan) -> None:
+    def _create(self, plan: NodePlan) -> None:
         name = plan.name
         if name in self._kubelets:
             raise ConfigError(f"node {name!r} is there already")
+        folder = None if self._root is None else NodeFolder(self._root / name)
+        sockets = self._sockets_in(folder, name)
+        if folder is not None:
+            folder.prepare(plan)
         kubelet = LabKubelet(
             plan,
             client=self._client,
@@ -171,10 +204,33 @@ class NodePool:
             addresses=NodeAddresses(self._number()),
             wake=lambda seconds: self._queue.add_after(name, seconds),
             runtime=self._runtime,
+            disk=folder,
+            aligner_of=ModelAligner if sockets is None else sockets.attach,
         )
         kubelet.start()
         self._kubelets[name] = kubelet
         self._registered[name] = asyncio.Event()
+        if sockets is not None:
+            self._sockets[name] = sockets
+
+    def _sockets_in(self, folder: NodeFolder | None, name: str) -> NodeSockets | None:
+        wanted = self._with_sockets
+        if wanted is None:
+            wanted = folder is not None and len(self._kubelets) < MAX_NODES_WITH_SOCKETS
+        if not wanted:
+            return None
+        if folder is None:
+            raise ConfigError("nodes can have sockets only if a root folder is given")
+        clock = self._client.clock
+        return NodeSockets(folder.path, clock=clock, changed=lambda: self._queue.add(name))
+
+    async def _open_sockets(self, name: str) -> None:
+        if name in self._sockets:
+            await self._sockets[name].open(self._kubelets[name])
+
+    async def _close_sockets(self, name: str) -> None:
+        if name in self._sockets:
+            await self._sockets[name].close()
 
     def _number(self) -> int:
         """Return a number for the addresses of one more node; those of removed nodes come last."""
@@ -187,9 +243,10 @@ class NodePool:
         if kubelet is None:
             return None
         again = await kubelet.work()
-        if kubelet.is_up and not self._registered[name].is_set():
+        registered = self._registered.get(name)
+        if kubelet.is_up and registered is not None and not registered.is_set():
             self._heartbeats.registered(name)
-            self._registered[name].set()
+            registered.set()
         if name in self._doubted:
             await self._defend(kubelet)
         return again

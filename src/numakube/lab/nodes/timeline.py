@@ -195,6 +195,16 @@ def observe(pod: Pod, *, begun: datetime, now: datetime, stop: Stop | None = Non
     )
 
 
+def blocked(run: PodRun, reason: str, message: str, *, again: datetime) -> PodRun:
+    """Return *run* as it is if nothing could be started; the next attempt is at *again*."""
+    waiting = ContainerRun(trouble=(reason, message))
+    return PodRun(
+        containers=dict.fromkeys(run.containers, waiting),
+        init=dict.fromkeys(run.init, ContainerRun()),
+        next_change=again,
+    )
+
+
 def _app_run(
     script: Script, start: datetime, now: datetime, policy: str, stop: Stop | None
 ) -> tuple[ContainerRun, list[datetime]]:

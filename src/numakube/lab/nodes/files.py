@@ -1,0 +1,92 @@
+"""A node's folder: checkpoint files, kubelet configuration and sysfs, as on a real node's disk.
+
+    <folder>/config.yaml
+    <folder>/cpu_manager_state
+    <folder>/memory_manager_state
+    <folder>/device-plugins/kubelet_internal_checkpoint
+    <folder>/sys/...
+
+Checkpoints are replaced as a whole (a new file, then a rename), so that a reader never sees half
+of one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.api.kubelet_config import with_defaults
+from numakube.kubelet.state_files import StateFiles
+from numakube.node.sysfs import write_tree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numakube.lab.nodes.admission import Admission
+    from numakube.lab.nodes.plan import NodePlan
+
+CONFIG: Final = "config.yaml"
+CPU_STATE: Final = "cpu_manager_state"
+MEMORY_STATE: Final = "memory_manager_state"
+DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
+SYSFS: Final = "sys"
+
+
+class NodeFolder:
+    """The folder of one node; a kubelet keeps its state there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._saved: tuple[int, int] | None = None
+        self._written: dict[str, bytes] = {}
+
+    def prepare(self, plan: NodePlan) -> None:
+        """Write what does not change: configuration and sysfs."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        config = msgspec.yaml.encode(with_defaults(plan.config))
+        _replace(self.path / CONFIG, config)
+        write_tree(plan.machine, self.path / SYSFS)
+
+    def save(self, admission: Admission) -> None:
+        """Write the checkpoint files that have changed."""
+        moment = id(admission), admission.version
+        if moment == self._saved:
+            return
+        files = admission.files()
+        for name, content in (
+            (CPU_STATE, files.cpu),
+            (MEMORY_STATE, files.memory),
+            (DEVICE_STATE, files.devices),
+        ):
+            if content is not None and self._written.get(name) != content:
+                _replace(self.path / name, content)
+                self._written[name] = content
+        self._saved = moment
+
+    def load(self) -> StateFiles | None:
+        """Return the checkpoint files; ``None`` if the kubelet has not run here yet."""
+        self._written.clear()
+        files = StateFiles(
+            cpu=_read(self.path / CPU_STATE),
+            memory=_read(self.path / MEMORY_STATE),
+            devices=_read(self.path / DEVICE_STATE),
+        )
+        return None if files == StateFiles() else files
+
+    def close(self, admission: Admission) -> None:
+        """Do nothing: everything is written already, and a killed process writes no more."""
+
+
+def _replace(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
