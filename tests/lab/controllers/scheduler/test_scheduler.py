@@ -17,7 +17,7 @@ from numakube.api.core import (
     PodSpec,
     ResourceRequirements,
 )
-from numakube.kube.catalog import CORE_EVENTS, PODS
+from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.kube.clock import ManualClock
 from numakube.kube.objects import ObjectKey
 from numakube.lab.controllers.scheduler.pending import Pending
@@ -77,6 +77,7 @@ async def test_a_new_node_takes_who_waits() -> None:
         waiting = await lab.sees(PODS, "first", lambda one: bool(why(one)))
         assert why(waiting) == "no nodes available to schedule pods"
         await add_node(lab.client, node("late"))
+        await lab.sees(NODES, "late", lambda one: not one.spec.taints)
         await clock.advance(10)
         await lab.sees(PODS, "first", scheduled)
 
