@@ -196,12 +196,13 @@ def _first_common(one: str, other: str, completions: int) -> int | None:
 
 
 def _check_pods(change: _Change) -> Iterator[FieldError]:
-    terminating, ready = change.count("terminating"), change.count("ready")
+    terminating, ready = change.count("terminating"), change.get("ready")
     ends = change.finished and (change.is_newly_finished or change.changed("terminating"))
     if ends and terminating > 0:
         detail = "terminating>0 is invalid for finished job"
         yield invalid(f"{_PATH}.terminating", terminating, detail)
-    if change.changed("ready", "active") and ready > change.count("active"):
+    more_ready = ready is not None and ready > change.count("active")
+    if change.changed("ready", "active") and more_ready:
         yield invalid(f"{_PATH}.ready", ready, "cannot set more ready pods than active")
 
 

@@ -9,6 +9,11 @@ from numakube.lab.objects.config_maps import CONFIG_MAP, SECRET, SERVICE_ACCOUNT
 from numakube.lab.objects.cron_jobs import CRON_JOB
 from numakube.lab.objects.daemon_sets import DAEMON_SET
 from numakube.lab.objects.deployments import DEPLOYMENT
+from numakube.lab.objects.device_claims import (
+    DEVICE_CLASS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+)
 from numakube.lab.objects.disruption_budgets import DISRUPTION_BUDGET
 from numakube.lab.objects.endpoints import ENDPOINT_SLICE, ENDPOINTS
 from numakube.lab.objects.events import CORE_EVENT, NEW_EVENT
@@ -21,6 +26,7 @@ from numakube.lab.objects.persistent_volumes import PERSISTENT_VOLUME, PERSISTEN
 from numakube.lab.objects.pods import POD
 from numakube.lab.objects.quotas import LIMIT_RANGE, RESOURCE_QUOTA
 from numakube.lab.objects.replica_sets import POD_TEMPLATE, REPLICA_SET, REPLICATION_CONTROLLER
+from numakube.lab.objects.resource_slices import RESOURCE_SLICE
 from numakube.lab.objects.roles import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -28,6 +34,16 @@ from numakube.lab.objects.roles import (
     ROLE_BINDING,
 )
 from numakube.lab.objects.scheduling_classes import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
+from numakube.lab.objects.server_kinds import (
+    API_SERVICE,
+    CLUSTER_WIDE,
+    CLUSTER_WIDE_WITH_STATUS,
+    CSI_STORAGE_CAPACITY,
+    FLOW_SCHEMA,
+    PRIORITY_LEVEL,
+    SIGNING_REQUEST,
+    VOLUME_ATTRIBUTES_CLASS,
+)
 from numakube.lab.objects.services import SERVICE
 from numakube.lab.objects.stateful_sets import CONTROLLER_REVISION, STATEFUL_SET
 from numakube.lab.objects.storage_classes import (
@@ -36,11 +52,17 @@ from numakube.lab.objects.storage_classes import (
     STORAGE_CLASS,
     VOLUME_ATTACHMENT,
 )
+from numakube.lab.objects.webhooks import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_POLICY,
+    VALIDATING_POLICY_BINDING,
+    VALIDATING_WEBHOOKS,
+)
 
 if TYPE_CHECKING:
     from numakube.lab.kinds import GVK
 
-_PLAIN: Final = KindRules()
+_PLAIN: Final = KindRules(own_metadata=False)
 
 _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("", "ConfigMap"): CONFIG_MAP,
@@ -58,6 +80,11 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("", "Secret"): SECRET,
     ("", "Service"): SERVICE,
     ("", "ServiceAccount"): SERVICE_ACCOUNT,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): MUTATING_WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): VALIDATING_POLICY,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): VALIDATING_POLICY_BINDING,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): VALIDATING_WEBHOOKS,
+    ("apiregistration.k8s.io", "APIService"): API_SERVICE,
     ("apps", "ControllerRevision"): CONTROLLER_REVISION,
     ("apps", "DaemonSet"): DAEMON_SET,
     ("apps", "Deployment"): DEPLOYMENT,
@@ -67,23 +94,34 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("autoscaling", "Scale"): SCALE,
     ("batch", "CronJob"): CRON_JOB,
     ("batch", "Job"): JOB,
+    ("certificates.k8s.io", "CertificateSigningRequest"): SIGNING_REQUEST,
     ("coordination.k8s.io", "Lease"): LEASE,
     ("discovery.k8s.io", "EndpointSlice"): ENDPOINT_SLICE,
     ("events.k8s.io", "Event"): NEW_EVENT,
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): FLOW_SCHEMA,
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): PRIORITY_LEVEL,
+    ("networking.k8s.io", "IPAddress"): CLUSTER_WIDE,
     ("networking.k8s.io", "Ingress"): INGRESS,
     ("networking.k8s.io", "IngressClass"): INGRESS_CLASS,
     ("networking.k8s.io", "NetworkPolicy"): NETWORK_POLICY,
+    ("networking.k8s.io", "ServiceCIDR"): CLUSTER_WIDE_WITH_STATUS,
     ("node.k8s.io", "RuntimeClass"): RUNTIME_CLASS,
     ("policy", "PodDisruptionBudget"): DISRUPTION_BUDGET,
     ("rbac.authorization.k8s.io", "ClusterRole"): CLUSTER_ROLE,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): CLUSTER_ROLE_BINDING,
     ("rbac.authorization.k8s.io", "Role"): ROLE,
     ("rbac.authorization.k8s.io", "RoleBinding"): ROLE_BINDING,
+    ("resource.k8s.io", "DeviceClass"): DEVICE_CLASS,
+    ("resource.k8s.io", "ResourceClaim"): RESOURCE_CLAIM,
+    ("resource.k8s.io", "ResourceClaimTemplate"): RESOURCE_CLAIM_TEMPLATE,
+    ("resource.k8s.io", "ResourceSlice"): RESOURCE_SLICE,
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
     ("storage.k8s.io", "CSIDriver"): CSI_DRIVER,
     ("storage.k8s.io", "CSINode"): CSI_NODE,
+    ("storage.k8s.io", "CSIStorageCapacity"): CSI_STORAGE_CAPACITY,
     ("storage.k8s.io", "StorageClass"): STORAGE_CLASS,
     ("storage.k8s.io", "VolumeAttachment"): VOLUME_ATTACHMENT,
+    ("storage.k8s.io", "VolumeAttributesClass"): VOLUME_ATTRIBUTES_CLASS,
 }
 
 # The kinds whose fields, and so rules, differ between versions.
@@ -93,6 +131,6 @@ _OF_VERSION: Final[dict[tuple[str, str, str], KindRules]] = {
 
 
 def rules_of(gvk: GVK) -> KindRules:
-    """Return the rules of a kind; of one that is not known only the metadata is checked."""
+    """Return the rules of a kind; one that is not known has none."""
     own = _OF_VERSION.get(gvk)
     return own or _RULES.get((gvk.group, gvk.kind), _PLAIN)

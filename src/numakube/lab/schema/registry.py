@@ -21,9 +21,11 @@ from numakube.lab.schema.groups import (
     core_cluster,
     core_pod,
     core_volumes,
+    devices,
     extension,
     meta,
     networking,
+    server,
     storage,
     workloads,
 )
@@ -76,7 +78,7 @@ PACKAGES: Final = (
     Package(
         "admissionregistration.v1",
         "admissionregistration.k8s.io",
-        (extension.ADMISSION,),
+        (extension.ADMISSION, server.ADMISSION_POLICIES),
         f"{_API}.admissionregistration.v1",
     ),
     Package(
@@ -84,6 +86,25 @@ PACKAGES: Final = (
         "apiextensions.k8s.io",
         (extension.APIEXTENSIONS,),
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1",
+    ),
+    Package("resource.v1", "resource.k8s.io", (devices.TABLE,), f"{_API}.resource.v1"),
+    Package(
+        "flowcontrol.v1",
+        "flowcontrol.apiserver.k8s.io",
+        (server.FLOW_CONTROL,),
+        f"{_API}.flowcontrol.v1",
+    ),
+    Package(
+        "certificates.v1",
+        "certificates.k8s.io",
+        (server.CERTIFICATES,),
+        f"{_API}.certificates.v1",
+    ),
+    Package(
+        "apiregistration.v1",
+        "apiregistration.k8s.io",
+        (server.API_REGISTRATION,),
+        "io.k8s.kube-aggregator.pkg.apis.apiregistration.v1",
     ),
 )
 
