@@ -29,7 +29,7 @@ def not_greater(
     """Check that none of *fields* exceeds the field *than*."""
     most = owner.get(than) or 0
     return [
-        invalid(f"{path}.{field}", owner[field], detail)
+        invalid(f"{path}.{field}", owner.get(field) or 0, detail)
         for field in fields
         if (owner.get(field) or 0) > most
     ]
