@@ -21,8 +21,19 @@ if TYPE_CHECKING:
 @click.option("--topic", "topics", multiple=True, help="Only cases of this topic.")
 @click.option("--case", "names", multiple=True, help="Only the case with this id.")
 @click.option("--server", help="Address of a running server; without, each case gets a fresh one.")
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Certificates to trust an https server by.",
+)
 def replay_api(
-    file: Path, *, check: bool, topics: tuple[str, ...], names: tuple[str, ...], server: str | None
+    file: Path,
+    *,
+    check: bool,
+    topics: tuple[str, ...],
+    names: tuple[str, ...],
+    server: str | None,
+    ca: Path | None,
 ) -> None:
     """Send the requests recorded in FILE and compare the answers."""
     cases = [
@@ -33,7 +44,7 @@ def replay_api(
 
     async def run() -> list[Outcome]:
         outcomes = []
-        async for outcome in replay(cases, server):
+        async for outcome in replay(cases, server, ca=ca):
             click.echo(line(outcome))
             outcomes.append(outcome)
         return outcomes

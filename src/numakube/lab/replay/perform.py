@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,12 +12,11 @@ from msgspec import UNSET
 from numakube.lab.api.front import COMPACT_PATH
 from numakube.lab.replay.cases import Case, Filter, Step, own_strings
 from numakube.lab.replay.matching import Matcher
-from numakube.lab.replay.watching import WatchedEvents, read_watch
+from numakube.lab.replay.sending import Answer, Sender, received, resolve
+from numakube.lab.replay.watching import read_watch
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    import aiohttp
+    from collections.abc import Awaitable, Callable
 
     from numakube.lab.kinds import Json, JsonValue
 
@@ -27,9 +24,6 @@ _JSON: Final = "application/json"
 
 POLL_SECONDS: Final = 20.0
 POLL_INTERVAL: Final = 0.02
-
-_PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
-_WARNING: Final = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,33 +35,12 @@ class Outcome:
     failures: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer as received."""
-
-    status: int
-    content_type: str
-    text: str
-    warnings: tuple[str, ...] = ()
-    retry_after: str | None = None
-    watched: WatchedEvents | None = None
-
-    def document(self) -> JsonValue:
-        """Return what captures and comparisons look into."""
-        if self.watched is not None:
-            return {"events": self.watched.events}
-        return json.loads(self.text)
-
-
 @dataclass
 class Performer:
-    """Performs one case on the server at *url*; *tokens* maps the users to bearer tokens."""
+    """Performs one case on the server that *sender* sends to."""
 
     case: Case
-    session: aiohttp.ClientSession
-    url: str
-    tokens: Mapping[str, str]
-    captured: dict[str, JsonValue] = field(default_factory=dict)
+    sender: Sender
 
     def __post_init__(self) -> None:
         self._matcher = Matcher(own_strings(self.case), self.case.managed_fields)
@@ -98,7 +71,9 @@ class Performer:
         return await self._attempt(step)
 
     async def _cleaned(self, step: Step) -> bool:
-        return (await self._send(step)).status == step.until_status or step.until_status is None
+        return (
+            await self.sender.send(step)
+        ).status == step.until_status or step.until_status is None
 
     async def _poll(self, step: Step) -> list[str]:
         failures: list[str] = []
@@ -113,96 +88,32 @@ class Performer:
     async def _attempt(self, step: Step) -> list[str]:
         answer, failures = await self._answer(step)
         failures += self._check(step, answer)
-        if not failures and step.captures:
-            document = answer.document()
-            for name, pointer in step.captures.items():
-                self.captured[name] = resolve(document, pointer)
+        if not failures:
+            self.sender.capture(step, answer)
         return failures
 
     async def _answer(self, step: Step) -> tuple[Answer, list[str]]:
         if step.op != "watch":
-            return await self._send(step), []
+            return await self.sender.send(step), []
         failures: list[str] = []
 
         async def meanwhile() -> None:
             for inner in step.during:
                 failures.extend(f"during: {text}" for text in await self._step(inner))
 
-        async with self._request(step) as response:
+        async with self.sender.request(step) as response:
             watched = None
             if response.status == 200:
                 watched = await read_watch(response, step, meanwhile)
             text = "" if watched else await response.text()
-            return _received(response, text, watched), failures
-
-    async def _send(self, step: Step) -> Answer:
-        async with self._request(step) as response:
-            return _received(response, await response.text(), None)
-
-    def _request(self, step: Step) -> aiohttp.client._RequestContextManager:
-        headers, data = self._headers(step), None
-        if step.raw_body is not None:
-            data = step.raw_body.encode()
-        elif step.body is not UNSET:
-            data = json.dumps(self._body(step.body)).encode()
-        if data is not None and "Content-Type" not in step.headers:
-            headers["Content-Type"] = "application/json"
-        skip = ("Content-Type",) if "Content-Type" not in headers else ()
-        return self.session.request(
-            step.method,
-            self.url + self._fill(step.path),
-            params=self._query(step.query),
-            headers=headers,
-            data=data,
-            skip_auto_headers=skip,
-        )
-
-    def _headers(self, step: Step) -> dict[str, str]:
-        headers = {"Accept": "application/json", **step.headers}
-        if token := self.tokens.get(step.user):
-            headers["Authorization"] = f"Bearer {token}"
-        return {name: value for name, value in headers.items() if value}
-
-    def _query(self, query: Json) -> list[tuple[str, str]]:
-        pairs = []
-        for name, value in query.items():
-            values = value if isinstance(value, list) else [value]
-            pairs += [(name, self._fill(str(item))) for item in values]
-        return pairs
-
-    def _fill(self, text: str) -> str:
-        return _PLACEHOLDER.sub(lambda match: str(self.captured[match[1]]), text)
-
-    def _body(self, body: JsonValue) -> JsonValue:
-        match body:
-            case str():
-                whole = _PLACEHOLDER.fullmatch(body)
-                return self.captured[whole[1]] if whole else self._fill(body)
-            case {"$from": str(name)}:
-                return self._changed(self.captured[name], body)
-            case dict():
-                return {key: self._body(value) for key, value in body.items()}
-            case list():
-                return [self._body(value) for value in body]
-            case _:
-                return body
-
-    def _changed(self, document: JsonValue, changes: Json) -> JsonValue:
-        copy = json.loads(json.dumps(document))
-        for pointer, value in changes.get("$set", {}).items():
-            parent, key = _parent(copy, pointer)
-            parent[key] = self._body(value)
-        for pointer in changes.get("$remove", ()):
-            parent, key = _parent(copy, pointer)
-            del parent[key]
-        return copy
+            return received(response, text, watched), failures
 
     async def _compact(self) -> list[str]:
-        answer = await self._send(Step(method="POST", path=COMPACT_PATH))
+        answer = await self.sender.send(Step(method="POST", path=COMPACT_PATH))
         return [] if answer.status == 200 else [f"cannot compact: {answer.status} {answer.text}"]
 
     async def _parallel(self, step: Step) -> list[str]:
-        answers = await asyncio.gather(*(self._send(request) for request in step.requests))
+        answers = await asyncio.gather(*(self.sender.send(request) for request in step.requests))
         got = sorted(answer.status for answer in answers)
         return [] if got == list(step.statuses) else [f"wanted {step.statuses}, got {got}"]
 
@@ -264,33 +175,6 @@ async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(POLL_INTERVAL)
 
 
-def _received(response: aiohttp.ClientResponse, text: str, watched: WatchedEvents | None) -> Answer:
-    headers = response.headers
-    warnings = [
-        re.sub(r"\\(.)", r"\1", warning)
-        for value in headers.getall("Warning", [])
-        for warning in _WARNING.findall(value)
-    ]
-    return Answer(
-        status=response.status,
-        content_type=headers.get("Content-Type", ""),
-        text=text,
-        warnings=tuple(warnings),
-        retry_after=headers.get("Retry-After"),
-        watched=watched,
-    )
-
-
-def resolve(document: JsonValue, pointer: str) -> JsonValue:
-    """Return what the JSON pointer names; None if there is nothing."""
-    for part in _parts(pointer):
-        try:
-            document = document[int(part)] if isinstance(document, list) else document[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return document
-
-
 def filtered(document: JsonValue, rule: Filter | None) -> JsonValue:
     """Return the part of *document* that *rule* says is to be compared."""
     if rule is None:
@@ -302,19 +186,3 @@ def filtered(document: JsonValue, rule: Filter | None) -> JsonValue:
         named = {resolve(item, rule.key or ""): item for item in target}
         target[:] = [named[value] for value in rule.values if value in named]
     return document
-
-
-def _parent(document: JsonValue, pointer: str) -> tuple[JsonValue, JsonValue]:
-    *parts, last = _parts(pointer)
-    for part in parts:
-        if isinstance(document, list):
-            document = document[int(part)]
-        else:
-            document = document.setdefault(part, {})
-    if isinstance(document, list):
-        return document, int(last)
-    return document, last
-
-
-def _parts(pointer: str) -> list[str]:
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]

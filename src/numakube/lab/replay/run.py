@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ import aiohttp
 from numakube.lab.api.authentication import User
 from numakube.lab.api.server import ApiServer
 from numakube.lab.replay.perform import Outcome, Performer
+from numakube.lab.replay.sending import Sender
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
+    from pathlib import Path
 
     from numakube.lab.replay.cases import Case
 
@@ -46,17 +49,20 @@ class Tally:
     failed: int
 
 
-async def replay(cases: Iterable[Case], server: str | None = None) -> AsyncIterator[Outcome]:
+async def replay(
+    cases: Iterable[Case], server: str | None = None, *, ca: Path | None = None
+) -> AsyncIterator[Outcome]:
     """Yield the outcome of each of *cases* in order.
 
     Without *server* each case has a fresh API server of its own and they run side by side; with
-    the address of one they run on it in sequence and are cleaned up after.
+    the address of one they run on it in sequence and are cleaned up after. It has to know the
+    users of `TOKENS`; *ca* is a file of the certificates by which to trust it.
     """
     gate = asyncio.Semaphore(1 if server else CONCURRENT_CASES)
 
     async def one(case: Case) -> Outcome:
         async with gate:
-            return await perform(case, server)
+            return await perform(case, server, ca=ca)
 
     tasks = [asyncio.create_task(one(case), name=case.id) for case in cases]
     try:
@@ -68,15 +74,17 @@ async def replay(cases: Iterable[Case], server: str | None = None) -> AsyncItera
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def perform(case: Case, server: str | None = None) -> Outcome:
+async def perform(case: Case, server: str | None = None, *, ca: Path | None = None) -> Outcome:
     """Perform *case* on the API server at address *server*, or on a fresh one."""
     async with AsyncExitStack() as stack:
         url = server
         if url is None:
             fresh = ApiServer(users=USERS, rbac=True, anonymous=case.server.anonymous_auth)
             url = (await stack.enter_async_context(fresh)).url
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-        performer = Performer(case, session, url, TOKENS)
+        tls = ssl.create_default_context(cafile=ca) if ca else True
+        connector = aiohttp.TCPConnector(ssl=tls)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        performer = Performer(case, Sender(session, url, TOKENS))
         outcome = await performer.perform()
         if server is not None:
             await performer.clean_up()
