@@ -113,6 +113,10 @@ def _document(state: State, call: Call, parts: list[str]) -> Reply | None:
             return text_reply(200, "ok")
         case ["version"]:
             return json_reply(200, VERSION)
+        case ["openapi", "v3"]:
+            return state.openapi.index(registry)
+        case ["openapi", "v3", *name]:
+            return state.openapi.document(registry, "/".join(name))
         case ["api"]:
             return discovery.core_versions(registry, call, state.address)
         case ["apis"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from numakube.lab.api.openapi import OpenApi
 from numakube.lab.api.store import Key
 from numakube.lab.api.watching import Feeds
 
@@ -41,6 +42,7 @@ class State:
     now: Callable[[], datetime]
     rng: Random
     address: str = ""
+    openapi: OpenApi = field(default_factory=OpenApi)
     feeds: Feeds = field(default_factory=Feeds)
     settled: Callable[[], Awaitable[None]] = _nothing_to_wait_for
     """Waits until every change so far is where it survives a restart, if there is such a place."""
