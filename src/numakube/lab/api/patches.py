@@ -37,13 +37,14 @@ from numakube.lab.patching import (
     strategic_merge_patch,
 )
 from numakube.lab.schema.canonical import plain
+from numakube.lab.schema.conversion import check_converted
 from numakube.lab.schema.jsontext import MalformedJson, parse_json
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
     from numakube.lab.api.rules import Rules
     from numakube.lab.api.state import State
-    from numakube.lab.kinds import Json, JsonValue
+    from numakube.lab.kinds import Json, JsonValue, Problems
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -132,15 +133,21 @@ def decode_patched(call: Call, obj: Json, options: WriteOptions, kind: GVK, rule
     sent = GVK.of(obj)
     if sent != kind:
         raise _invalid_patch(obj, unregistered(sent, LEGACY_SCHEME))
-    checked = options.field_validation != "Ignore"
-    # Patched documents are read in the order of their keys, and so problems are reported.
-    problems = rules.check(_sorted(obj), strict=checked)
+    problems = _problems(call, obj, rules, strict=options.field_validation != "Ignore")
     if problems.fatal is not None:
         raise _invalid_patch(obj, problems.fatal)
     if problems.strict and options.field_validation == "Strict":
         raise _invalid_patch(obj, f"strict decoding error: {', '.join(problems.strict)}")
     call.warnings.extend(problems.strict)
     return rules.complete(obj)
+
+
+def _problems(call: Call, obj: Json, rules: Rules, *, strict: bool) -> Problems:
+    """Tell what is wrong with a patched document, as the kind of patch has it."""
+    if media_type(call.headers.get("Content-Type")) == STRATEGIC_PATCH and rules.root is not None:
+        return check_converted(obj, rules.root, strict=strict)
+    # Other patched documents are read in the order of their keys, and so problems are reported.
+    return rules.check(_sorted(obj), strict=strict)
 
 
 def _sorted(value: JsonValue) -> JsonValue:
