@@ -1,18 +1,99 @@
-"""Server-side apply."""
+"""Server-side apply: make an object what its manager's configuration says, or create it so."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from numakube.lab.api.refusals import unsupported_media_type
+from numakube.lab.api.creating import store_new
+from numakube.lab.api.decoding import MalformedYaml, read_yaml
+from numakube.lab.api.object_meta import in_namespace, timestamp
+from numakube.lab.api.ownership import endpoint_of
+from numakube.lab.api.refusals import (
+    Refusal,
+    bad_request,
+    failed,
+    not_found,
+    unsupported_media_type,
+)
+from numakube.lab.api.rendering import object_reply
+from numakube.lab.api.updating import check_name, store_changed
+from numakube.lab.patching import ApplyConflict, MalformedPatch, PatchError, apply
+from numakube.lab.schema.scalars import json_type
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
     from numakube.lab.api.options import WriteOptions
     from numakube.lab.api.state import State
+    from numakube.lab.kinds import Json
+    from numakube.lab.patching import Endpoint
+
+_PREFIX: Final = "error decoding YAML"
 
 
 def apply_patch(state: State, call: Call, options: WriteOptions) -> Reply:
     """Handle an apply patch."""
-    del state, call, options
-    raise unsupported_media_type("apply is not served")
+    endpoint = endpoint_of(call)
+    if endpoint is None:
+        # Without the kind's type nobody can tell what a manager owns.
+        raise unsupported_media_type(f"apply is not supported on {call.resource.title} by the lab")
+    existing = state.find(call.resource, call.namespace, call.info.name)
+    if existing is None and call.info.subresource:
+        raise not_found(call.resource.group, call.resource.plural, call.info.name)
+    config = read_config(call, options)
+    live = None if existing is None else call.read(existing)
+    merged = applied(state, live, config, endpoint, options)
+    obj = call.rules.complete(merged)
+    check_name(obj, call.info.name)
+    obj = in_namespace(obj, call.namespace)
+    if existing is not None:
+        return object_reply(call, 200, store_changed(state, call, existing, obj, options))
+    state.admission.authorize_create(state, call)
+    return object_reply(call, 201, store_new(state, call, obj, options))
+
+
+def read_config(call: Call, options: WriteOptions) -> Json:
+    """Read the configuration that is applied."""
+    try:
+        document = read_yaml(call.body)
+    except MalformedYaml as error:
+        raise bad_request(f"{_PREFIX}: error converting YAML to JSON: {error}") from None
+    config = {} if document.value is None else document.value
+    if not isinstance(config, dict):
+        raise bad_request(
+            f"{_PREFIX}: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{json_type(config)} into Go value of type map[string]interface {{}}"
+        )
+    for problem in document.problems if options.field_validation != "Ignore" else ():
+        if options.field_validation == "Strict":
+            raise bad_request(f"error strict decoding YAML: {problem}")
+        call.warnings.append(problem)
+    return config
+
+
+def applied(
+    state: State, live: Json | None, config: Json, endpoint: Endpoint, options: WriteOptions
+) -> Json:
+    """Return *live* with *config* applied to it."""
+    try:
+        return apply(
+            live,
+            config,
+            endpoint=endpoint,
+            manager=options.field_manager,
+            now=timestamp(state.now()),
+            force=bool(options.force),
+        ).object
+    except ApplyConflict as conflict:
+        raise _conflict(conflict) from None
+    except MalformedPatch as error:
+        raise bad_request(str(error)) from None
+    except PatchError as error:
+        raise failed(str(error)) from None
+
+
+def _conflict(conflict: ApplyConflict) -> Refusal:
+    causes = [
+        {"reason": "FieldManagerConflict", "message": found.message, "field": found.path}
+        for found in conflict.conflicts
+    ]
+    return Refusal(409, "Conflict", str(conflict), {"causes": causes})

@@ -35,7 +35,7 @@ def create(state: State, call: Call) -> Reply:
     options = write_options(call.query, kind="CreateOptions")
     obj = decode_object(call, options, call.resource.kind, call.rules)
     obj = in_namespace(wiped(obj), call.namespace)
-    obj = track(state, call, {}, obj, options)
+    obj = track(state, call, None, obj, options)
     return object_reply(call, 201, store_new(state, call, obj, options))
 
 

@@ -12,6 +12,7 @@ from numakube.lab.api.refusals import bad_request, invalid, unsupported_media_ty
 from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.kinds import GVK
+from numakube.lab.schema.custom import CustomType
 from numakube.lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
 from numakube.lab.schema.registry import BUILTIN
 
@@ -68,13 +69,17 @@ def accepted_types(types: Sequence[str]) -> str:
     )
 
 
+class MalformedYaml(MalformedJson):
+    """A text is not YAML; the message is that of Go's library."""
+
+
 def read_yaml(text: bytes) -> Document:
     """Read YAML as JSON; repeated keys are reported as Go's YAML library does."""
     loader = _Loader(text)
     try:
         value = loader.get_single_data()
     except yaml.YAMLError as error:
-        raise MalformedJson(describe_yaml_error(error)) from None
+        raise MalformedYaml(describe_yaml_error(error)) from None
     finally:
         loader.dispose()
     problems: tuple[str, ...] = ()
@@ -120,11 +125,25 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
+# What Python's YAML library says, and how Go's puts the same.
+_YAML_PROBLEMS: Final = (
+    ("mapping values are not allowed here", "mapping values are not allowed in this context"),
+    ("that cannot start any token", "found character that cannot start any token"),
+    ("expected <block end>, but found", "did not find expected key"),
+    ("expected ',' or ']'", "did not find expected ',' or ']'"),
+    ("expected ',' or '}'", "did not find expected ',' or '}'"),
+    ("could not find expected ':'", "could not find expected ':'"),
+    ("found unexpected end of stream", "found unexpected end of stream"),
+)
+
+
 def describe_yaml_error(error: yaml.YAMLError) -> str:
     """Return the error as Go's YAML library words it, as far as the two agree."""
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return f"yaml: line {error.problem_mark.line + 1}: {error.problem}"
-    return f"yaml: {error}"
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return f"yaml: {error}"
+    problem = str(error.problem)
+    worded = next((go for python, go in _YAML_PROBLEMS if python in problem), problem)
+    return f"yaml: line {error.problem_mark.line + 1}: {worded}"
 
 
 def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) -> Json:
@@ -140,14 +159,26 @@ def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) ->
     value: JsonValue = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise bad_request(_unrecognized(target, _not_an_object(value), call.body))
-    obj = identify(value, target.kind, call.resource)
     checked = options.field_validation != "Ignore"
+    if call.resource.custom and checked:
+        _warn_of_other_version(call, value, target.kind)
+    obj = identify(value, target.kind, call.resource)
     problems = rules.check(obj, strict=checked)
     if problems.fatal is not None:
         raise _undecodable(target, obj, problems.fatal)
     if checked:
         report_strict(call, options, [*document.problems, *problems.strict], target, obj)
     return rules.complete(obj)
+
+
+def _warn_of_other_version(call: Call, obj: Json, kind: GVK) -> None:
+    """Warn of the fields of an object in a version that its definition does not have.
+
+    It will be refused, but the real server looks at its fields first.
+    """
+    sent = GVK.of(obj)
+    if sent.kind == kind.kind and sent.group == kind.group and sent.version != kind.version:
+        call.warnings.extend(CustomType.of(sent, {"type": "object"}).check(obj, strict=True).strict)
 
 
 def repeated_fields(value: JsonValue, path: str = "") -> list[str]:

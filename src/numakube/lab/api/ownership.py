@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.lab.api.object_meta import with_metadata
+from numakube.lab.api.object_meta import timestamp, with_metadata
+from numakube.lab.patching import Endpoint, reset_fields, track_update, with_managed_fields
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call
@@ -13,25 +14,38 @@ if TYPE_CHECKING:
     from numakube.lab.kinds import Json
 
 
-def track(state: State, call: Call, old: Json, new: Json, options: WriteOptions) -> Json:
-    """Return *new* with the fields that it changes in *old* credited to the request's manager."""
-    del state, call, old, options
-    return with_metadata(new, managedFields=None)
+def endpoint_of(call: Call) -> Endpoint | None:
+    """Return where the request comes in; None if nothing is known of the kind's fields."""
+    root, part = call.rules.root, call.info.subresource
+    if root is None:
+        return None
+    kind, custom = call.resource.kind, call.resource.custom
+    named = {"apiVersion": kind.api_version, "kind": kind.kind}
+    has_status = custom and call.resource.subresource("status") is not None
+    return Endpoint(
+        gvk=kind,
+        root=root,
+        empty=named if custom else {**named, **call.rules.canonical({})},
+        subresource=part,
+        ignored=reset_fields(kind, part, custom_status=has_status),
+    )
 
 
-def same_but_times(new: Json, old: Json) -> bool:
-    """Tell whether two objects differ at most in the times of their managed fields."""
-    if new == old:
-        return True
-    one, other = new["metadata"], old["metadata"]
-    if "managedFields" not in one or "managedFields" not in other:
-        return False
-    return _timeless(new) == _timeless(old)
+def manager_of(call: Call, options: WriteOptions) -> str:
+    """Return the name under which the request's changes are booked."""
+    return options.field_manager or call.user_agent_manager
 
 
-def _timeless(obj: Json) -> Json:
-    entries = [
-        {key: value for key, value in entry.items() if key != "time"}
-        for entry in obj["metadata"]["managedFields"]
-    ]
-    return with_metadata(obj, managedFields=entries)
+def track(state: State, call: Call, live: Json | None, new: Json, options: WriteOptions) -> Json:
+    """Return *new* with what it changes of *live* credited to the request's manager."""
+    endpoint = endpoint_of(call)
+    if endpoint is None:
+        return with_metadata(new, managedFields=None)
+    entries = track_update(
+        live,
+        new,
+        endpoint=endpoint,
+        manager=manager_of(call, options),
+        now=timestamp(state.now()),
+    )
+    return with_managed_fields(new, entries)

@@ -21,7 +21,7 @@ class Rules(Protocol):
 
     @property
     def root(self) -> Struct | None:
-        """The kind's type, if it is known: what strategic merge patches are merged by."""
+        """The kind's type, if it is known: what patches are merged by."""
         ...
 
     def check(self, obj: Json, *, strict: bool) -> Problems:

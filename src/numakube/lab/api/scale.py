@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.lab.api.applying import applied, read_config
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.json_paths import find
 from numakube.lab.api.label_selectors import selector_of, selector_text
 from numakube.lab.api.negotiation import media_type
-from numakube.lab.api.object_meta import in_namespace, metadata_of, with_metadata
+from numakube.lab.api.object_meta import in_namespace, metadata_of, timestamp, with_metadata
 from numakube.lab.api.options import WriteOptions, write_options
-from numakube.lab.api.ownership import track
-from numakube.lab.api.patches import check_patch_type, decode_patched, patched
+from numakube.lab.api.ownership import manager_of
+from numakube.lab.api.patches import APPLY_PATCH, check_patch_type, decode_patched, patched
 from numakube.lab.api.refusals import conflict, invalid, not_found
 from numakube.lab.api.rendering import document_reply
 from numakube.lab.api.scale_paths import SCALE
 from numakube.lab.api.updating import check_name, store_changed
 from numakube.lab.field_errors import invalid as invalid_field
+from numakube.lab.patching import (
+    Endpoint,
+    to_parent,
+    to_scale,
+    track_update,
+    with_managed_fields,
+)
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
+    from numakube.lab.api.rules import Rules
     from numakube.lab.api.scale_paths import ScalePaths
     from numakube.lab.api.state import State
     from numakube.lab.api.store import Stored
@@ -35,8 +44,7 @@ def scale(state: State, call: Call) -> Reply:
         return document_reply(call, 200, scale_of(call, existing.obj))
     options, wanted = _wanted(state, call, existing)
     _check(call, existing, wanted)
-    changed = _scaled(call, existing.obj, wanted)
-    changed = track(state, call, existing.obj, changed, options)
+    changed = _scaled(call, call.read(existing), wanted)
     stored = store_changed(state, call, existing, changed, options, part="")
     return document_reply(call, 200, scale_of(call, stored.obj))
 
@@ -80,19 +88,52 @@ def _selector(call: Call, obj: Json) -> str:
 
 
 def _wanted(state: State, call: Call, existing: Stored) -> tuple[WriteOptions, Json]:
-    """Return the scale that the request asks for."""
+    """Return the scale that the request asks for, and who manages it."""
     rules = state.rules_of(SCALE)
+    live = _managed_scale(call, call.read(existing))
     if call.info.verb == "update":
         options = write_options(call.query, kind="UpdateOptions")
         wanted = decode_object(call, options, SCALE, rules)
     else:
         kind = media_type(call.headers.get("Content-Type"))
         check_patch_type(call, kind)
-        options = write_options(call.query, kind="PatchOptions")
-        changed = patched(call, kind, scale_of(call, existing.obj), options, rules)
+        options = write_options(call.query, kind="PatchOptions", apply=kind == APPLY_PATCH)
+        if kind == APPLY_PATCH:
+            config = read_config(call, options)
+            wanted = applied(state, live, config, _endpoint(rules), options)
+            return options, _checked_name(call, rules.complete(wanted))
+        changed = patched(call, kind, live, options, rules)
         wanted = decode_patched(call, changed, options, SCALE, rules)
+    entries = track_update(
+        live,
+        wanted,
+        endpoint=_endpoint(rules),
+        manager=manager_of(call, options),
+        now=timestamp(state.now()),
+    )
+    return options, _checked_name(call, with_managed_fields(wanted, entries))
+
+
+def _checked_name(call: Call, wanted: Json) -> Json:
     check_name(wanted, call.info.name)
-    return options, in_namespace(wanted, call.namespace)
+    return in_namespace(wanted, call.namespace)
+
+
+def _managed_scale(call: Call, obj: Json) -> Json:
+    """Return the scale of *obj* with the entries of those who manage its replicas."""
+    entries = to_scale(metadata_of(obj).get("managedFields"), _replicas_path(call))
+    return with_managed_fields(scale_of(call, obj), entries)
+
+
+def _replicas_path(call: Call) -> list[str]:
+    return [f"f:{name}" for name in _paths(call).wanted.strip(".").split(".")]
+
+
+def _endpoint(rules: Rules) -> Endpoint:
+    assert rules.root is not None  # noqa: S101 - Scale is a built-in kind
+    named = {"apiVersion": SCALE.api_version, "kind": SCALE.kind}
+    empty = {**named, **rules.canonical({})}
+    return Endpoint(gvk=SCALE, root=rules.root, empty=empty, subresource="scale", ignored={})
 
 
 def _check(call: Call, existing: Stored, wanted: Json) -> None:
@@ -112,7 +153,13 @@ def _scaled(call: Call, obj: Json, wanted: Json) -> Json:
     """Return *obj* with the wanted number of replicas, as of the version the client knows."""
     replicas = (wanted.get("spec") or {}).get("replicas", 0)
     version = metadata_of(wanted).get("resourceVersion")
-    changed = with_metadata(obj, resourceVersion=version)
+    entries = to_parent(
+        metadata_of(obj).get("managedFields"),
+        metadata_of(wanted).get("managedFields"),
+        api_version=call.resource.kind.api_version,
+        replicas=_replicas_path(call),
+    )
+    changed = with_managed_fields(with_metadata(obj, resourceVersion=version), entries)
     return _with_value(changed, _paths(call).wanted.strip(".").split("."), replicas)
 
 

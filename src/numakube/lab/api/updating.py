@@ -8,12 +8,13 @@ from numakube.lab.api.creating import store_new
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import in_namespace, metadata_of, wiped, with_metadata
 from numakube.lab.api.options import WriteOptions, write_options
-from numakube.lab.api.ownership import same_but_times, track
+from numakube.lab.api.ownership import track
 from numakube.lab.api.refusals import bad_request, conflict, invalid, not_found
 from numakube.lab.api.rendering import object_reply
 from numakube.lab.api.store import Stored
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.objects.metadata import validate_any_update
+from numakube.lab.patching import keep_times
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
@@ -61,7 +62,7 @@ def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) 
     state.admission.authorize_create(state, call)
     if uid := metadata_of(obj).get("uid"):
         raise _missing_with_uid(call, uid)
-    obj = track(state, call, {}, with_metadata(wiped(obj), resourceVersion=None), options)
+    obj = track(state, call, None, with_metadata(wiped(obj), resourceVersion=None), options)
     return object_reply(call, 201, store_new(state, call, obj, options))
 
 
@@ -113,7 +114,7 @@ def store_changed(
     obj = _prepared(state, call, obj, old, call.info.subresource if part is None else part)
     if should_delete(obj, old):
         return _finish_deletion(state, call, existing, obj, options)
-    if same_but_times(obj, old):
+    if keep_times(old, obj) == old:
         return existing
     written, form = call.write(obj)
     if options.dry_run:

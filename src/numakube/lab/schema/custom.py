@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -109,6 +109,23 @@ class CustomType:
         before = UNKNOWN if old is None else old
         errors = validate_value(self.schema.source, obj, old=before)
         errors += check_embedded(obj, self.schema)
+        return self._with_rules(errors, obj, old)
+
+    def validate_status(self, obj: Json, old: Json) -> list[FieldError]:
+        """Check *obj*, of which only the status was changed; messages name fields from there."""
+        status = self.schema.properties.get("status")
+        errors: list[FieldError] = []
+        if status is not None and "status" in obj:
+            before = old.get("status", UNKNOWN)
+            errors = [
+                replace(error, field=f"status.{error.field}" if error.field else "status")
+                for error in validate_value(status.source, obj["status"], old=before)
+            ]
+        return self._with_rules(errors, obj, old)
+
+    def _with_rules(
+        self, errors: list[FieldError], obj: Json, old: Json | None
+    ) -> list[FieldError]:
         errors += check_lists(obj, self.schema)
         if not self.schema.has_rules:
             return errors

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.lab.api.custom.custom_rules import CustomRules
-from numakube.lab.api.custom.custom_types import custom_type
 from numakube.lab.api.custom.definitions import (
     CLEANUP_FINALIZER,
     SHELF,
@@ -27,6 +26,7 @@ from numakube.lab.api.scale_paths import SCALE, ScalePaths
 from numakube.lab.api.store import ChangeType
 from numakube.lab.api.tables import CustomColumns
 from numakube.lab.kinds import GVK
+from numakube.lab.schema.custom import CustomType
 
 if TYPE_CHECKING:
     from numakube.lab.api.state import State
@@ -169,8 +169,7 @@ def _served(definition: Json, version: Json) -> Served:
         custom=True,
     )
     schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-    preserve = bool(spec.get("preserveUnknownFields"))
-    info = custom_type(kind, schema, preserve_unknown=preserve)
+    info = CustomType.of(kind, schema)
     rules = CustomRules(kind, info, namespaced=resource.namespaced, has_status="status" in parts)
     return Served(
         resource=resource,

@@ -10,7 +10,8 @@ from numakube.lab.objects.names import dns_subdomain
 
 if TYPE_CHECKING:
     from numakube.lab.field_errors import FieldError
-    from numakube.lab.kinds import GVK, CustomTypeInfo, Json, Problems
+    from numakube.lab.kinds import GVK, Json, Problems
+    from numakube.lab.schema.custom import CustomType
     from numakube.lab.schema.types import Struct
 
 
@@ -24,9 +25,7 @@ class CustomRules:
         has_status: whether the status is changed by a subresource of its own.
     """
 
-    def __init__(
-        self, kind: GVK, info: CustomTypeInfo, *, namespaced: bool, has_status: bool
-    ) -> None:
+    def __init__(self, kind: GVK, info: CustomType, *, namespaced: bool, has_status: bool) -> None:
         self.kind = kind
         self.info = info
         self._namespaced = namespaced
@@ -34,8 +33,8 @@ class CustomRules:
 
     @property
     def root(self) -> Struct | None:
-        """Custom kinds know no strategic merge patch."""
-        return None
+        """The kind's type."""
+        return self.info.root
 
     def check(self, obj: Json, *, strict: bool) -> Problems:
         """Tell what is wrong with *obj* as sent."""
@@ -74,8 +73,9 @@ class CustomRules:
 
     def validate_update(self, obj: Json, old: Json, subresource: str) -> list[FieldError]:
         """Check a changed object."""
-        del subresource
         errors = validate_metadata_update(obj["metadata"], old["metadata"])
+        if subresource == "status":
+            return errors + self.info.validate_status(obj, old)
         return errors + self.info.validate(obj, old)
 
     def warnings(self, obj: Json, old: Json | None) -> list[str]:
