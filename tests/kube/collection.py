@@ -22,8 +22,8 @@ END = {"k8s.io/initial-events-end": "true"}
 class Collection:
     """The pods of a server that keeps a history, forgets it, breaks and restarts on demand."""
 
-    def __init__(self, server: ScriptedServer) -> None:
-        self.version = 100
+    def __init__(self, server: ScriptedServer, *, version: int = 100) -> None:
+        self.version = version
         self.objects: dict[str, dict[str, Any]] = {}
         self.expired_as_event = False
         self.knows_streaming = True
@@ -31,7 +31,8 @@ class Collection:
         self._server = server
         self._uids = itertools.count(1)
         self._history: list[tuple[int, bytes]] = []
-        self._oldest = 100
+        self._oldest = version
+        self._pages: dict[str, list[dict[str, Any]]] = {}
         self._watchers: set[asyncio.Queue[bytes | None]] = set()
         server.otherwise = self._handle
 
@@ -76,10 +77,10 @@ class Collection:
         self._history.clear()
 
     async def restart(self, *, losing_everything: bool = False) -> None:
-        """Restart the server on the same port."""
+        """Restart the server on the same port; losing everything, its versions begin far below."""
         await self._server.stop()
         if losing_everything:
-            self.version, self._oldest = 1, 1
+            self.version = self._oldest = max(1, self.version // 1000)
             self.objects.clear()
             self._history.clear()
         await self._server.start()
@@ -130,10 +131,12 @@ class Collection:
             return web.json_response(status_document(410, "Expired"), status=410)
         size = min(self.page_size, int(request.query.get("limit", 10_000)))
         end = int(start) + size
-        items = list(self.objects.values())[int(start) : end]
+        # All pages show the state at the time of the first.
+        state = self._pages.setdefault(version, list(self.objects.values()))
         metadata = {"resourceVersion": version}
-        if end < len(self.objects):
+        if end < len(state):
             metadata["continue"] = f"{version}:{end}"
+        items = state[int(start) : end]
         return web.json_response({"kind": "PodList", "metadata": metadata, "items": items})
 
     async def _stream(self, request: web.Request, lines: list[bytes]) -> web.StreamResponse:

@@ -429,6 +429,18 @@ async def test_one_bad_object_does_not_spoil_a_list(client: Client, server: Scri
     assert found.resource_version == "7"
 
 
+async def test_what_is_nested_too_deeply_is_said_so(client: Client, server: ScriptedServer) -> None:
+    """It must not end the process."""
+    deep = b'{"metadata":{"name":"a"},"x":' + b"[" * 50_000 + b"]" * 50_000 + b"}"
+    server.reply(deep)
+    server.reply(b'{"items":[' + deep + b"]}")
+
+    with pytest.raises(errors.MalformedObject, match="recursion"):
+        await client.get(NODES, "a")
+    with pytest.raises(errors.MalformedObject, match="recursion"):
+        await client.list(NODES)
+
+
 async def test_the_collector_is_on_again_after_a_list(
     client: Client, server: ScriptedServer
 ) -> None:

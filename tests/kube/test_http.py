@@ -1,6 +1,7 @@
 """The HTTP transport: TLS both ways, credentials renewed after 401, proxies, time limits."""
 
 import asyncio
+import contextlib
 import datetime
 import ipaddress
 import ssl
@@ -255,6 +256,46 @@ async def test_credentials_travel_over_tls_or_loopback_only(server: ScriptedServ
     assert b"secret" in await ask(replace(server.config, user=user))
     assert b"secret" not in await ask(elsewhere)
     assert server.received[-1].headers["Host"] == "elsewhere.example"
+
+
+async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Be an HTTP proxy for one CONNECT request."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    target = head.split()[1].decode()
+    PROXIED.append(target)
+    host, _, port = target.rpartition(":")
+    far_reader, far_writer = await asyncio.open_connection(host, int(port))
+    writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+    await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy until the end."""
+    with contextlib.suppress(ConnectionError):
+        while chunk := await reader.read(65536):
+            writer.write(chunk)
+            await writer.drain()
+    writer.close()
+
+
+PROXIED: list[str] = []
+
+
+async def test_tls_goes_through_a_proxy(authority: Authority, secure: ScriptedServer) -> None:
+    """The certificate that counts is the API server's; the proxy sees none of it."""
+    proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    me = authority.issue("me")
+    config = replace(
+        secure.config,
+        tls=TlsConfig(authority=Pem(authority.pem)),
+        user=UserConfig(certificate=Pem(me.certificate), key=Pem(me.key)),
+        proxy_url=f"http://127.0.0.1:{port}",
+    )
+
+    assert b'"names": ["me"]' in await ask(config)
+    assert [f"127.0.0.1:{secure.port}"] == PROXIED
+    proxy.close()
 
 
 async def test_other_kinds_of_proxy_are_refused() -> None:

@@ -102,8 +102,13 @@ class Client:
         """Close every connection."""
         await self._transport.aclose()
 
-    async def request(self, request: Request) -> Response:
-        """Send *request*, retrying where that is safe, and return an answer that is no error."""
+    async def request(self, request: Request, *, retry: bool = True) -> Response:
+        """Send *request* and return an answer that is no error.
+
+        Args:
+            request: what to send.
+            retry: after a failure, send it again where that is safe and may help.
+        """
         attempt = 1
         while True:
             await self._bucket.take()
@@ -113,7 +118,7 @@ class Client:
                 wait = self._retry.wait(
                     failure, method=request.method, attempt=attempt, rng=self.rng
                 )
-                if wait is None:
+                if wait is None or not retry:
                     raise
                 _log.debug("request_retried", request=str(request), error=str(failure), wait=wait)
             await self.clock.sleep(wait)
@@ -163,24 +168,21 @@ class Client:
         if resource_version not in ("", "0"):
             version.append(("resourceVersionMatch", "NotOlderThan"))
         limit = [("limit", str(page_size) if page_size else "")]
-        page = await self._page(resource, list_request(path, selectors + version + limit))
-        pages = [page]
+        first = await self._page(resource, list_request(path, selectors + version + limit))
         try:
-            while page.next_page:
-                # A continuation names its resource version itself.
-                rest = [*selectors, *limit, ("continue", page.next_page)]
-                page = await self._page(resource, list_request(path, rest))
-                pages.append(page)
+            return await self._completed(resource, first, path, selectors + limit)
         except Expired:
             # The pages read so far show a state that the server has forgotten. One answer with
             # everything in it cannot expire.
-            return await self._page(resource, list_request(path, selectors + version))
-        return _joined(pages)
+            everything = await self._page(resource, list_request(path, selectors + version))
+            return await self._completed(resource, everything, path, selectors)
 
-    async def latest_version(self, resource: Resource[T], *, namespace: str = "") -> str:
+    async def latest_version(
+        self, resource: Resource[T], *, namespace: str = "", retry: bool = True
+    ) -> str:
         """Return the resource version of the current state, without its objects."""
         path = resource.collection_path(namespace=namespace)
-        response = await self.request(list_request(path, [("limit", "1")]))
+        response = await self.request(list_request(path, [("limit", "1")]), retry=retry)
         return codec_of(_Kind).page(response.body, kind=resource.kind).resource_version
 
     async def create(
@@ -337,6 +339,22 @@ class Client:
     async def _page(self, resource: Resource[T], request: Request) -> Listing[T]:
         response = await self.request(request)
         return codec_of(resource.object_type).page(response.body, kind=resource.kind)
+
+    async def _completed(
+        self,
+        resource: Resource[T],
+        page: Listing[T],
+        path: str,
+        query: Sequence[tuple[str, str]],
+    ) -> Listing[T]:
+        """Return *page* and those that follow it as one list."""
+        pages = [page]
+        while page.next_page:
+            # A continuation names its resource version itself.
+            request = list_request(path, [*query, ("continue", page.next_page)])
+            page = await self._page(resource, request)
+            pages.append(page)
+        return _joined(pages)
 
     def _write_query(self, *, dry_run: bool, field_manager: str) -> Query:
         manager = field_manager or self._field_manager

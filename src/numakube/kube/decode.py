@@ -24,6 +24,9 @@ from numakube.kube.transport import Body
 
 T = TypeVar("T")
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for input that is not JSON, or not of the right shape, or too deep."""
+
 
 class _Page(Wire, Generic[T], frozen=True):
     metadata: ListMeta | None = None
@@ -88,8 +91,8 @@ class Codec(Generic[T]):
             return self._object.decode(body)
         except msgspec.ValidationError:
             return self._leniently(body, kind=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            return Malformed(ObjectKey("", ""), MalformedObject(kind, f"not JSON: {exc}"))
+        except UNREADABLE as exc:
+            return Malformed(ObjectKey("", ""), MalformedObject(kind, f"not readable: {exc}"))
 
     def page(self, body: Body, *, kind: str) -> Listing[T]:
         """Return the objects of the list in *body*."""
@@ -98,14 +101,14 @@ class Codec(Generic[T]):
                 page = self._page.decode(body)
             except msgspec.ValidationError:
                 return self._page_one_by_one(body, kind=kind)
-            except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-                raise MalformedObject(f"list of {kind}", f"not JSON: {exc}") from exc
+            except UNREADABLE as exc:
+                raise MalformedObject(f"list of {kind}", f"not readable: {exc}") from exc
             return _listing(page.metadata, page.items or (), ())
 
     def _page_one_by_one(self, body: Body, *, kind: str) -> Listing[T]:
         try:
             page = _raw_pages.decode(body)
-        except msgspec.DecodeError as exc:
+        except UNREADABLE as exc:
             raise MalformedObject(f"list of {kind}", str(exc)) from exc
         good: list[T] = []
         bad: list[Malformed] = []
@@ -155,7 +158,7 @@ def gc_paused() -> Iterator[None]:
 def _name_in(body: Body | msgspec.Raw) -> _Name:
     try:
         return _names.decode(body).metadata or _Name()
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return _Name()
 
 

@@ -6,8 +6,8 @@ again and compared, so that what was deleted meanwhile is noticed. Failures are 
 growing, random pauses; nothing but cancellation ends a reflector.
 
 Follows client-go's reflector (Kubernetes 1.36) with three differences: a dropped connection does
-not cause a new list, a resource version that goes backwards does (client-go would wait forever for
-the server to catch up), and an object that cannot be decoded is left out and reported, not fatal.
+not cause a new list, resource versions that went backwards do (client-go would wait for the server
+to catch up), and an object that cannot be decoded is left out and reported, not fatal.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Reflector(Generic[T]):
         store: the mirror.
         synced: set once the store has held everything; it stays set.
         resource_version: the version up to which the store is known to be right.
-        last_error: what went wrong last, until something goes right again.
+        last_error: why there is no watch at the moment; None while there is one.
     """
 
     def __init__(
@@ -132,8 +132,6 @@ class Reflector(Generic[T]):
         self._backoff = Backoff(base=timing.backoff, cap=timing.longest_backoff, rng=client.rng)
         # An old state from the server's memory will do, except after signs that it is wrong.
         self._any_version_will_do = True
-        # A server that broke off may be another one when it comes back.
-        self._doubtful = False
 
     def __str__(self) -> str:
         return f"{self._resource} in {self._namespace}" if self._namespace else str(self._resource)
@@ -190,9 +188,9 @@ class Reflector(Generic[T]):
                             found.pop(key_of(obj), None)
                         else:
                             found[key_of(obj)] = obj
-                    case GarbledEvent(malformed):
-                        found.pop(malformed.key, None)
-                        self._report_malformed(malformed)
+                    case GarbledEvent():
+                        found.pop(event.malformed.key, None)
+                        self._report_garbled(event)
                     case Bookmark(version, ends_initial_events=True):
                         self._replace(tuple(found.values()), version)
                         return batch[number + 1 :]
@@ -210,22 +208,32 @@ class Reflector(Generic[T]):
         _log.debug("reflector_synced", resource=str(self), objects=len(objects), version=version)
 
     async def _watch_on(self) -> None:
-        if self._doubtful:
-            await self._check_history()
         async with (
             self._opened(since=self.resource_version, initial_events=False) as watch,
             contextlib.aclosing(watch.batches()) as batches,
         ):
+            self.last_error = None
+            await self._check_history()
             await self._follow(batches)
 
     async def _check_history(self) -> None:
         """Make sure that the server has not lost versions that we have seen.
 
-        A watch from a version that is yet to come would be silent until it does.
+        It may have restarted from a backup, or from nothing, at any moment since we saw them; and
+        a watch from a version that is yet to come is silent until it comes. Asked while the watch
+        is open: a restart after that breaks it.
         """
-        latest = await self._client.latest_version(self._resource, namespace=self._namespace)
-        self._check_order(latest)
-        self._doubtful = False
+        try:
+            latest = await self._client.latest_version(
+                self._resource, namespace=self._namespace, retry=False
+            )
+        except NumakubeError as exc:
+            if isinstance(exc, ClusterUnreachable) and exc.refused:
+                raise
+            # No reason to give up a watch; the next one is checked again.
+            _log.debug("history_not_checked", resource=str(self), error=str(exc))
+        else:
+            self._check_order(latest)
 
     def _opened(self, *, since: str, initial_events: bool) -> AbstractAsyncContextManager[Watch[T]]:
         # Spread over twice the time, so that watches opened together do not end together.
@@ -251,15 +259,14 @@ class Reflector(Generic[T]):
         try:
             async for batch in batches:
                 self._apply(batch)
-                self._succeeded()
+                self._backoff.reset()
         except ClusterUnreachable as failure:
             cut = failure
-            self._doubtful = True
         lived = clock.monotonic() - opened_at
         if lived < self._timing.settled and self.resource_version == before:
             raise cut or ClusterUnreachable(f"{self}: the server ended the watch at once")
         # However it ended, it was of use: the next one is worth an attempt without a pause.
-        self._succeeded()
+        self._backoff.reset()
 
     def _apply(self, batch: list[WatchEvent[T]]) -> None:
         for event in batch:
@@ -271,10 +278,10 @@ class Reflector(Generic[T]):
                     else:
                         self.store.put(obj)
                         self._reported.pop(key_of(obj), None)
-                case GarbledEvent(malformed):
-                    self._advance(malformed.resource_version)
-                    self.store.remove(malformed.key, unseen=True)
-                    self._report_malformed(malformed)
+                case GarbledEvent():
+                    self._advance(event.malformed.resource_version)
+                    self.store.remove(event.malformed.key, unseen=True)
+                    self._report_garbled(event)
                 case Bookmark(version):
                     self._advance(version)
 
@@ -286,12 +293,8 @@ class Reflector(Generic[T]):
 
     def _check_order(self, version: str) -> None:
         known = self.resource_version
-        if version.isdecimal() and known.isdecimal() and int(version) < int(known):
+        if _is_older(version, known):
             raise _Rewound(f"{self}: resource version {version} after {known}")
-
-    def _succeeded(self) -> None:
-        self._backoff.reset()
-        self.last_error = None
 
     async def _recover(self, failure: NumakubeError) -> None:
         """Decide where to go on after *failure*, and wait a little."""
@@ -321,6 +324,12 @@ class Reflector(Generic[T]):
             return failure.code < _SERVER_ERROR or too_large
         return isinstance(failure, _Rewound)
 
+    def _report_garbled(self, event: GarbledEvent) -> None:
+        if event.type == "DELETED":
+            self._reported.pop(event.malformed.key, None)
+        else:
+            self._report_malformed(event.malformed)
+
     def _report_malformed(self, malformed: Malformed) -> None:
         """Tell of an object that cannot be used; once, until it is wrong in another way."""
         said = str(malformed.error)
@@ -330,6 +339,14 @@ class Reflector(Generic[T]):
         _log.error("object_malformed", error=said)
         if self._on_malformed is not None:
             self._on_malformed(malformed)
+
+
+def _is_older(version: str, known: str) -> bool:
+    """Compare versions as numbers of any length; others cannot be compared."""
+    if not (version.isdecimal() and known.isdecimal()):
+        return False
+    one, other = version.lstrip("0"), known.lstrip("0")
+    return (len(one), one) < (len(other), other)
 
 
 class _StreamingUnknown(NumakubeError):

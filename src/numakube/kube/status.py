@@ -146,6 +146,6 @@ def _aware(moment: datetime) -> datetime:
 def _status_in(body: Body) -> Status | None:
     try:
         status = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return status if status.kind == "Status" else None

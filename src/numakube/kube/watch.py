@@ -18,7 +18,7 @@ import structlog
 from numakube.api.wire import Wire
 from numakube.errors import MalformedObject
 from numakube.kube.client import Client
-from numakube.kube.decode import Codec, Malformed, codec_of
+from numakube.kube.decode import UNREADABLE, Codec, Malformed, codec_of
 from numakube.kube.requests import given
 from numakube.kube.resources import Resource
 from numakube.kube.status import Status, error_from_status
@@ -32,6 +32,8 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 IDLE_SECONDS = 150.0
 """Silence after which a watch is taken for dead. Servers send bookmarks about once a minute."""
 
+EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
+
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
@@ -39,7 +41,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 class ObjectEvent(Generic[T]):
     """An object came, changed or went; for one that went, its last state."""
 
-    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    type: EventType
     object: T
 
 
@@ -60,6 +62,7 @@ class Bookmark:
 class GarbledEvent:
     """An event about an object whose shape is wrong."""
 
+    type: EventType
     malformed: Malformed
 
 
@@ -202,7 +205,7 @@ class EventDecoder(Generic[T]):
     def _event(self, line: bytes) -> WatchEvent[T] | None:
         try:
             event = _events.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        except UNREADABLE as exc:
             raise MalformedObject(f"{self._request}: watch event", str(exc)) from exc
         match event.type:
             case "ADDED" | "MODIFIED" | "DELETED":
@@ -216,17 +219,17 @@ class EventDecoder(Generic[T]):
                 return None
 
     def _object_event(self, event: _Event) -> WatchEvent[T]:
+        kind = cast("EventType", event.type)
         found = self._codec.one_or_malformed(event.object, kind=self._kind)
-        if isinstance(found, Malformed):
-            return GarbledEvent(found)
-        kind = cast("Literal['ADDED', 'MODIFIED', 'DELETED']", event.type)
-        return ObjectEvent(kind, found)
+        return (
+            GarbledEvent(kind, found) if isinstance(found, Malformed) else ObjectEvent(kind, found)
+        )
 
 
 def _bookmark(raw: msgspec.Raw) -> Bookmark:
     try:
         metadata = _bookmarks.decode(raw).metadata
-    except msgspec.DecodeError as exc:
+    except UNREADABLE as exc:
         raise MalformedObject("BOOKMARK of a watch", str(exc)) from exc
     ends = (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true"
     return Bookmark(metadata.resource_version, ends)
@@ -235,7 +238,7 @@ def _bookmark(raw: msgspec.Raw) -> Bookmark:
 def _status(raw: msgspec.Raw) -> Status:
     try:
         return _statuses.decode(raw)
-    except msgspec.DecodeError as exc:
+    except UNREADABLE as exc:
         raise MalformedObject("ERROR of a watch", str(exc)) from exc
 
 
