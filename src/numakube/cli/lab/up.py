@@ -1,0 +1,156 @@
+"""``numakube lab up``: start a lab."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.lab.options import name_option, run_dir
+from numakube.cli.sources import MachineParameter, load_machine, read_text
+from numakube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numakube.lab.cluster import LabOptions
+    from numakube.lab.nodes.plan import NodePlan
+    from numakube.lab.rundir import LabInfo, RunDir
+
+DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
+# A lab of a thousand nodes is ready within a minute.
+_DETACH_SECONDS = 120
+
+
+@click.command("up")
+@name_option
+@click.option("--nodes", type=click.IntRange(0, 5000), default=3, show_default=True)
+@click.option(
+    "--machine",
+    type=MachineParameter(),
+    default=DEFAULT_MACHINE,
+    show_default=True,
+    help="Machine of every node: a shape, a preset, a file or a sysfs tree.",
+)
+@click.option("--from", "dump", metavar="FILE", help="Nodes of a dump of Nodes and NRT objects.")
+@click.option(
+    "--kubelet",
+    metavar="WORDS",
+    default="",
+    help="As in policy=restricted,scope=pod,full-pcpus-only=true.",
+)
+@click.option("--kubernetes", default="1.35", show_default=True, help="Version of the kubelets.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one.")
+@click.option("--data", metavar="FILE", help="Keep everything in FILE across restarts.")
+@click.option("--tls", is_flag=True, help="Serve HTTPS with a certificate of the lab's own.")
+@click.option("--rbac", is_flag=True, help="Users need rights, as in a real cluster.")
+@click.option("--detach", is_flag=True, help="Go on in the background; see lab down.")
+def command(
+    name: str,
+    nodes: int,
+    machine: str,
+    dump: str | None,
+    kubelet: str,
+    kubernetes: str,
+    host: str,
+    port: int,
+    data: str | None,
+    *,
+    tls: bool,
+    rbac: bool,
+    detach: bool,
+) -> None:
+    """Start a lab and run it until interrupted.
+
+    Prints the path of a kubeconfig and the dashboard's address. Ctrl-C leaves nothing behind.
+    """
+    from numakube.lab.cluster import LabOptions
+
+    options = LabOptions(
+        name=name,
+        plans=_plans(nodes, machine, dump, kubelet, kubernetes),
+        host=host,
+        port=port,
+        data=Path(data) if data else None,
+        tls=tls,
+        rbac=rbac,
+    )
+    folder = run_dir(name)
+    folder.create()
+    if detach and os.fork():
+        _announce(_await_child(folder), options)
+        return
+    if detach:
+        _become_daemon(folder)
+    try:
+        asyncio.run(_run(options, folder, quiet=detach))
+    finally:
+        folder.remove()
+
+
+def _plans(
+    count: int, machine: str, dump: str | None, kubelet: str, kubernetes: str
+) -> tuple[NodePlan, ...]:
+    from numakube.api.yamls import load_manifests
+    from numakube.lab.cluster import uniform_plans
+    from numakube.lab.dump import plans_from_dump
+
+    if dump is not None:
+        return tuple(plans_from_dump(load_manifests(read_text(dump), dump), dump))
+    return uniform_plans(count, load_machine(machine), kubelet, kubernetes)
+
+
+async def _run(options: LabOptions, folder: RunDir, *, quiet: bool) -> None:
+    from numakube.lab.cluster import Lab
+
+    loop = asyncio.get_running_loop()
+    async with Lab(options, folder) as lab:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, lab.ended.set)
+        folder.write_info(lab.info())
+        if not quiet:
+            _announce(lab.info(), options)
+            click.echo("\nRunning; Ctrl-C ends it and leaves nothing behind.")
+        await lab.ended.wait()
+
+
+def _announce(info: LabInfo, options: LabOptions) -> None:
+    name = "" if info.name == "lab" else f" --name {info.name}"
+    click.echo(f"Lab {info.name!r} is up with {len(options.plans)} nodes.")
+    click.echo(f"  kubeconfig  {info.kubeconfig}")
+    click.echo(f"  dashboard   {info.dashboard}")
+    click.echo("\nTry:")
+    click.echo(f"  export KUBECONFIG={info.kubeconfig}")
+    click.echo("  kubectl get nodes -o wide")
+    click.echo("  kubectl create deployment web --image=nginx --replicas=3")
+    click.echo(f"  numakube lab status{name}")
+
+
+def _await_child(folder: RunDir) -> LabInfo:
+    """Wait until the background process has made itself known."""
+    deadline = time.monotonic() + _DETACH_SECONDS
+    while time.monotonic() < deadline:
+        info = folder.info()
+        if info is not None:
+            return info
+        if not folder.path.exists():
+            raise ConfigError("the lab could not start; run it without --detach to see why")
+        time.sleep(0.05)
+    raise ConfigError(f"the lab is not ready after {_DETACH_SECONDS} s; see {folder.log}")
+
+
+def _become_daemon(folder: RunDir) -> None:
+    """Leave the terminal; what is printed goes to the log."""
+    os.setsid()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)

@@ -1,0 +1,256 @@
+"""A whole lab: API server, controllers, nodes, a page to look at and a socket to steer it by.
+
+    async with Lab(options, folder) as lab:
+        ...  # lab.url, lab.client
+        await lab.ended.wait()
+
+Leaving the context ends every part in the opposite order of their start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Self
+
+from numakube.api.yamls import dump_yaml
+from numakube.errors import ConfigError, MalformedObject
+from numakube.kube.client import Client
+from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
+from numakube.lab.api.authentication import AUTHENTICATED, MASTERS, User
+from numakube.lab.api.server import ApiServer
+from numakube.lab.control import ControlServer
+from numakube.lab.controllers.running import Controllers
+from numakube.lab.faults import FaultKind, FaultRule, Faults
+from numakube.lab.inprocess import InProcess
+from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
+from numakube.lab.nodes.plan import NodePlan
+from numakube.lab.nodes.pool import NodePool
+from numakube.lab.rundir import LabInfo
+from numakube.lab.status_page import StatusPage, node_summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from numakube.kubelet.machine import Machine
+    from numakube.lab.rundir import RunDir
+
+ADMIN = "lab-admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabOptions:
+    """What a lab is to be.
+
+    Attributes:
+        plans: the nodes to start with.
+        data: a file that keeps everything across restarts; in memory if ``None``.
+        tls: whether to serve HTTPS, with an authority of the lab's own.
+        rbac: whether users other than the administrator need rights.
+    """
+
+    name: str = "lab"
+    plans: tuple[NodePlan, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    data: Path | None = None
+    tls: bool = False
+    rbac: bool = False
+
+
+def uniform_plans(
+    count: int, machine: Machine, words: str, kubernetes: str, *, first: int = 0
+) -> tuple[NodePlan, ...]:
+    """Return plans of *count* equal nodes, named from ``node-<first>`` on."""
+    config = lab_configuration(machine, parse_kubelet_options(words))
+    return tuple(
+        NodePlan(name=f"node-{number}", machine=machine, config=config, kubernetes=kubernetes)
+        for number in range(first, first + count)
+    )
+
+
+class Lab:
+    """A running lab.
+
+    Attributes:
+        ended: set when the lab is told to end.
+        client: a client with all rights that needs no sockets.
+        pool: the nodes.
+        faults: what befalls requests over HTTP.
+    """
+
+    def __init__(self, options: LabOptions, folder: RunDir) -> None:
+        self.ended = asyncio.Event()
+        self._options = options
+        self._folder = folder
+        self._token = secrets.token_urlsafe(24)
+        self.faults = Faults(Random())  # noqa: S311 - chance, not secrecy
+        admin = User(ADMIN, "", (MASTERS, AUTHENTICATED))
+        self.server = ApiServer(
+            host=options.host,
+            port=options.port,
+            users={self._token: admin},
+            rbac=options.rbac,
+            tls=options.tls,
+            data=options.data,
+            faults=self.faults,
+        )
+        self.client = Client(InProcess(self.server, user=ADMIN), rate=0)
+        self.pool = NodePool(self.client)
+        self._page = StatusPage(self.pool, host=options.host)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.server)
+            await stack.enter_async_context(self.pool)
+            await stack.enter_async_context(Controllers(self.client))
+            await self.pool.add(*self._options.plans)
+            await stack.enter_async_context(self._page)
+            control = ControlServer(self, self._folder.control_socket)
+            await stack.enter_async_context(control)
+            self._folder.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
+            self._folder.kubeconfig.chmod(0o600)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        return self.server.url
+
+    def info(self) -> LabInfo:
+        """Return what other processes need to know."""
+        return LabInfo(
+            name=self._options.name,
+            pid=os.getpid(),
+            server=self.url,
+            dashboard=self._page.url,
+            kubeconfig=str(self._folder.kubeconfig),
+        )
+
+    async def status(self) -> dict[str, Any]:
+        """Return what runs."""
+        info = self.info()
+        return {
+            "name": info.name,
+            "server": info.server,
+            "dashboard": info.dashboard,
+            "kubeconfig": info.kubeconfig,
+            "nodes": node_summaries(self.pool),
+            "faults": len(self.faults.rules()),
+        }
+
+    async def add_nodes(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Add nodes of a machine that the request describes."""
+        try:
+            machine = from_cadvisor(
+                request["machine"], devices=read_devices(request.get("devices") or {})
+            )
+            count = int(request.get("count", 1))
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedObject("request", f"cannot add nodes: {error}") from None
+        plans = uniform_plans(
+            count,
+            machine,
+            str(request.get("kubelet", "")),
+            str(request.get("kubernetes", "1.35")),
+            first=self._next_number(),
+        )
+        await self.pool.add(*plans)
+        return {"nodes": [plan.name for plan in plans]}
+
+    async def steer_node(self, name: str, action: str) -> dict[str, Any]:
+        """Restart, pause, resume or remove a node."""
+        match action:
+            case "restart":
+                await self.pool.restart(name)
+            case "pause":
+                self.pool.pause(name)
+            case "resume":
+                self.pool.resume(name)
+            case "remove":
+                await self.pool.remove(name)
+            case _:
+                raise ConfigError(f"unknown action {action!r} for a node")
+        return {"node": name}
+
+    async def add_fault(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Put a fault in force."""
+        values = {key: value for key, value in request.items() if value is not None}
+        try:
+            values["kind"] = FaultKind(values["kind"])
+            values["methods"] = tuple(values.get("methods", ()))
+            rule = FaultRule(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedObject("fault", str(error)) from None
+        return {"number": self.faults.add(rule)}
+
+    async def clear_faults(self) -> dict[str, Any]:
+        """Lift all faults."""
+        self.faults.clear()
+        return {}
+
+    async def list_faults(self) -> dict[str, Any]:
+        """Return the faults in force by number."""
+        return {str(number): asdict(rule) for number, rule in self.faults.rules().items()}
+
+    async def expire_history(self) -> dict[str, Any]:
+        """Forget the past: older versions and continue tokens expire."""
+        self.server.state.store.compact()
+        return {}
+
+    async def drop_watches(self) -> dict[str, Any]:
+        """Break off all watches."""
+        self.server.state.feeds.end()
+        return {}
+
+    async def shut_down(self) -> dict[str, Any]:
+        """End the lab."""
+        self.ended.set()
+        return {}
+
+    def _next_number(self) -> int:
+        numbers = [
+            int(name.removeprefix("node-"))
+            for name in self.pool.kubelets
+            if name.removeprefix("node-").isdecimal()
+        ]
+        return max(numbers, default=-1) + 1
+
+    def _kubeconfig(self) -> str:
+        context = f"numakube-{self._options.name}"
+        cluster = {"server": self.url}
+        if self.server.authority is not None:
+            certificate = base64.b64encode(self.server.authority.certificate)
+            cluster["certificate-authority-data"] = certificate.decode()
+        return dump_yaml(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": context,
+                "clusters": [{"name": context, "cluster": cluster}],
+                "users": [{"name": ADMIN, "user": {"token": self._token}}],
+                "contexts": [
+                    {
+                        "name": context,
+                        "context": {"cluster": context, "user": ADMIN, "namespace": "default"},
+                    }
+                ],
+            }
+        )
