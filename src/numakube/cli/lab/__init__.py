@@ -18,8 +18,9 @@ from numakube.cli.lazy import Lazy, LazyGroup
     },
 )
 def command() -> None:
-    """Run a Kubernetes cluster with NUMA nodes in one process, with no cluster at hand.
+    """Run a cluster with NUMA nodes in one process.
 
-    kubectl, client libraries and schedulers work with it unchanged. Its nodes have any machine and
-    kubelet configuration; their kubelets admit and refuse pods exactly as real ones do.
+    It serves the Kubernetes API: kubectl, client libraries and schedulers work with it unchanged.
+    Its nodes have any machine and kubelet configuration; their kubelets admit and refuse pods
+    exactly as real ones do.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube.cli.lab.options import name_option, run_dir
+from numakube.cli.logs import configure_logs, log_options
 from numakube.cli.sources import MachineParameter, load_machine, read_text
 from numakube.errors import ConfigError
 
@@ -50,6 +52,7 @@ _DETACH_SECONDS = 120
 @click.option("--tls", is_flag=True, help="Serve HTTPS with a certificate of the lab's own.")
 @click.option("--rbac", is_flag=True, help="Users need rights, as in a real cluster.")
 @click.option("--detach", is_flag=True, help="Go on in the background; see lab down.")
+@log_options
 def command(
     name: str,
     nodes: int,
@@ -60,6 +63,8 @@ def command(
     host: str,
     port: int,
     data: str | None,
+    log_level: str,
+    log_format: str,
     *,
     tls: bool,
     rbac: bool,
@@ -71,6 +76,9 @@ def command(
     """
     from numakube.lab.cluster import LabOptions
 
+    configure_logs(log_level, log_format)
+    if not tls and not _is_loopback(host):
+        raise click.UsageError(f"--host {host} can be reached by others: it needs --tls.")
     options = LabOptions(
         name=name,
         plans=_plans(nodes, machine, dump, kubelet, kubernetes),
@@ -91,6 +99,15 @@ def command(
         asyncio.run(_run(options, folder, quiet=detach))
     finally:
         folder.remove()
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _plans(
@@ -127,7 +144,7 @@ def _announce(info: LabInfo, options: LabOptions) -> None:
     click.echo("\nTry:")
     click.echo(f"  export KUBECONFIG={info.kubeconfig}")
     click.echo("  kubectl get nodes -o wide")
-    click.echo("  kubectl create deployment web --image=nginx --replicas=3")
+    click.echo("  kubectl apply -f examples/aligned-deployment.yaml")
     click.echo(f"  numakube lab status{name}")
 
 

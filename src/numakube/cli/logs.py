@@ -1,0 +1,60 @@
+"""``--log-level`` and ``--log-format``, which every long-running command takes.
+
+Logs go to standard error: a line an event, ``text`` for people or ``json`` for machines.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+FORMATS: Final = ("text", "json")
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare both options; the command passes their values to `configure_logs`."""
+    level = click.option(
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="warning",
+        show_default=True,
+        help="Least important events to log.",
+    )
+    form = click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default="text",
+        show_default=True,
+        help="Form of the log.",
+    )
+    return level(form(command))
+
+
+def configure_logs(level: str, form: str) -> None:
+    """Send events of *level* and above to standard error in the given form."""
+    import structlog
+
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if form == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
