@@ -7,13 +7,20 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from numakube.lab.api.negotiation import JSON_TYPE, MEDIA_TYPES, YAML_TYPE, media_type
+from numakube.lab.api.negotiation import (
+    JSON_TYPE,
+    MEDIA_TYPES,
+    PROTOBUF_TYPE,
+    YAML_TYPE,
+    media_type,
+)
 from numakube.lab.api.refusals import bad_request, invalid, unsupported_media_type
 from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.kinds import GVK
 from numakube.lab.schema.custom import CustomType
 from numakube.lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
+from numakube.lab.schema.protobuf import MalformedProtobuf, read_protobuf
 from numakube.lab.schema.registry import BUILTIN
 
 if TYPE_CHECKING:
@@ -56,6 +63,11 @@ def read_body(call: Call) -> Document:
     sent = media_type(call.headers.get("Content-Type")) or JSON_TYPE
     if sent == YAML_TYPE:
         return read_yaml(call.body)
+    if sent == PROTOBUF_TYPE and not (call.served and call.resource.custom):
+        try:
+            return Document(read_protobuf(call.body))
+        except MalformedProtobuf as error:
+            raise bad_request(str(error)) from None
     if sent != JSON_TYPE:
         raise unsupported_media_type(accepted_types(MEDIA_TYPES))
     return Document(parse_json(call.body.decode("utf-8", "replace")))

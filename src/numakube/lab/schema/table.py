@@ -2,9 +2,10 @@
 
 A table is text, one type a block. ``kind X:`` opens a type that is a resource (with ``apiVersion``,
 ``kind`` and ``metadata``), ``X:`` any other struct; ``atomic`` after the colon says that it is
-owned as a whole. A line below gives a field: its JSON name, its type and what else is to be known::
+owned as a whole. A line below gives a field: its number in the protobuf form (if it has one), its
+JSON name, its type and what else is to be known::
 
-    containers  []Container  ! keys=name merge=name
+    2  containers  []Container  ! keys=name merge=name
 
 Types are scalars (``str bool int32 int64 float64 quantity intstr time microtime bytes``), ``raw``
 and ``json`` for anything, names of structs, ``*T`` for a Go pointer, ``[]T`` and ``{}T`` for lists
@@ -131,17 +132,20 @@ class _Builder:
         if block.resource:
             yield Field("kind", _SCALARS["str"])
             yield Field("apiVersion", _SCALARS["str"])
-            yield Field("metadata", self._resolve(block.package, "ObjectMeta"))
-        for name, *rest in block.lines:
+            yield Field("metadata", self._resolve(block.package, "ObjectMeta"), number=(1,))
+        for number, name, *rest in map(_numbered, block.lines):
             if name.startswith("..."):
-                yield from self._embedded(block.package, name[3:], rest)
+                yield from self._embedded(block.package, _number(number), name[3:], rest)
             else:
-                yield self._field(block.package, name, rest[0], rest[1:])
+                field = self._field(block.package, name, rest[0], rest[1:])
+                yield replace(field, number=_number(number))
 
-    def _embedded(self, package: Package, name: str, rest: list[str]) -> Iterator[Field]:
+    def _embedded(
+        self, package: Package, number: tuple[int, ...], name: str, rest: list[str]
+    ) -> Iterator[Field]:
         options = dict(word.partition("=")[::2] for word in rest)
         for inner in self._fields(self._blocks[package.name, name]):
-            yield replace(inner, embedded=options.get("in", name))
+            yield replace(inner, embedded=options.get("in", name), number=(*number, *inner.number))
 
     def _field(self, package: Package, name: str, text: str, words: list[str]) -> Field:
         options = dict(word.partition("=")[::2] for word in words)
@@ -191,6 +195,15 @@ class _Builder:
         }
         other = others[text.removeprefix("JSONSchemaPropsOr")]
         return Union(props, other, f"v1.{text}")
+
+
+def _numbered(line: tuple[str, ...]) -> tuple[str, ...]:
+    """Return *line* with an empty number before it if it has none."""
+    return line if line[0][0].isdigit() else ("", *line)
+
+
+def _number(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")) if text else ()
 
 
 def _empty_struct(block: Block) -> Struct:

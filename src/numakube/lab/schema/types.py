@@ -144,7 +144,13 @@ _NO_FIELDS: Final[Mapping[str, Field]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct; *embedded* names the Go struct inside it that declares the field."""
+    """One field of a struct.
+
+    Attributes:
+        embedded: the Go struct inside that declares the field; empty if it is the struct itself.
+        number: where the field stands in the protobuf form: more than one number leads through
+            messages. Empty if it is not there.
+    """
 
     name: str
     type: Type
@@ -154,3 +160,4 @@ class Field:
     default: Any = None
     patch: PatchRule = DEFAULT_PATCH_RULE
     embedded: str = ""
+    number: tuple[int, ...] = ()

@@ -6,167 +6,167 @@ from typing import Final
 
 RBAC: Final = """
 kind Role:
-  rules  []PolicyRule  +
+    2  rules  []PolicyRule  +
 
 kind ClusterRole:
-  rules            []PolicyRule  +
-  aggregationRule  *AggregationRule
+    2  rules            []PolicyRule  +
+    3  aggregationRule  *AggregationRule
 
 PolicyRule:
-  verbs            []str  !
-  apiGroups        []str
-  resources        []str
-  resourceNames    []str
-  nonResourceURLs  []str
+    1  verbs            []str  !
+    2  apiGroups        []str
+    3  resources        []str
+    4  resourceNames    []str
+    5  nonResourceURLs  []str
 
 AggregationRule:
-  clusterRoleSelectors  []LabelSelector
+    1  clusterRoleSelectors  []LabelSelector
 
 kind RoleBinding:
-  subjects  []Subject
-  roleRef   RoleRef  !
+    2  subjects  []Subject
+    3  roleRef   RoleRef  !
 
 kind ClusterRoleBinding:
-  subjects  []Subject
-  roleRef   RoleRef  !
+    2  subjects  []Subject
+    3  roleRef   RoleRef  !
 
 Subject: atomic
-  kind       str  !
-  apiGroup   str
-  name       str  !
-  namespace  str
+    1  kind       str  !
+    2  apiGroup   str
+    3  name       str  !
+    4  namespace  str
 
 RoleRef: atomic
-  apiGroup  str  !
-  kind      str  !
-  name      str  !
+    1  apiGroup  str  !
+    2  kind      str  !
+    3  name      str  !
 """
 
 AUTHENTICATION: Final = """
 = []str: ExtraValue
 
 kind TokenReview:
-  spec    TokenReviewSpec  !
-  status  TokenReviewStatus
+    2  spec    TokenReviewSpec  !
+    3  status  TokenReviewStatus
 
 TokenReviewSpec:
-  token      str
-  audiences  []str
+    1  token      str
+    2  audiences  []str
 
 TokenReviewStatus:
-  authenticated  bool
-  user           UserInfo
-  audiences      []str
-  error          str
+    1  authenticated  bool
+    2  user           UserInfo
+    4  audiences      []str
+    3  error          str
 
 UserInfo:
-  username  str
-  uid       str
-  groups    []str
-  extra     {}ExtraValue
+    1  username  str
+    2  uid       str
+    3  groups    []str
+    4  extra     {}ExtraValue
 
 kind TokenRequest:
-  spec    TokenRequestSpec  !
-  status  TokenRequestStatus
+    2  spec    TokenRequestSpec  !
+    3  status  TokenRequestStatus
 
 TokenRequestSpec:
-  audiences          []str  !
-  expirationSeconds  *int64  +
-  boundObjectRef     *BoundObjectReference  +
+    1  audiences          []str  !
+    4  expirationSeconds  *int64  +
+    3  boundObjectRef     *BoundObjectReference  +
 
 BoundObjectReference:
-  kind        str
-  apiVersion  str
-  name        str
-  uid         UID
+    1  kind        str
+    2  apiVersion  str
+    3  name        str
+    4  uid         UID
 
 TokenRequestStatus:
-  token                str  !
-  expirationTimestamp  time  !
+    1  token                str  !
+    2  expirationTimestamp  time  !
 
 kind SelfSubjectReview:
-  status  SelfSubjectReviewStatus
+    2  status  SelfSubjectReviewStatus
 
 SelfSubjectReviewStatus:
-  userInfo  UserInfo
+    1  userInfo  UserInfo
 """
 
 AUTHORIZATION: Final = """
 = []str: ExtraValue
 
 kind SubjectAccessReview:
-  spec    SubjectAccessReviewSpec  !
-  status  SubjectAccessReviewStatus
+    2  spec    SubjectAccessReviewSpec  !
+    3  status  SubjectAccessReviewStatus
 
 kind LocalSubjectAccessReview:
-  spec    SubjectAccessReviewSpec  !
-  status  SubjectAccessReviewStatus
+    2  spec    SubjectAccessReviewSpec  !
+    3  status  SubjectAccessReviewStatus
 
 kind SelfSubjectAccessReview:
-  spec    SelfSubjectAccessReviewSpec  !
-  status  SubjectAccessReviewStatus
+    2  spec    SelfSubjectAccessReviewSpec  !
+    3  status  SubjectAccessReviewStatus
 
 kind SelfSubjectRulesReview:
-  spec    SelfSubjectRulesReviewSpec  !
-  status  SubjectRulesReviewStatus
+    2  spec    SelfSubjectRulesReviewSpec  !
+    3  status  SubjectRulesReviewStatus
 
 SubjectAccessReviewSpec:
-  resourceAttributes     *ResourceAttributes
-  nonResourceAttributes  *NonResourceAttributes
-  user                   str
-  groups                 []str
-  extra                  {}ExtraValue
-  uid                    str
+    1  resourceAttributes     *ResourceAttributes
+    2  nonResourceAttributes  *NonResourceAttributes
+    3  user                   str
+    4  groups                 []str
+    5  extra                  {}ExtraValue
+    6  uid                    str
 
 SelfSubjectAccessReviewSpec:
-  resourceAttributes     *ResourceAttributes
-  nonResourceAttributes  *NonResourceAttributes
+    1  resourceAttributes     *ResourceAttributes
+    2  nonResourceAttributes  *NonResourceAttributes
 
 ResourceAttributes:
-  namespace      str
-  verb           str
-  group          str
-  version        str
-  resource       str
-  subresource    str
-  name           str
-  fieldSelector  *FieldSelectorAttributes
-  labelSelector  *LabelSelectorAttributes
+    1  namespace      str
+    2  verb           str
+    3  group          str
+    4  version        str
+    5  resource       str
+    6  subresource    str
+    7  name           str
+    8  fieldSelector  *FieldSelectorAttributes
+    9  labelSelector  *LabelSelectorAttributes
 
 FieldSelectorAttributes:
-  rawSelector   str
-  requirements  []FieldSelectorRequirement
+    1  rawSelector   str
+    2  requirements  []FieldSelectorRequirement
 
 LabelSelectorAttributes:
-  rawSelector   str
-  requirements  []LabelSelectorRequirement
+    1  rawSelector   str
+    2  requirements  []LabelSelectorRequirement
 
 NonResourceAttributes:
-  path  str
-  verb  str
+    1  path  str
+    2  verb  str
 
 SubjectAccessReviewStatus:
-  allowed          bool  !
-  denied           bool
-  reason           str
-  evaluationError  str
+    1  allowed          bool  !
+    4  denied           bool
+    2  reason           str
+    3  evaluationError  str
 
 SelfSubjectRulesReviewSpec:
-  namespace  str
+    1  namespace  str
 
 SubjectRulesReviewStatus:
-  resourceRules     []ResourceRule  !
-  nonResourceRules  []NonResourceRule  !
-  incomplete        bool  !
-  evaluationError   str
+    1  resourceRules     []ResourceRule  !
+    2  nonResourceRules  []NonResourceRule  !
+    3  incomplete        bool  !
+    4  evaluationError   str
 
 ResourceRule:
-  verbs          []str  !
-  apiGroups      []str
-  resources      []str
-  resourceNames  []str
+    1  verbs          []str  !
+    2  apiGroups      []str
+    3  resources      []str
+    4  resourceNames  []str
 
 NonResourceRule:
-  verbs            []str  !
-  nonResourceURLs  []str
+    1  verbs            []str  !
+    2  nonResourceURLs  []str
 """

@@ -12,162 +12,162 @@ TABLE: Final = """
 = str: PersistentVolumeClaimRetentionPolicyType DaemonSetUpdateStrategyType DaemonSetConditionType
 
 kind Deployment:
-  spec    DeploymentSpec
-  status  DeploymentStatus
+    2  spec    DeploymentSpec
+    3  status  DeploymentStatus
 
 DeploymentSpec:
-  replicas                 *int32
-  selector                 *LabelSelector  !
-  template                 PodTemplateSpec  !
-  strategy                 DeploymentStrategy  retainKeys
-  minReadySeconds          int32
-  revisionHistoryLimit     *int32
-  paused                   bool
-  progressDeadlineSeconds  *int32
+    1  replicas                 *int32
+    2  selector                 *LabelSelector  !
+    3  template                 PodTemplateSpec  !
+    4  strategy                 DeploymentStrategy  retainKeys
+    5  minReadySeconds          int32
+    6  revisionHistoryLimit     *int32
+    7  paused                   bool
+    9  progressDeadlineSeconds  *int32
 
 DeploymentStrategy:
-  type           DeploymentStrategyType
-  rollingUpdate  *RollingUpdateDeployment
+    1  type           DeploymentStrategyType
+    2  rollingUpdate  *RollingUpdateDeployment
 
 RollingUpdateDeployment:
-  maxUnavailable  *intstr
-  maxSurge        *intstr
+    1  maxUnavailable  *intstr
+    2  maxSurge        *intstr
 
 DeploymentStatus:
-  observedGeneration   int64
-  replicas             int32
-  updatedReplicas      int32
-  readyReplicas        int32
-  availableReplicas    int32
-  unavailableReplicas  int32
-  terminatingReplicas  *int32
-  conditions           []DeploymentCondition  keys=type merge=type
-  collisionCount       *int32
+    1  observedGeneration   int64
+    2  replicas             int32
+    3  updatedReplicas      int32
+    7  readyReplicas        int32
+    4  availableReplicas    int32
+    5  unavailableReplicas  int32
+    9  terminatingReplicas  *int32
+    6  conditions           []DeploymentCondition  keys=type merge=type
+    8  collisionCount       *int32
 
 DeploymentCondition:
-  type                DeploymentConditionType  !
-  status              core.ConditionStatus  !
-  lastUpdateTime      time
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                DeploymentConditionType  !
+    2  status              core.ConditionStatus  !
+    6  lastUpdateTime      time
+    7  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 
 kind ReplicaSet:
-  spec    ReplicaSetSpec
-  status  ReplicaSetStatus
+    2  spec    ReplicaSetSpec
+    3  status  ReplicaSetStatus
 
 ReplicaSetSpec:
-  replicas         *int32
-  minReadySeconds  int32
-  selector         *LabelSelector  !
-  template         PodTemplateSpec
+    1  replicas         *int32
+    4  minReadySeconds  int32
+    2  selector         *LabelSelector  !
+    3  template         PodTemplateSpec
 
 ReplicaSetStatus:
-  replicas              int32  !
-  fullyLabeledReplicas  int32
-  readyReplicas         int32
-  availableReplicas     int32
-  terminatingReplicas   *int32
-  observedGeneration    int64
-  conditions            []ReplicaSetCondition  keys=type merge=type
+    1  replicas              int32  !
+    2  fullyLabeledReplicas  int32
+    4  readyReplicas         int32
+    5  availableReplicas     int32
+    7  terminatingReplicas   *int32
+    3  observedGeneration    int64
+    6  conditions            []ReplicaSetCondition  keys=type merge=type
 
 ReplicaSetCondition:
-  type                ReplicaSetConditionType  !
-  status              core.ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                ReplicaSetConditionType  !
+    2  status              core.ConditionStatus  !
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 
 kind StatefulSet:
-  spec    StatefulSetSpec
-  status  StatefulSetStatus
+    2  spec    StatefulSetSpec
+    3  status  StatefulSetStatus
 
 StatefulSetSpec:
-  replicas                              *int32
-  selector                              *LabelSelector  !
-  template                              PodTemplateSpec  !
-  volumeClaimTemplates                  []PersistentVolumeClaim
-  serviceName                           str  +
-  podManagementPolicy                   PodManagementPolicyType
-  updateStrategy                        StatefulSetUpdateStrategy
-  revisionHistoryLimit                  *int32
-  minReadySeconds                       int32
-  persistentVolumeClaimRetentionPolicy  *StatefulSetPersistentVolumeClaimRetentionPolicy
-  ordinals                              *StatefulSetOrdinals
+    1  replicas                              *int32
+    2  selector                              *LabelSelector  !
+    3  template                              PodTemplateSpec  !
+    4  volumeClaimTemplates                  []PersistentVolumeClaim
+    5  serviceName                           str  +
+    6  podManagementPolicy                   PodManagementPolicyType
+    7  updateStrategy                        StatefulSetUpdateStrategy
+    8  revisionHistoryLimit                  *int32
+    9  minReadySeconds                       int32
+   10  persistentVolumeClaimRetentionPolicy  *StatefulSetPersistentVolumeClaimRetentionPolicy
+   11  ordinals                              *StatefulSetOrdinals
 
 StatefulSetUpdateStrategy:
-  type           StatefulSetUpdateStrategyType
-  rollingUpdate  *RollingUpdateStatefulSetStrategy
+    1  type           StatefulSetUpdateStrategyType
+    2  rollingUpdate  *RollingUpdateStatefulSetStrategy
 
 RollingUpdateStatefulSetStrategy:
-  partition       *int32
-  maxUnavailable  *intstr
+    1  partition       *int32
+    2  maxUnavailable  *intstr
 
 StatefulSetPersistentVolumeClaimRetentionPolicy:
-  whenDeleted  PersistentVolumeClaimRetentionPolicyType
-  whenScaled   PersistentVolumeClaimRetentionPolicyType
+    1  whenDeleted  PersistentVolumeClaimRetentionPolicyType
+    2  whenScaled   PersistentVolumeClaimRetentionPolicyType
 
 StatefulSetOrdinals:
-  start  int32  +
+    1  start  int32  +
 
 StatefulSetStatus:
-  observedGeneration  int64
-  replicas            int32  !
-  readyReplicas       int32
-  currentReplicas     int32
-  updatedReplicas     int32
-  currentRevision     str
-  updateRevision      str
-  collisionCount      *int32
-  conditions          []StatefulSetCondition  keys=type merge=type
-  availableReplicas   int32  +
+    1  observedGeneration  int64
+    2  replicas            int32  !
+    3  readyReplicas       int32
+    4  currentReplicas     int32
+    5  updatedReplicas     int32
+    6  currentRevision     str
+    7  updateRevision      str
+    9  collisionCount      *int32
+   10  conditions          []StatefulSetCondition  keys=type merge=type
+   11  availableReplicas   int32  +
 
 StatefulSetCondition:
-  type                StatefulSetConditionType  !
-  status              core.ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                StatefulSetConditionType  !
+    2  status              core.ConditionStatus  !
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 
 kind DaemonSet:
-  spec    DaemonSetSpec
-  status  DaemonSetStatus
+    2  spec    DaemonSetSpec
+    3  status  DaemonSetStatus
 
 DaemonSetSpec:
-  selector              *LabelSelector  !
-  template              PodTemplateSpec  !
-  updateStrategy        DaemonSetUpdateStrategy
-  minReadySeconds       int32
-  revisionHistoryLimit  *int32
+    1  selector              *LabelSelector  !
+    2  template              PodTemplateSpec  !
+    3  updateStrategy        DaemonSetUpdateStrategy
+    4  minReadySeconds       int32
+    6  revisionHistoryLimit  *int32
 
 DaemonSetUpdateStrategy:
-  type           DaemonSetUpdateStrategyType
-  rollingUpdate  *RollingUpdateDaemonSet
+    1  type           DaemonSetUpdateStrategyType
+    2  rollingUpdate  *RollingUpdateDaemonSet
 
 RollingUpdateDaemonSet:
-  maxUnavailable  *intstr
-  maxSurge        *intstr
+    1  maxUnavailable  *intstr
+    2  maxSurge        *intstr
 
 DaemonSetStatus:
-  currentNumberScheduled  int32  !
-  numberMisscheduled      int32  !
-  desiredNumberScheduled  int32  !
-  numberReady             int32  !
-  observedGeneration      int64
-  updatedNumberScheduled  int32
-  numberAvailable         int32
-  numberUnavailable       int32
-  collisionCount          *int32
-  conditions              []DaemonSetCondition  keys=type merge=type
+    1  currentNumberScheduled  int32  !
+    2  numberMisscheduled      int32  !
+    3  desiredNumberScheduled  int32  !
+    4  numberReady             int32  !
+    5  observedGeneration      int64
+    6  updatedNumberScheduled  int32
+    7  numberAvailable         int32
+    8  numberUnavailable       int32
+    9  collisionCount          *int32
+   10  conditions              []DaemonSetCondition  keys=type merge=type
 
 DaemonSetCondition:
-  type                DaemonSetConditionType  !
-  status              core.ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                DaemonSetConditionType  !
+    2  status              core.ConditionStatus  !
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 
 kind ControllerRevision:
-  data      raw
-  revision  int64  !
+    2  data      raw
+    3  revision  int64  !
 """

@@ -6,37 +6,37 @@ from typing import Final
 
 V1: Final = """
 kind Scale:
-  spec    ScaleSpec
-  status  ScaleStatus
+    2  spec    ScaleSpec
+    3  status  ScaleStatus
 
 ScaleSpec:
-  replicas  int32  default=0
+    1  replicas  int32  default=0
 
 ScaleStatus:
-  replicas  int32  !
-  selector  str
+    1  replicas  int32  !
+    2  selector  str
 
 kind HorizontalPodAutoscaler:
-  spec    HorizontalPodAutoscalerSpec
-  status  HorizontalPodAutoscalerStatus
+    2  spec    HorizontalPodAutoscalerSpec
+    3  status  HorizontalPodAutoscalerStatus
 
 CrossVersionObjectReference: atomic
-  kind        str  !
-  name        str  !
-  apiVersion  str
+    1  kind        str  !
+    2  name        str  !
+    3  apiVersion  str
 
 HorizontalPodAutoscalerSpec:
-  scaleTargetRef                  CrossVersionObjectReference  !
-  minReplicas                     *int32
-  maxReplicas                     int32  !
-  targetCPUUtilizationPercentage  *int32
+    1  scaleTargetRef                  CrossVersionObjectReference  !
+    2  minReplicas                     *int32
+    3  maxReplicas                     int32  !
+    4  targetCPUUtilizationPercentage  *int32
 
 HorizontalPodAutoscalerStatus:
-  observedGeneration               *int64
-  lastScaleTime                    *time
-  currentReplicas                  int32  !
-  desiredReplicas                  int32  !
-  currentCPUUtilizationPercentage  *int32
+    1  observedGeneration               *int64
+    2  lastScaleTime                    *time
+    3  currentReplicas                  int32  !
+    4  desiredReplicas                  int32  !
+    5  currentCPUUtilizationPercentage  *int32
 """
 
 V2: Final = """
@@ -44,123 +44,123 @@ V2: Final = """
 = str: HorizontalPodAutoscalerConditionType
 
 kind HorizontalPodAutoscaler:
-  spec    HorizontalPodAutoscalerSpec
-  status  HorizontalPodAutoscalerStatus
+    2  spec    HorizontalPodAutoscalerSpec
+    3  status  HorizontalPodAutoscalerStatus
 
 CrossVersionObjectReference:
-  kind        str  !
-  name        str  !
-  apiVersion  str
+    1  kind        str  !
+    2  name        str  !
+    3  apiVersion  str
 
 HorizontalPodAutoscalerSpec:
-  scaleTargetRef  CrossVersionObjectReference  !
-  minReplicas     *int32
-  maxReplicas     int32  !
-  metrics         []MetricSpec
-  behavior        *HorizontalPodAutoscalerBehavior
+    1  scaleTargetRef  CrossVersionObjectReference  !
+    2  minReplicas     *int32
+    3  maxReplicas     int32  !
+    4  metrics         []MetricSpec
+    5  behavior        *HorizontalPodAutoscalerBehavior
 
 MetricSpec:
-  type               MetricSourceType  !
-  object             *ObjectMetricSource
-  pods               *PodsMetricSource
-  resource           *ResourceMetricSource
-  containerResource  *ContainerResourceMetricSource
-  external           *ExternalMetricSource
+    1  type               MetricSourceType  !
+    2  object             *ObjectMetricSource
+    3  pods               *PodsMetricSource
+    4  resource           *ResourceMetricSource
+    7  containerResource  *ContainerResourceMetricSource
+    5  external           *ExternalMetricSource
 
 ObjectMetricSource:
-  describedObject  CrossVersionObjectReference  !
-  target           MetricTarget  !
-  metric           MetricIdentifier  !
+    1  describedObject  CrossVersionObjectReference  !
+    2  target           MetricTarget  !
+    3  metric           MetricIdentifier  !
 
 PodsMetricSource:
-  metric  MetricIdentifier  !
-  target  MetricTarget  !
+    1  metric  MetricIdentifier  !
+    2  target  MetricTarget  !
 
 ResourceMetricSource:
-  name    core.ResourceName  !
-  target  MetricTarget  !
+    1  name    core.ResourceName  !
+    2  target  MetricTarget  !
 
 ContainerResourceMetricSource:
-  name       core.ResourceName  !
-  target     MetricTarget  !
-  container  str  !
+    1  name       core.ResourceName  !
+    2  target     MetricTarget  !
+    3  container  str  !
 
 ExternalMetricSource:
-  metric  MetricIdentifier  !
-  target  MetricTarget  !
+    1  metric  MetricIdentifier  !
+    2  target  MetricTarget  !
 
 MetricIdentifier:
-  name      str  !
-  selector  *LabelSelector
+    1  name      str  !
+    2  selector  *LabelSelector
 
 MetricTarget:
-  type                MetricTargetType  !
-  value               *quantity
-  averageValue        *quantity
-  averageUtilization  *int32
+    1  type                MetricTargetType  !
+    2  value               *quantity
+    3  averageValue        *quantity
+    4  averageUtilization  *int32
 
 HorizontalPodAutoscalerBehavior:
-  scaleUp    *HPAScalingRules
-  scaleDown  *HPAScalingRules
+    1  scaleUp    *HPAScalingRules
+    2  scaleDown  *HPAScalingRules
 
 HPAScalingRules:
-  stabilizationWindowSeconds  *int32
-  selectPolicy                *ScalingPolicySelect
-  policies                    []HPAScalingPolicy
-  tolerance                   *quantity
+    3  stabilizationWindowSeconds  *int32
+    1  selectPolicy                *ScalingPolicySelect
+    2  policies                    []HPAScalingPolicy
+    4  tolerance                   *quantity
 
 HPAScalingPolicy:
-  type           HPAScalingPolicyType  !
-  value          int32  !
-  periodSeconds  int32  !
+    1  type           HPAScalingPolicyType  !
+    2  value          int32  !
+    3  periodSeconds  int32  !
 
 HorizontalPodAutoscalerStatus:
-  observedGeneration  *int64
-  lastScaleTime       *time
-  currentReplicas     int32
-  desiredReplicas     int32  !
-  currentMetrics      []MetricStatus  +
-  conditions          []HorizontalPodAutoscalerCondition  keys=type merge=type
+    1  observedGeneration  *int64
+    2  lastScaleTime       *time
+    3  currentReplicas     int32
+    4  desiredReplicas     int32  !
+    5  currentMetrics      []MetricStatus  +
+    6  conditions          []HorizontalPodAutoscalerCondition  keys=type merge=type
 
 HorizontalPodAutoscalerCondition:
-  type                HorizontalPodAutoscalerConditionType  !
-  status              core.ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                HorizontalPodAutoscalerConditionType  !
+    2  status              core.ConditionStatus  !
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 
 MetricStatus:
-  type               MetricSourceType  !
-  object             *ObjectMetricStatus
-  pods               *PodsMetricStatus
-  resource           *ResourceMetricStatus
-  containerResource  *ContainerResourceMetricStatus
-  external           *ExternalMetricStatus
+    1  type               MetricSourceType  !
+    2  object             *ObjectMetricStatus
+    3  pods               *PodsMetricStatus
+    4  resource           *ResourceMetricStatus
+    7  containerResource  *ContainerResourceMetricStatus
+    5  external           *ExternalMetricStatus
 
 ObjectMetricStatus:
-  metric           MetricIdentifier  !
-  current          MetricValueStatus  !
-  describedObject  CrossVersionObjectReference  !
+    1  metric           MetricIdentifier  !
+    2  current          MetricValueStatus  !
+    3  describedObject  CrossVersionObjectReference  !
 
 PodsMetricStatus:
-  metric   MetricIdentifier  !
-  current  MetricValueStatus  !
+    1  metric   MetricIdentifier  !
+    2  current  MetricValueStatus  !
 
 ResourceMetricStatus:
-  name     core.ResourceName  !
-  current  MetricValueStatus  !
+    1  name     core.ResourceName  !
+    2  current  MetricValueStatus  !
 
 ContainerResourceMetricStatus:
-  name       core.ResourceName  !
-  current    MetricValueStatus  !
-  container  str  !
+    1  name       core.ResourceName  !
+    2  current    MetricValueStatus  !
+    3  container  str  !
 
 ExternalMetricStatus:
-  metric   MetricIdentifier  !
-  current  MetricValueStatus  !
+    1  metric   MetricIdentifier  !
+    2  current  MetricValueStatus  !
 
 MetricValueStatus:
-  value               *quantity
-  averageValue        *quantity
-  averageUtilization  *int32
+    1  value               *quantity
+    2  averageValue        *quantity
+    3  averageUtilization  *int32
 """

@@ -11,96 +11,96 @@ TABLE: Final = """
 = str: PodReplacementPolicy JobConditionType
 
 kind Job:
-  spec    JobSpec
-  status  JobStatus
+    2  spec    JobSpec
+    3  status  JobStatus
 
 JobSpec:
-  parallelism              *int32
-  completions              *int32
-  activeDeadlineSeconds    *int64
-  podFailurePolicy         *PodFailurePolicy
-  successPolicy            *SuccessPolicy
-  backoffLimit             *int32
-  backoffLimitPerIndex     *int32
-  maxFailedIndexes         *int32
-  selector                 *LabelSelector
-  manualSelector           *bool
-  template                 PodTemplateSpec  !
-  ttlSecondsAfterFinished  *int32
-  completionMode           *CompletionMode
-  suspend                  *bool
-  podReplacementPolicy     *PodReplacementPolicy
-  managedBy                *str
+    1  parallelism              *int32
+    2  completions              *int32
+    3  activeDeadlineSeconds    *int64
+   11  podFailurePolicy         *PodFailurePolicy
+   16  successPolicy            *SuccessPolicy
+    7  backoffLimit             *int32
+   12  backoffLimitPerIndex     *int32
+   13  maxFailedIndexes         *int32
+    4  selector                 *LabelSelector
+    5  manualSelector           *bool
+    6  template                 PodTemplateSpec  !
+    8  ttlSecondsAfterFinished  *int32
+    9  completionMode           *CompletionMode
+   10  suspend                  *bool
+   14  podReplacementPolicy     *PodReplacementPolicy
+   15  managedBy                *str
 
 PodFailurePolicy:
-  rules  []PodFailurePolicyRule  !
+    1  rules  []PodFailurePolicyRule  !
 
 PodFailurePolicyRule:
-  action           PodFailurePolicyAction  !
-  onExitCodes      *PodFailurePolicyOnExitCodesRequirement
-  onPodConditions  []PodFailurePolicyOnPodConditionsPattern
+    1  action           PodFailurePolicyAction  !
+    2  onExitCodes      *PodFailurePolicyOnExitCodesRequirement
+    3  onPodConditions  []PodFailurePolicyOnPodConditionsPattern
 
 PodFailurePolicyOnExitCodesRequirement:
-  containerName  *str
-  operator       PodFailurePolicyOnExitCodesOperator  !
-  values         []int32  ! set
+    1  containerName  *str
+    2  operator       PodFailurePolicyOnExitCodesOperator  !
+    3  values         []int32  ! set
 
 PodFailurePolicyOnPodConditionsPattern:
-  type    core.PodConditionType  !
-  status  core.ConditionStatus  +
+    1  type    core.PodConditionType  !
+    2  status  core.ConditionStatus  +
 
 SuccessPolicy:
-  rules  []SuccessPolicyRule  !
+    1  rules  []SuccessPolicyRule  !
 
 SuccessPolicyRule:
-  succeededIndexes  *str
-  succeededCount    *int32
+    1  succeededIndexes  *str
+    2  succeededCount    *int32
 
 JobStatus:
-  conditions               []JobCondition  atomic merge=type
-  startTime                *time
-  completionTime           *time
-  active                   int32
-  succeeded                int32
-  failed                   int32
-  terminating              *int32
-  completedIndexes         str
-  failedIndexes            *str
-  uncountedTerminatedPods  *UncountedTerminatedPods
-  ready                    *int32
+    1  conditions               []JobCondition  atomic merge=type
+    2  startTime                *time
+    3  completionTime           *time
+    4  active                   int32
+    5  succeeded                int32
+    6  failed                   int32
+   11  terminating              *int32
+    7  completedIndexes         str
+   10  failedIndexes            *str
+    8  uncountedTerminatedPods  *UncountedTerminatedPods
+    9  ready                    *int32
 
 JobCondition:
-  type                JobConditionType  !
-  status              core.ConditionStatus  !
-  lastProbeTime       time
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                JobConditionType  !
+    2  status              core.ConditionStatus  !
+    3  lastProbeTime       time
+    4  lastTransitionTime  time
+    5  reason              str
+    6  message             str
 
 UncountedTerminatedPods:
-  succeeded  []UID  set
-  failed     []UID  set
+    1  succeeded  []UID  set
+    2  failed     []UID  set
 
 kind CronJob:
-  spec    CronJobSpec
-  status  CronJobStatus
+    2  spec    CronJobSpec
+    3  status  CronJobStatus
 
 CronJobSpec:
-  schedule                    str  !
-  timeZone                    *str
-  startingDeadlineSeconds     *int64
-  concurrencyPolicy           ConcurrencyPolicy
-  suspend                     *bool
-  jobTemplate                 JobTemplateSpec  !
-  successfulJobsHistoryLimit  *int32
-  failedJobsHistoryLimit      *int32
+    1  schedule                    str  !
+    8  timeZone                    *str
+    2  startingDeadlineSeconds     *int64
+    3  concurrencyPolicy           ConcurrencyPolicy
+    4  suspend                     *bool
+    5  jobTemplate                 JobTemplateSpec  !
+    6  successfulJobsHistoryLimit  *int32
+    7  failedJobsHistoryLimit      *int32
 
 JobTemplateSpec:
-  metadata  ObjectMeta
-  spec      JobSpec
+    1  metadata  ObjectMeta
+    2  spec      JobSpec
 
 CronJobStatus:
-  active              []core.ObjectReference
-  lastScheduleTime    *time
-  lastSuccessfulTime  *time
+    1  active              []core.ObjectReference
+    4  lastScheduleTime    *time
+    5  lastSuccessfulTime  *time
 """

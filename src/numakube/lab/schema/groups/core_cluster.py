@@ -13,315 +13,315 @@ TABLE: Final = """
 = str: ScopeSelectorOperator LimitType ComponentConditionType
 
 ObjectReference: atomic
-  kind             str
-  namespace        str
-  name             str
-  uid              UID
-  apiVersion       str
-  resourceVersion  str
-  fieldPath        str
+    1  kind             str
+    2  namespace        str
+    3  name             str
+    4  uid              UID
+    5  apiVersion       str
+    6  resourceVersion  str
+    7  fieldPath        str
 
 LocalObjectReference: atomic
-  name  str  default=
+    1  name  str  default=
 
 TypedLocalObjectReference: atomic
-  apiGroup  *str  +
-  kind      str  !
-  name      str  !
+    1  apiGroup  *str  +
+    2  kind      str  !
+    3  name      str  !
 
 SecretReference: atomic
-  name       str
-  namespace  str
+    1  name       str
+    2  namespace  str
 
 kind Node:
-  spec    NodeSpec
-  status  NodeStatus
+    2  spec    NodeSpec
+    3  status  NodeStatus
 
 NodeSpec:
-  podCIDR        str
-  podCIDRs       []str  set merge
-  providerID     str
-  unschedulable  bool
-  taints         []Taint
-  configSource   *NodeConfigSource
-  externalID     str
+    1  podCIDR        str
+    7  podCIDRs       []str  set merge
+    3  providerID     str
+    4  unschedulable  bool
+    5  taints         []Taint
+    6  configSource   *NodeConfigSource
+    2  externalID     str
 
 Taint:
-  key        str  !
-  value      str
-  effect     TaintEffect  !
-  timeAdded  *time
+    1  key        str  !
+    2  value      str
+    3  effect     TaintEffect  !
+    4  timeAdded  *time
 
 NodeConfigSource:
-  configMap  *ConfigMapNodeConfigSource
+    2  configMap  *ConfigMapNodeConfigSource
 
 ConfigMapNodeConfigSource:
-  namespace         str  !
-  name              str  !
-  uid               UID
-  resourceVersion   str
-  kubeletConfigKey  str  !
+    1  namespace         str  !
+    2  name              str  !
+    3  uid               UID
+    4  resourceVersion   str
+    5  kubeletConfigKey  str  !
 
 NodeStatus:
-  capacity          ResourceList
-  allocatable       ResourceList
-  phase             NodePhase
-  conditions        []NodeCondition  keys=type merge=type
-  addresses         []NodeAddress  keys=type merge=type
-  daemonEndpoints   NodeDaemonEndpoints
-  nodeInfo          NodeSystemInfo
-  images            []ContainerImage
-  volumesInUse      []UniqueVolumeName
-  volumesAttached   []AttachedVolume
-  config            *NodeConfigStatus
-  runtimeHandlers   []NodeRuntimeHandler
-  features          *NodeFeatures
-  declaredFeatures  []str
+    1  capacity          ResourceList
+    2  allocatable       ResourceList
+    3  phase             NodePhase
+    4  conditions        []NodeCondition  keys=type merge=type
+    5  addresses         []NodeAddress  keys=type merge=type
+    6  daemonEndpoints   NodeDaemonEndpoints
+    7  nodeInfo          NodeSystemInfo
+    8  images            []ContainerImage
+    9  volumesInUse      []UniqueVolumeName
+   10  volumesAttached   []AttachedVolume
+   11  config            *NodeConfigStatus
+   12  runtimeHandlers   []NodeRuntimeHandler
+   13  features          *NodeFeatures
+   14  declaredFeatures  []str
 
 NodeCondition:
-  type                NodeConditionType  !
-  status              ConditionStatus  !
-  lastHeartbeatTime   time
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                NodeConditionType  !
+    2  status              ConditionStatus  !
+    3  lastHeartbeatTime   time
+    4  lastTransitionTime  time
+    5  reason              str
+    6  message             str
 
 NodeAddress:
-  type     NodeAddressType  !
-  address  str  !
+    1  type     NodeAddressType  !
+    2  address  str  !
 
 NodeDaemonEndpoints:
-  kubeletEndpoint  DaemonEndpoint
+    1  kubeletEndpoint  DaemonEndpoint
 
 DaemonEndpoint:
-  Port  int32  !
+    1  Port  int32  !
 
 NodeSystemInfo:
-  machineID                str  !
-  systemUUID               str  !
-  bootID                   str  !
-  kernelVersion            str  !
-  osImage                  str  !
-  containerRuntimeVersion  str  !
-  kubeletVersion           str  !
-  kubeProxyVersion         str  !
-  operatingSystem          str  !
-  architecture             str  !
-  swap                     *NodeSwapStatus
+    1  machineID                str  !
+    2  systemUUID               str  !
+    3  bootID                   str  !
+    4  kernelVersion            str  !
+    5  osImage                  str  !
+    6  containerRuntimeVersion  str  !
+    7  kubeletVersion           str  !
+    8  kubeProxyVersion         str  !
+    9  operatingSystem          str  !
+   10  architecture             str  !
+   11  swap                     *NodeSwapStatus
 
 NodeSwapStatus:
-  capacity  *int64
+    1  capacity  *int64
 
 ContainerImage:
-  names      []str  +
-  sizeBytes  int64
+    1  names      []str  +
+    2  sizeBytes  int64
 
 AttachedVolume:
-  name        UniqueVolumeName  !
-  devicePath  str  !
+    1  name        UniqueVolumeName  !
+    2  devicePath  str  !
 
 NodeConfigStatus:
-  assigned       *NodeConfigSource
-  active         *NodeConfigSource
-  lastKnownGood  *NodeConfigSource
-  error          str
+    1  assigned       *NodeConfigSource
+    2  active         *NodeConfigSource
+    3  lastKnownGood  *NodeConfigSource
+    4  error          str
 
 NodeRuntimeHandler:
-  name      str  +
-  features  *NodeRuntimeHandlerFeatures
+    1  name      str  +
+    2  features  *NodeRuntimeHandlerFeatures
 
 NodeRuntimeHandlerFeatures:
-  recursiveReadOnlyMounts  *bool
-  userNamespaces           *bool
+    1  recursiveReadOnlyMounts  *bool
+    2  userNamespaces           *bool
 
 NodeFeatures:
-  supplementalGroupsPolicy  *bool
+    1  supplementalGroupsPolicy  *bool
 
 kind Namespace:
-  spec    NamespaceSpec
-  status  NamespaceStatus
+    2  spec    NamespaceSpec
+    3  status  NamespaceStatus
 
 NamespaceSpec:
-  finalizers  []FinalizerName
+    1  finalizers  []FinalizerName
 
 NamespaceStatus:
-  phase       NamespacePhase
-  conditions  []NamespaceCondition  keys=type merge=type
+    1  phase       NamespacePhase
+    2  conditions  []NamespaceCondition  keys=type merge=type
 
 NamespaceCondition:
-  type                NamespaceConditionType  !
-  status              ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                NamespaceConditionType  !
+    2  status              ConditionStatus  !
+    4  lastTransitionTime  time
+    5  reason              str
+    6  message             str
 
 kind ConfigMap:
-  immutable   *bool
-  data        {}str
-  binaryData  {}bytes
+    4  immutable   *bool
+    2  data        {}str
+    3  binaryData  {}bytes
 
 kind Secret:
-  immutable   *bool
-  data        {}bytes
-  stringData  {}str
-  type        SecretType
+    5  immutable   *bool
+    2  data        {}bytes
+    4  stringData  {}str
+    3  type        SecretType
 
 kind ServiceAccount:
-  secrets                       []ObjectReference  keys=name merge=name
-  imagePullSecrets              []LocalObjectReference
-  automountServiceAccountToken  *bool
+    2  secrets                       []ObjectReference  keys=name merge=name
+    3  imagePullSecrets              []LocalObjectReference
+    4  automountServiceAccountToken  *bool
 
 kind Service:
-  spec    ServiceSpec
-  status  ServiceStatus
+    2  spec    ServiceSpec
+    3  status  ServiceStatus
 
 ServiceSpec:
-  ports                          []ServicePort  keys=port,protocol merge=port
-  selector                       {}str  atomic
-  clusterIP                      str
-  clusterIPs                     []str
-  type                           ServiceType
-  externalIPs                    []str
-  sessionAffinity                ServiceAffinity
-  loadBalancerIP                 str
-  loadBalancerSourceRanges       []str
-  externalName                   str
-  externalTrafficPolicy          ServiceExternalTrafficPolicy
-  healthCheckNodePort            int32
-  publishNotReadyAddresses       bool
-  sessionAffinityConfig          *SessionAffinityConfig
-  ipFamilies                     []IPFamily
-  ipFamilyPolicy                 *IPFamilyPolicy
-  allocateLoadBalancerNodePorts  *bool
-  loadBalancerClass              *str
-  internalTrafficPolicy          *ServiceInternalTrafficPolicy
-  trafficDistribution            *str
+    1  ports                          []ServicePort  keys=port,protocol merge=port
+    2  selector                       {}str  atomic
+    3  clusterIP                      str
+   18  clusterIPs                     []str
+    4  type                           ServiceType
+    5  externalIPs                    []str
+    7  sessionAffinity                ServiceAffinity
+    8  loadBalancerIP                 str
+    9  loadBalancerSourceRanges       []str
+   10  externalName                   str
+   11  externalTrafficPolicy          ServiceExternalTrafficPolicy
+   12  healthCheckNodePort            int32
+   13  publishNotReadyAddresses       bool
+   14  sessionAffinityConfig          *SessionAffinityConfig
+   19  ipFamilies                     []IPFamily
+   17  ipFamilyPolicy                 *IPFamilyPolicy
+   20  allocateLoadBalancerNodePorts  *bool
+   21  loadBalancerClass              *str
+   22  internalTrafficPolicy          *ServiceInternalTrafficPolicy
+   23  trafficDistribution            *str
 
 ServicePort:
-  name         str
-  protocol     Protocol  default=TCP
-  appProtocol  *str
-  port         int32  !
-  targetPort   intstr
-  nodePort     int32
+    1  name         str
+    2  protocol     Protocol  default=TCP
+    6  appProtocol  *str
+    3  port         int32  !
+    4  targetPort   intstr
+    5  nodePort     int32
 
 SessionAffinityConfig:
-  clientIP  *ClientIPConfig
+    1  clientIP  *ClientIPConfig
 
 ClientIPConfig:
-  timeoutSeconds  *int32
+    1  timeoutSeconds  *int32
 
 ServiceStatus:
-  loadBalancer  LoadBalancerStatus
-  conditions    []Condition  keys=type merge=type
+    1  loadBalancer  LoadBalancerStatus
+    2  conditions    []Condition  keys=type merge=type
 
 LoadBalancerStatus:
-  ingress  []LoadBalancerIngress
+    1  ingress  []LoadBalancerIngress
 
 LoadBalancerIngress:
-  ip        str
-  hostname  str
-  ipMode    *LoadBalancerIPMode
-  ports     []PortStatus
+    1  ip        str
+    2  hostname  str
+    3  ipMode    *LoadBalancerIPMode
+    4  ports     []PortStatus
 
 PortStatus:
-  port      int32  !
-  protocol  Protocol  !
-  error     *str
+    1  port      int32  !
+    2  protocol  Protocol  !
+    3  error     *str
 
 kind Endpoints:
-  subsets  []EndpointSubset
+    2  subsets  []EndpointSubset
 
 EndpointSubset:
-  addresses          []EndpointAddress
-  notReadyAddresses  []EndpointAddress
-  ports              []EndpointPort
+    1  addresses          []EndpointAddress
+    2  notReadyAddresses  []EndpointAddress
+    3  ports              []EndpointPort
 
 EndpointAddress: atomic
-  ip         str  !
-  hostname   str
-  nodeName   *str
-  targetRef  *ObjectReference
+    1  ip         str  !
+    3  hostname   str
+    4  nodeName   *str
+    2  targetRef  *ObjectReference
 
 EndpointPort: atomic
-  name         str
-  port         int32  !
-  protocol     Protocol
-  appProtocol  *str
+    1  name         str
+    2  port         int32  !
+    3  protocol     Protocol
+    4  appProtocol  *str
 
 kind ResourceQuota:
-  spec    ResourceQuotaSpec
-  status  ResourceQuotaStatus
+    2  spec    ResourceQuotaSpec
+    3  status  ResourceQuotaStatus
 
 ResourceQuotaSpec:
-  hard           ResourceList
-  scopes         []ResourceQuotaScope
-  scopeSelector  *ScopeSelector
+    1  hard           ResourceList
+    2  scopes         []ResourceQuotaScope
+    3  scopeSelector  *ScopeSelector
 
 ScopeSelector: atomic
-  matchExpressions  []ScopedResourceSelectorRequirement
+    1  matchExpressions  []ScopedResourceSelectorRequirement
 
 ScopedResourceSelectorRequirement:
-  scopeName  ResourceQuotaScope  !
-  operator   ScopeSelectorOperator  !
-  values     []str
+    1  scopeName  ResourceQuotaScope  !
+    2  operator   ScopeSelectorOperator  !
+    3  values     []str
 
 ResourceQuotaStatus:
-  hard  ResourceList
-  used  ResourceList
+    1  hard  ResourceList
+    2  used  ResourceList
 
 kind LimitRange:
-  spec  LimitRangeSpec
+    2  spec  LimitRangeSpec
 
 LimitRangeSpec:
-  limits  []LimitRangeItem  !
+    1  limits  []LimitRangeItem  !
 
 LimitRangeItem:
-  type                  LimitType  !
-  max                   ResourceList
-  min                   ResourceList
-  default               ResourceList
-  defaultRequest        ResourceList
-  maxLimitRequestRatio  ResourceList
+    1  type                  LimitType  !
+    2  max                   ResourceList
+    3  min                   ResourceList
+    4  default               ResourceList
+    5  defaultRequest        ResourceList
+    6  maxLimitRequestRatio  ResourceList
 
 kind Event:
-  metadata            ObjectMeta  !
-  involvedObject      ObjectReference  ! granular
-  reason              str
-  message             str
-  source              EventSource
-  firstTimestamp      time
-  lastTimestamp       time
-  count               int32
-  type                str
-  eventTime           microtime
-  series              *EventSeries
-  action              str
-  related             *ObjectReference
-  reportingComponent  str  +
-  reportingInstance   str  +
+    1  metadata            ObjectMeta  !
+    2  involvedObject      ObjectReference  ! granular
+    3  reason              str
+    4  message             str
+    5  source              EventSource
+    6  firstTimestamp      time
+    7  lastTimestamp       time
+    8  count               int32
+    9  type                str
+   10  eventTime           microtime
+   11  series              *EventSeries
+   12  action              str
+   13  related             *ObjectReference
+   14  reportingComponent  str  +
+   15  reportingInstance   str  +
 
 EventSource:
-  component  str
-  host       str
+    1  component  str
+    2  host       str
 
 EventSeries:
-  count             int32
-  lastObservedTime  microtime
+    1  count             int32
+    2  lastObservedTime  microtime
 
 kind ComponentStatus:
-  conditions  []ComponentCondition  keys=type merge=type
+    2  conditions  []ComponentCondition  keys=type merge=type
 
 ComponentCondition:
-  type     ComponentConditionType  !
-  status   ConditionStatus  !
-  message  str
-  error    str
+    1  type     ComponentConditionType  !
+    2  status   ConditionStatus  !
+    3  message  str
+    4  error    str
 
 TopologySelectorTerm: atomic
-  matchLabelExpressions  []TopologySelectorLabelRequirement
+    1  matchLabelExpressions  []TopologySelectorLabelRequirement
 
 TopologySelectorLabelRequirement:
-  key     str  !
-  values  []str  !
+    1  key     str  !
+    2  values  []str  !
 """

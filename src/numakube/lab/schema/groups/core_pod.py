@@ -19,524 +19,524 @@ TABLE: Final = """
 = {}quantity: ResourceList
 
 kind Pod:
-  spec    PodSpec
-  status  PodStatus
+    2  spec    PodSpec
+    3  status  PodStatus
 
 PodSpec:
-  volumes                        []Volume  keys=name merge=name retainKeys
-  initContainers                 []Container  keys=name merge=name
-  containers                     []Container  ! keys=name merge=name
-  ephemeralContainers            []EphemeralContainer  keys=name merge=name
-  restartPolicy                  RestartPolicy
-  terminationGracePeriodSeconds  *int64
-  activeDeadlineSeconds          *int64
-  dnsPolicy                      DNSPolicy
-  nodeSelector                   {}str  atomic
-  serviceAccountName             str
-  serviceAccount                 str
-  automountServiceAccountToken   *bool
-  nodeName                       str
-  hostNetwork                    bool
-  hostPID                        bool
-  hostIPC                        bool
-  shareProcessNamespace          *bool
-  securityContext                *PodSecurityContext
-  imagePullSecrets               []LocalObjectReference  keys=name merge=name
-  hostname                       str
-  subdomain                      str
-  affinity                       *Affinity
-  schedulerName                  str
-  tolerations                    []Toleration
-  hostAliases                    []HostAlias  keys=ip merge=ip
-  priorityClassName              str
-  priority                       *int32
-  dnsConfig                      *PodDNSConfig
-  readinessGates                 []PodReadinessGate
-  runtimeClassName               *str
-  enableServiceLinks             *bool
-  preemptionPolicy               *PreemptionPolicy
-  overhead                       ResourceList
-  topologySpreadConstraints      []TopologySpreadConstraint  \
+    1  volumes                        []Volume  keys=name merge=name retainKeys
+   20  initContainers                 []Container  keys=name merge=name
+    2  containers                     []Container  ! keys=name merge=name
+   34  ephemeralContainers            []EphemeralContainer  keys=name merge=name
+    3  restartPolicy                  RestartPolicy
+    4  terminationGracePeriodSeconds  *int64
+    5  activeDeadlineSeconds          *int64
+    6  dnsPolicy                      DNSPolicy
+    7  nodeSelector                   {}str  atomic
+    8  serviceAccountName             str
+    9  serviceAccount                 str
+   21  automountServiceAccountToken   *bool
+   10  nodeName                       str
+   11  hostNetwork                    bool
+   12  hostPID                        bool
+   13  hostIPC                        bool
+   27  shareProcessNamespace          *bool
+   14  securityContext                *PodSecurityContext
+   15  imagePullSecrets               []LocalObjectReference  keys=name merge=name
+   16  hostname                       str
+   17  subdomain                      str
+   18  affinity                       *Affinity
+   19  schedulerName                  str
+   22  tolerations                    []Toleration
+   23  hostAliases                    []HostAlias  keys=ip merge=ip
+   24  priorityClassName              str
+   25  priority                       *int32
+   26  dnsConfig                      *PodDNSConfig
+   28  readinessGates                 []PodReadinessGate
+   29  runtimeClassName               *str
+   30  enableServiceLinks             *bool
+   31  preemptionPolicy               *PreemptionPolicy
+   32  overhead                       ResourceList
+   33  topologySpreadConstraints      []TopologySpreadConstraint  \
     keys=topologyKey,whenUnsatisfiable merge=topologyKey
-  setHostnameAsFQDN              *bool
-  os                             *PodOS
-  hostUsers                      *bool
-  schedulingGates                []PodSchedulingGate  keys=name merge=name
-  resourceClaims                 []PodResourceClaim  keys=name merge=name retainKeys
-  resources                      *ResourceRequirements
-  hostnameOverride               *str
-  workloadRef                    *WorkloadReference
+   35  setHostnameAsFQDN              *bool
+   36  os                             *PodOS
+   37  hostUsers                      *bool
+   38  schedulingGates                []PodSchedulingGate  keys=name merge=name
+   39  resourceClaims                 []PodResourceClaim  keys=name merge=name retainKeys
+   40  resources                      *ResourceRequirements
+   41  hostnameOverride               *str
+   42  workloadRef                    *WorkloadReference
 
 WorkloadReference:
-  name                str  !
-  podGroup            str  !
-  podGroupReplicaKey  str
+    1  name                str  !
+    2  podGroup            str  !
+    3  podGroupReplicaKey  str
 
 PodOS:
-  name  OSName  !
+    1  name  OSName  !
 
 PodSchedulingGate:
-  name  str  !
+    1  name  str  !
 
 PodReadinessGate:
-  conditionType  PodConditionType  !
+    1  conditionType  PodConditionType  !
 
 PodResourceClaim:
-  name                       str  !
-  resourceClaimName          *str
-  resourceClaimTemplateName  *str
+    1  name                       str  !
+    3  resourceClaimName          *str
+    4  resourceClaimTemplateName  *str
 
 HostAlias:
-  ip         str  !
-  hostnames  []str
+    1  ip         str  !
+    2  hostnames  []str
 
 PodDNSConfig:
-  nameservers  []str
-  searches     []str
-  options      []PodDNSConfigOption
+    1  nameservers  []str
+    2  searches     []str
+    3  options      []PodDNSConfigOption
 
 PodDNSConfigOption:
-  name   str
-  value  *str
+    1  name   str
+    2  value  *str
 
 Container:
-  name                      str  !
-  image                     str
-  command                   []str
-  args                      []str
-  workingDir                str
-  ports                     []ContainerPort  keys=containerPort,protocol merge=containerPort
-  envFrom                   []EnvFromSource
-  env                       []EnvVar  keys=name merge=name
-  resources                 ResourceRequirements
-  resizePolicy              []ContainerResizePolicy
-  restartPolicy             *ContainerRestartPolicy
-  restartPolicyRules        []ContainerRestartRule
-  volumeMounts              []VolumeMount  keys=mountPath merge=mountPath
-  volumeDevices             []VolumeDevice  keys=devicePath merge=devicePath
-  livenessProbe             *Probe
-  readinessProbe            *Probe
-  startupProbe              *Probe
-  lifecycle                 *Lifecycle
-  terminationMessagePath    str
-  terminationMessagePolicy  TerminationMessagePolicy
-  imagePullPolicy           PullPolicy
-  securityContext           *SecurityContext
-  stdin                     bool
-  stdinOnce                 bool
-  tty                       bool
+    1  name                      str  !
+    2  image                     str
+    3  command                   []str
+    4  args                      []str
+    5  workingDir                str
+    6  ports                     []ContainerPort  keys=containerPort,protocol merge=containerPort
+   19  envFrom                   []EnvFromSource
+    7  env                       []EnvVar  keys=name merge=name
+    8  resources                 ResourceRequirements
+   23  resizePolicy              []ContainerResizePolicy
+   24  restartPolicy             *ContainerRestartPolicy
+   25  restartPolicyRules        []ContainerRestartRule
+    9  volumeMounts              []VolumeMount  keys=mountPath merge=mountPath
+   21  volumeDevices             []VolumeDevice  keys=devicePath merge=devicePath
+   10  livenessProbe             *Probe
+   11  readinessProbe            *Probe
+   22  startupProbe              *Probe
+   12  lifecycle                 *Lifecycle
+   13  terminationMessagePath    str
+   20  terminationMessagePolicy  TerminationMessagePolicy
+   14  imagePullPolicy           PullPolicy
+   15  securityContext           *SecurityContext
+   16  stdin                     bool
+   17  stdinOnce                 bool
+   18  tty                       bool
 
 EphemeralContainer:
-  ...Container  in=EphemeralContainerCommon
-  targetContainerName  str
+    1  ...Container  in=EphemeralContainerCommon
+    2  targetContainerName  str
 
 ContainerPort:
-  name           str
-  hostPort       int32
-  containerPort  int32  !
-  protocol       Protocol  default=TCP
-  hostIP         str
+    1  name           str
+    2  hostPort       int32
+    3  containerPort  int32  !
+    4  protocol       Protocol  default=TCP
+    5  hostIP         str
 
 EnvVar:
-  name       str  !
-  value      str
-  valueFrom  *EnvVarSource
+    1  name       str  !
+    2  value      str
+    3  valueFrom  *EnvVarSource
 
 EnvVarSource:
-  fieldRef          *ObjectFieldSelector
-  resourceFieldRef  *ResourceFieldSelector
-  configMapKeyRef   *ConfigMapKeySelector
-  secretKeyRef      *SecretKeySelector
-  fileKeyRef        *FileKeySelector
+    1  fieldRef          *ObjectFieldSelector
+    2  resourceFieldRef  *ResourceFieldSelector
+    3  configMapKeyRef   *ConfigMapKeySelector
+    4  secretKeyRef      *SecretKeySelector
+    5  fileKeyRef        *FileKeySelector
 
 FileKeySelector: atomic
-  volumeName  str  !
-  path        str  !
-  key         str  !
-  optional    *bool  default=false
+    1  volumeName  str  !
+    2  path        str  !
+    3  key         str  !
+    4  optional    *bool  default=false
 
 ObjectFieldSelector: atomic
-  apiVersion  str
-  fieldPath   str  !
+    1  apiVersion  str
+    2  fieldPath   str  !
 
 ResourceFieldSelector: atomic
-  containerName  str
-  resource       str  !
-  divisor        quantity
+    1  containerName  str
+    2  resource       str  !
+    3  divisor        quantity
 
 ConfigMapKeySelector: atomic
-  name      str  default= in=LocalObjectReference
-  key       str  !
-  optional  *bool
+  1.1  name      str  default= in=LocalObjectReference
+    2  key       str  !
+    3  optional  *bool
 
 SecretKeySelector: atomic
-  name      str  default= in=LocalObjectReference
-  key       str  !
-  optional  *bool
+  1.1  name      str  default= in=LocalObjectReference
+    2  key       str  !
+    3  optional  *bool
 
 EnvFromSource:
-  prefix        str
-  configMapRef  *ConfigMapEnvSource
-  secretRef     *SecretEnvSource
+    1  prefix        str
+    2  configMapRef  *ConfigMapEnvSource
+    3  secretRef     *SecretEnvSource
 
 ConfigMapEnvSource:
-  name      str  default= in=LocalObjectReference
-  optional  *bool
+  1.1  name      str  default= in=LocalObjectReference
+    2  optional  *bool
 
 SecretEnvSource:
-  name      str  default= in=LocalObjectReference
-  optional  *bool
+  1.1  name      str  default= in=LocalObjectReference
+    2  optional  *bool
 
 ResourceRequirements:
-  limits    ResourceList
-  requests  ResourceList
-  claims    []ResourceClaim  keys=name
+    1  limits    ResourceList
+    2  requests  ResourceList
+    3  claims    []ResourceClaim  keys=name
 
 VolumeResourceRequirements:
-  limits    ResourceList
-  requests  ResourceList
+    1  limits    ResourceList
+    2  requests  ResourceList
 
 ResourceClaim:
-  name     str  !
-  request  str
+    1  name     str  !
+    2  request  str
 
 ContainerResizePolicy:
-  resourceName   ResourceName  !
-  restartPolicy  ResourceResizeRestartPolicy  !
+    1  resourceName   ResourceName  !
+    2  restartPolicy  ResourceResizeRestartPolicy  !
 
 ContainerRestartRule:
-  action     ContainerRestartRuleAction
-  exitCodes  *ContainerRestartRuleOnExitCodes
+    1  action     ContainerRestartRuleAction
+    2  exitCodes  *ContainerRestartRuleOnExitCodes
 
 ContainerRestartRuleOnExitCodes:
-  operator  ContainerRestartRuleOnExitCodesOperator
-  values    []int32  set
+    1  operator  ContainerRestartRuleOnExitCodesOperator
+    2  values    []int32  set
 
 VolumeMount:
-  name               str  !
-  readOnly           bool
-  recursiveReadOnly  *RecursiveReadOnlyMode
-  mountPath          str  !
-  subPath            str
-  mountPropagation   *MountPropagationMode
-  subPathExpr        str
+    1  name               str  !
+    2  readOnly           bool
+    7  recursiveReadOnly  *RecursiveReadOnlyMode
+    3  mountPath          str  !
+    4  subPath            str
+    5  mountPropagation   *MountPropagationMode
+    6  subPathExpr        str
 
 VolumeDevice:
-  name        str  !
-  devicePath  str  !
+    1  name        str  !
+    2  devicePath  str  !
 
 Probe:
-  ...ProbeHandler
-  initialDelaySeconds            int32
-  timeoutSeconds                 int32
-  periodSeconds                  int32
-  successThreshold               int32
-  failureThreshold               int32
-  terminationGracePeriodSeconds  *int64
+    1  ...ProbeHandler
+    2  initialDelaySeconds            int32
+    3  timeoutSeconds                 int32
+    4  periodSeconds                  int32
+    5  successThreshold               int32
+    6  failureThreshold               int32
+    7  terminationGracePeriodSeconds  *int64
 
 ProbeHandler:
-  exec       *ExecAction
-  httpGet    *HTTPGetAction
-  tcpSocket  *TCPSocketAction
-  grpc       *GRPCAction
+    1  exec       *ExecAction
+    2  httpGet    *HTTPGetAction
+    3  tcpSocket  *TCPSocketAction
+    4  grpc       *GRPCAction
 
 Lifecycle:
-  postStart   *LifecycleHandler
-  preStop     *LifecycleHandler
-  stopSignal  *Signal
+    1  postStart   *LifecycleHandler
+    2  preStop     *LifecycleHandler
+    3  stopSignal  *Signal
 
 LifecycleHandler:
-  exec       *ExecAction
-  httpGet    *HTTPGetAction
-  tcpSocket  *TCPSocketAction
-  sleep      *SleepAction
+    1  exec       *ExecAction
+    2  httpGet    *HTTPGetAction
+    3  tcpSocket  *TCPSocketAction
+    4  sleep      *SleepAction
 
 SleepAction:
-  seconds  int64  !
+    1  seconds  int64  !
 
 ExecAction:
-  command  []str
+    1  command  []str
 
 HTTPGetAction:
-  path         str
-  port         intstr  !
-  host         str
-  scheme       URIScheme
-  httpHeaders  []HTTPHeader
+    1  path         str
+    2  port         intstr  !
+    3  host         str
+    4  scheme       URIScheme
+    5  httpHeaders  []HTTPHeader
 
 HTTPHeader:
-  name   str  !
-  value  str  !
+    1  name   str  !
+    2  value  str  !
 
 TCPSocketAction:
-  port  intstr  !
-  host  str
+    1  port  intstr  !
+    2  host  str
 
 GRPCAction:
-  port     int32  !
-  service  *str  + default=
+    1  port     int32  !
+    2  service  *str  + default=
 
 SecurityContext:
-  capabilities              *Capabilities
-  privileged                *bool
-  seLinuxOptions            *SELinuxOptions
-  windowsOptions            *WindowsSecurityContextOptions
-  runAsUser                 *int64
-  runAsGroup                *int64
-  runAsNonRoot              *bool
-  readOnlyRootFilesystem    *bool
-  allowPrivilegeEscalation  *bool
-  procMount                 *ProcMountType
-  seccompProfile            *SeccompProfile
-  appArmorProfile           *AppArmorProfile
+    1  capabilities              *Capabilities
+    2  privileged                *bool
+    3  seLinuxOptions            *SELinuxOptions
+   10  windowsOptions            *WindowsSecurityContextOptions
+    4  runAsUser                 *int64
+    8  runAsGroup                *int64
+    5  runAsNonRoot              *bool
+    6  readOnlyRootFilesystem    *bool
+    7  allowPrivilegeEscalation  *bool
+    9  procMount                 *ProcMountType
+   11  seccompProfile            *SeccompProfile
+   12  appArmorProfile           *AppArmorProfile
 
 Capabilities:
-  add   []Capability
-  drop  []Capability
+    1  add   []Capability
+    2  drop  []Capability
 
 SELinuxOptions:
-  user   str
-  role   str
-  type   str
-  level  str
+    1  user   str
+    2  role   str
+    3  type   str
+    4  level  str
 
 WindowsSecurityContextOptions:
-  gmsaCredentialSpecName  *str
-  gmsaCredentialSpec      *str
-  runAsUserName           *str
-  hostProcess             *bool
+    1  gmsaCredentialSpecName  *str
+    2  gmsaCredentialSpec      *str
+    3  runAsUserName           *str
+    4  hostProcess             *bool
 
 SeccompProfile:
-  type              SeccompProfileType  !
-  localhostProfile  *str
+    1  type              SeccompProfileType  !
+    2  localhostProfile  *str
 
 AppArmorProfile:
-  type              AppArmorProfileType  !
-  localhostProfile  *str
+    1  type              AppArmorProfileType  !
+    2  localhostProfile  *str
 
 PodSecurityContext:
-  seLinuxOptions            *SELinuxOptions
-  windowsOptions            *WindowsSecurityContextOptions
-  runAsUser                 *int64
-  runAsGroup                *int64
-  runAsNonRoot              *bool
-  supplementalGroups        []int64
-  supplementalGroupsPolicy  *SupplementalGroupsPolicy
-  fsGroup                   *int64
-  sysctls                   []Sysctl
-  fsGroupChangePolicy       *PodFSGroupChangePolicy
-  seccompProfile            *SeccompProfile
-  appArmorProfile           *AppArmorProfile
-  seLinuxChangePolicy       *PodSELinuxChangePolicy
+    1  seLinuxOptions            *SELinuxOptions
+    8  windowsOptions            *WindowsSecurityContextOptions
+    2  runAsUser                 *int64
+    6  runAsGroup                *int64
+    3  runAsNonRoot              *bool
+    4  supplementalGroups        []int64
+   12  supplementalGroupsPolicy  *SupplementalGroupsPolicy
+    5  fsGroup                   *int64
+    7  sysctls                   []Sysctl
+    9  fsGroupChangePolicy       *PodFSGroupChangePolicy
+   10  seccompProfile            *SeccompProfile
+   11  appArmorProfile           *AppArmorProfile
+   13  seLinuxChangePolicy       *PodSELinuxChangePolicy
 
 Sysctl:
-  name   str  !
-  value  str  !
+    1  name   str  !
+    2  value  str  !
 
 Toleration:
-  key                str
-  operator           TolerationOperator
-  value              str
-  effect             TaintEffect
-  tolerationSeconds  *int64
+    1  key                str
+    2  operator           TolerationOperator
+    3  value              str
+    4  effect             TaintEffect
+    5  tolerationSeconds  *int64
 
 TopologySpreadConstraint:
-  maxSkew             int32  !
-  topologyKey         str  !
-  whenUnsatisfiable   UnsatisfiableConstraintAction  !
-  labelSelector       *LabelSelector
-  minDomains          *int32
-  nodeAffinityPolicy  *NodeInclusionPolicy
-  nodeTaintsPolicy    *NodeInclusionPolicy
-  matchLabelKeys      []str
+    1  maxSkew             int32  !
+    2  topologyKey         str  !
+    3  whenUnsatisfiable   UnsatisfiableConstraintAction  !
+    4  labelSelector       *LabelSelector
+    5  minDomains          *int32
+    6  nodeAffinityPolicy  *NodeInclusionPolicy
+    7  nodeTaintsPolicy    *NodeInclusionPolicy
+    8  matchLabelKeys      []str
 
 Affinity:
-  nodeAffinity     *NodeAffinity
-  podAffinity      *PodAffinity
-  podAntiAffinity  *PodAntiAffinity
+    1  nodeAffinity     *NodeAffinity
+    2  podAffinity      *PodAffinity
+    3  podAntiAffinity  *PodAntiAffinity
 
 NodeAffinity:
-  requiredDuringSchedulingIgnoredDuringExecution   *NodeSelector
-  preferredDuringSchedulingIgnoredDuringExecution  []PreferredSchedulingTerm
+    1  requiredDuringSchedulingIgnoredDuringExecution   *NodeSelector
+    2  preferredDuringSchedulingIgnoredDuringExecution  []PreferredSchedulingTerm
 
 PreferredSchedulingTerm:
-  weight      int32  !
-  preference  NodeSelectorTerm  !
+    1  weight      int32  !
+    2  preference  NodeSelectorTerm  !
 
 NodeSelector: atomic
-  nodeSelectorTerms  []NodeSelectorTerm  !
+    1  nodeSelectorTerms  []NodeSelectorTerm  !
 
 NodeSelectorTerm: atomic
-  matchExpressions  []NodeSelectorRequirement
-  matchFields       []NodeSelectorRequirement
+    1  matchExpressions  []NodeSelectorRequirement
+    2  matchFields       []NodeSelectorRequirement
 
 NodeSelectorRequirement:
-  key       str  !
-  operator  NodeSelectorOperator  !
-  values    []str
+    1  key       str  !
+    2  operator  NodeSelectorOperator  !
+    3  values    []str
 
 PodAffinity:
-  requiredDuringSchedulingIgnoredDuringExecution   []PodAffinityTerm
-  preferredDuringSchedulingIgnoredDuringExecution  []WeightedPodAffinityTerm
+    1  requiredDuringSchedulingIgnoredDuringExecution   []PodAffinityTerm
+    2  preferredDuringSchedulingIgnoredDuringExecution  []WeightedPodAffinityTerm
 
 PodAntiAffinity:
-  requiredDuringSchedulingIgnoredDuringExecution   []PodAffinityTerm
-  preferredDuringSchedulingIgnoredDuringExecution  []WeightedPodAffinityTerm
+    1  requiredDuringSchedulingIgnoredDuringExecution   []PodAffinityTerm
+    2  preferredDuringSchedulingIgnoredDuringExecution  []WeightedPodAffinityTerm
 
 WeightedPodAffinityTerm:
-  weight           int32  !
-  podAffinityTerm  PodAffinityTerm  !
+    1  weight           int32  !
+    2  podAffinityTerm  PodAffinityTerm  !
 
 PodAffinityTerm:
-  labelSelector      *LabelSelector
-  namespaces         []str
-  topologyKey        str  !
-  namespaceSelector  *LabelSelector
-  matchLabelKeys     []str
-  mismatchLabelKeys  []str
+    1  labelSelector      *LabelSelector
+    2  namespaces         []str
+    3  topologyKey        str  !
+    4  namespaceSelector  *LabelSelector
+    5  matchLabelKeys     []str
+    6  mismatchLabelKeys  []str
 
 PodStatus:
-  observedGeneration           int64
-  phase                        PodPhase
-  conditions                   []PodCondition  keys=type merge=type
-  message                      str
-  reason                       str
-  nominatedNodeName            str
-  hostIP                       str
-  hostIPs                      []HostIP  atomic merge=ip
-  podIP                        str
-  podIPs                       []PodIP  keys=ip merge=ip
-  startTime                    *time
-  initContainerStatuses        []ContainerStatus
-  containerStatuses            []ContainerStatus
-  qosClass                     PodQOSClass
-  ephemeralContainerStatuses   []ContainerStatus
-  resize                       PodResizeStatus
-  resourceClaimStatuses        []PodResourceClaimStatus  keys=name merge=name retainKeys
-  extendedResourceClaimStatus  *PodExtendedResourceClaimStatus
-  allocatedResources           ResourceList
-  resources                    *ResourceRequirements
+   17  observedGeneration           int64
+    1  phase                        PodPhase
+    2  conditions                   []PodCondition  keys=type merge=type
+    3  message                      str
+    4  reason                       str
+   11  nominatedNodeName            str
+    5  hostIP                       str
+   16  hostIPs                      []HostIP  atomic merge=ip
+    6  podIP                        str
+   12  podIPs                       []PodIP  keys=ip merge=ip
+    7  startTime                    *time
+   10  initContainerStatuses        []ContainerStatus
+    8  containerStatuses            []ContainerStatus
+    9  qosClass                     PodQOSClass
+   13  ephemeralContainerStatuses   []ContainerStatus
+   14  resize                       PodResizeStatus
+   15  resourceClaimStatuses        []PodResourceClaimStatus  keys=name merge=name retainKeys
+   18  extendedResourceClaimStatus  *PodExtendedResourceClaimStatus
+   19  allocatedResources           ResourceList
+   20  resources                    *ResourceRequirements
 
 PodCondition:
-  type                PodConditionType  !
-  observedGeneration  int64
-  status              ConditionStatus  !
-  lastProbeTime       time
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                PodConditionType  !
+    7  observedGeneration  int64
+    2  status              ConditionStatus  !
+    3  lastProbeTime       time
+    4  lastTransitionTime  time
+    5  reason              str
+    6  message             str
 
 HostIP:
-  ip  str  !
+    1  ip  str  !
 
 PodIP:
-  ip  str  !
+    1  ip  str  !
 
 PodResourceClaimStatus:
-  name               str  !
-  resourceClaimName  *str
+    1  name               str  !
+    2  resourceClaimName  *str
 
 PodExtendedResourceClaimStatus:
-  requestMappings    []ContainerExtendedResourceRequest  !
-  resourceClaimName  str  !
+    1  requestMappings    []ContainerExtendedResourceRequest  !
+    2  resourceClaimName  str  !
 
 ContainerExtendedResourceRequest:
-  containerName  str  !
-  resourceName   str  !
-  requestName    str  !
+    1  containerName  str  !
+    2  resourceName   str  !
+    3  requestName    str  !
 
 ContainerStatus:
-  name                      str  !
-  state                     ContainerState
-  lastState                 ContainerState
-  ready                     bool  !
-  restartCount              int32  !
-  image                     str  !
-  imageID                   str  !
-  containerID               str
-  started                   *bool
-  allocatedResources        ResourceList
-  resources                 *ResourceRequirements
-  volumeMounts              []VolumeMountStatus  keys=mountPath merge=mountPath
-  user                      *ContainerUser
-  allocatedResourcesStatus  []ResourceStatus  keys=name merge=name
-  stopSignal                *Signal
+    1  name                      str  !
+    2  state                     ContainerState
+    3  lastState                 ContainerState
+    4  ready                     bool  !
+    5  restartCount              int32  !
+    6  image                     str  !
+    7  imageID                   str  !
+    8  containerID               str
+    9  started                   *bool
+   10  allocatedResources        ResourceList
+   11  resources                 *ResourceRequirements
+   12  volumeMounts              []VolumeMountStatus  keys=mountPath merge=mountPath
+   13  user                      *ContainerUser
+   14  allocatedResourcesStatus  []ResourceStatus  keys=name merge=name
+   15  stopSignal                *Signal
 
 ContainerState:
-  waiting     *ContainerStateWaiting
-  running     *ContainerStateRunning
-  terminated  *ContainerStateTerminated
+    1  waiting     *ContainerStateWaiting
+    2  running     *ContainerStateRunning
+    3  terminated  *ContainerStateTerminated
 
 ContainerStateWaiting:
-  reason   str
-  message  str
+    1  reason   str
+    2  message  str
 
 ContainerStateRunning:
-  startedAt  time
+    1  startedAt  time
 
 ContainerStateTerminated:
-  exitCode     int32  !
-  signal       int32
-  reason       str
-  message      str
-  startedAt    time
-  finishedAt   time
-  containerID  str
+    1  exitCode     int32  !
+    2  signal       int32
+    3  reason       str
+    4  message      str
+    5  startedAt    time
+    6  finishedAt   time
+    7  containerID  str
 
 VolumeMountStatus:
-  name               str  !
-  mountPath          str  !
-  readOnly           bool
-  recursiveReadOnly  *RecursiveReadOnlyMode
+    1  name               str  !
+    2  mountPath          str  !
+    3  readOnly           bool
+    4  recursiveReadOnly  *RecursiveReadOnlyMode
 
 ContainerUser:
-  linux  *LinuxContainerUser
+    1  linux  *LinuxContainerUser
 
 LinuxContainerUser:
-  uid                 int64  !
-  gid                 int64  !
-  supplementalGroups  []int64
+    1  uid                 int64  !
+    2  gid                 int64  !
+    3  supplementalGroups  []int64
 
 ResourceStatus:
-  name       ResourceName  !
-  resources  []ResourceHealth  keys=resourceID
+    1  name       ResourceName  !
+    2  resources  []ResourceHealth  keys=resourceID
 
 ResourceHealth:
-  resourceID  ResourceID  !
-  health      ResourceHealthStatus
+    1  resourceID  ResourceID  !
+    2  health      ResourceHealthStatus
 
 PodTemplateSpec:
-  metadata  ObjectMeta
-  spec      PodSpec
+    1  metadata  ObjectMeta
+    2  spec      PodSpec
 
 kind PodTemplate:
-  template  PodTemplateSpec
+    2  template  PodTemplateSpec
 
 kind ReplicationController:
-  spec    ReplicationControllerSpec
-  status  ReplicationControllerStatus
+    2  spec    ReplicationControllerSpec
+    3  status  ReplicationControllerStatus
 
 ReplicationControllerSpec:
-  replicas         *int32  default=1
-  minReadySeconds  int32  default=0
-  selector         {}str  atomic
-  template         *PodTemplateSpec
+    1  replicas         *int32  default=1
+    4  minReadySeconds  int32  default=0
+    2  selector         {}str  atomic
+    3  template         *PodTemplateSpec
 
 ReplicationControllerStatus:
-  replicas              int32  !
-  fullyLabeledReplicas  int32
-  readyReplicas         int32
-  availableReplicas     int32
-  observedGeneration    int64
-  conditions            []ReplicationControllerCondition  keys=type merge=type
+    1  replicas              int32  !
+    2  fullyLabeledReplicas  int32
+    4  readyReplicas         int32
+    5  availableReplicas     int32
+    3  observedGeneration    int64
+    6  conditions            []ReplicationControllerCondition  keys=type merge=type
 
 ReplicationControllerCondition:
-  type                ReplicationControllerConditionType  !
-  status              ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                ReplicationControllerConditionType  !
+    2  status              ConditionStatus  !
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 
 kind Binding:
-  target  ObjectReference  !
+    2  target  ObjectReference  !
 """

@@ -14,462 +14,462 @@ TABLE: Final = """
 = str: PersistentVolumeClaimModifyVolumeStatus
 
 Volume:
-  name  str  !
-  ...VolumeSource
+    1  name  str  !
+    2  ...VolumeSource
 
 VolumeSource:
-  hostPath               *HostPathVolumeSource
-  emptyDir               *EmptyDirVolumeSource
-  gcePersistentDisk      *GCEPersistentDiskVolumeSource
-  awsElasticBlockStore   *AWSElasticBlockStoreVolumeSource
-  gitRepo                *GitRepoVolumeSource
-  secret                 *SecretVolumeSource
-  nfs                    *NFSVolumeSource
-  iscsi                  *ISCSIVolumeSource
-  glusterfs              *GlusterfsVolumeSource
-  persistentVolumeClaim  *PersistentVolumeClaimVolumeSource
-  rbd                    *RBDVolumeSource
-  flexVolume             *FlexVolumeSource
-  cinder                 *CinderVolumeSource
-  cephfs                 *CephFSVolumeSource
-  flocker                *FlockerVolumeSource
-  downwardAPI            *DownwardAPIVolumeSource
-  fc                     *FCVolumeSource
-  azureFile              *AzureFileVolumeSource
-  configMap              *ConfigMapVolumeSource
-  vsphereVolume          *VsphereVirtualDiskVolumeSource
-  quobyte                *QuobyteVolumeSource
-  azureDisk              *AzureDiskVolumeSource
-  photonPersistentDisk   *PhotonPersistentDiskVolumeSource
-  projected              *ProjectedVolumeSource
-  portworxVolume         *PortworxVolumeSource
-  scaleIO                *ScaleIOVolumeSource
-  storageos              *StorageOSVolumeSource
-  csi                    *CSIVolumeSource
-  ephemeral              *EphemeralVolumeSource
-  image                  *ImageVolumeSource
+    1  hostPath               *HostPathVolumeSource
+    2  emptyDir               *EmptyDirVolumeSource
+    3  gcePersistentDisk      *GCEPersistentDiskVolumeSource
+    4  awsElasticBlockStore   *AWSElasticBlockStoreVolumeSource
+    5  gitRepo                *GitRepoVolumeSource
+    6  secret                 *SecretVolumeSource
+    7  nfs                    *NFSVolumeSource
+    8  iscsi                  *ISCSIVolumeSource
+    9  glusterfs              *GlusterfsVolumeSource
+   10  persistentVolumeClaim  *PersistentVolumeClaimVolumeSource
+   11  rbd                    *RBDVolumeSource
+   12  flexVolume             *FlexVolumeSource
+   13  cinder                 *CinderVolumeSource
+   14  cephfs                 *CephFSVolumeSource
+   15  flocker                *FlockerVolumeSource
+   16  downwardAPI            *DownwardAPIVolumeSource
+   17  fc                     *FCVolumeSource
+   18  azureFile              *AzureFileVolumeSource
+   19  configMap              *ConfigMapVolumeSource
+   20  vsphereVolume          *VsphereVirtualDiskVolumeSource
+   21  quobyte                *QuobyteVolumeSource
+   22  azureDisk              *AzureDiskVolumeSource
+   23  photonPersistentDisk   *PhotonPersistentDiskVolumeSource
+   26  projected              *ProjectedVolumeSource
+   24  portworxVolume         *PortworxVolumeSource
+   25  scaleIO                *ScaleIOVolumeSource
+   27  storageos              *StorageOSVolumeSource
+   28  csi                    *CSIVolumeSource
+   29  ephemeral              *EphemeralVolumeSource
+   30  image                  *ImageVolumeSource
 
 HostPathVolumeSource:
-  path  str  !
-  type  *HostPathType
+    1  path  str  !
+    2  type  *HostPathType
 
 EmptyDirVolumeSource:
-  medium     StorageMedium
-  sizeLimit  *quantity
+    1  medium     StorageMedium
+    2  sizeLimit  *quantity
 
 GCEPersistentDiskVolumeSource:
-  pdName     str  !
-  fsType     str
-  partition  int32
-  readOnly   bool
+    1  pdName     str  !
+    2  fsType     str
+    3  partition  int32
+    4  readOnly   bool
 
 AWSElasticBlockStoreVolumeSource:
-  volumeID   str  !
-  fsType     str
-  partition  int32
-  readOnly   bool
+    1  volumeID   str  !
+    2  fsType     str
+    3  partition  int32
+    4  readOnly   bool
 
 GitRepoVolumeSource:
-  repository  str  !
-  revision    str
-  directory   str
+    1  repository  str  !
+    2  revision    str
+    3  directory   str
 
 SecretVolumeSource:
-  secretName   str
-  items        []KeyToPath
-  defaultMode  *int32
-  optional     *bool
+    1  secretName   str
+    2  items        []KeyToPath
+    3  defaultMode  *int32
+    4  optional     *bool
 
 KeyToPath:
-  key   str  !
-  path  str  !
-  mode  *int32
+    1  key   str  !
+    2  path  str  !
+    3  mode  *int32
 
 NFSVolumeSource:
-  server    str  !
-  path      str  !
-  readOnly  bool
+    1  server    str  !
+    2  path      str  !
+    3  readOnly  bool
 
 ISCSIVolumeSource:
-  targetPortal       str  !
-  iqn                str  !
-  lun                int32  !
-  iscsiInterface     str  default=default
-  fsType             str
-  readOnly           bool
-  portals            []str
-  chapAuthDiscovery  bool
-  chapAuthSession    bool
-  secretRef          *LocalObjectReference
-  initiatorName      *str
+    1  targetPortal       str  !
+    2  iqn                str  !
+    3  lun                int32  !
+    4  iscsiInterface     str  default=default
+    5  fsType             str
+    6  readOnly           bool
+    7  portals            []str
+    8  chapAuthDiscovery  bool
+   11  chapAuthSession    bool
+   10  secretRef          *LocalObjectReference
+   12  initiatorName      *str
 
 GlusterfsVolumeSource:
-  endpoints  str  !
-  path       str  !
-  readOnly   bool
+    1  endpoints  str  !
+    2  path       str  !
+    3  readOnly   bool
 
 PersistentVolumeClaimVolumeSource:
-  claimName  str  !
-  readOnly   bool
+    1  claimName  str  !
+    2  readOnly   bool
 
 RBDVolumeSource:
-  monitors   []str  !
-  image      str  !
-  fsType     str
-  pool       str  default=rbd
-  user       str  default=admin
-  keyring    str  default=/etc/ceph/keyring
-  secretRef  *LocalObjectReference
-  readOnly   bool
+    1  monitors   []str  !
+    2  image      str  !
+    3  fsType     str
+    4  pool       str  default=rbd
+    5  user       str  default=admin
+    6  keyring    str  default=/etc/ceph/keyring
+    7  secretRef  *LocalObjectReference
+    8  readOnly   bool
 
 FlexVolumeSource:
-  driver     str  !
-  fsType     str
-  secretRef  *LocalObjectReference
-  readOnly   bool
-  options    {}str
+    1  driver     str  !
+    2  fsType     str
+    3  secretRef  *LocalObjectReference
+    4  readOnly   bool
+    5  options    {}str
 
 CinderVolumeSource:
-  volumeID   str  !
-  fsType     str
-  readOnly   bool
-  secretRef  *LocalObjectReference
+    1  volumeID   str  !
+    2  fsType     str
+    3  readOnly   bool
+    4  secretRef  *LocalObjectReference
 
 CephFSVolumeSource:
-  monitors    []str  !
-  path        str
-  user        str
-  secretFile  str
-  secretRef   *LocalObjectReference
-  readOnly    bool
+    1  monitors    []str  !
+    2  path        str
+    3  user        str
+    4  secretFile  str
+    5  secretRef   *LocalObjectReference
+    6  readOnly    bool
 
 FlockerVolumeSource:
-  datasetName  str
-  datasetUUID  str
+    1  datasetName  str
+    2  datasetUUID  str
 
 DownwardAPIVolumeSource:
-  items        []DownwardAPIVolumeFile
-  defaultMode  *int32
+    1  items        []DownwardAPIVolumeFile
+    2  defaultMode  *int32
 
 DownwardAPIVolumeFile:
-  path              str  !
-  fieldRef          *ObjectFieldSelector
-  resourceFieldRef  *ResourceFieldSelector
-  mode              *int32
+    1  path              str  !
+    2  fieldRef          *ObjectFieldSelector
+    3  resourceFieldRef  *ResourceFieldSelector
+    4  mode              *int32
 
 FCVolumeSource:
-  targetWWNs  []str
-  lun         *int32
-  fsType      str
-  readOnly    bool
-  wwids       []str
+    1  targetWWNs  []str
+    2  lun         *int32
+    3  fsType      str
+    4  readOnly    bool
+    5  wwids       []str
 
 AzureFileVolumeSource:
-  secretName  str  !
-  shareName   str  !
-  readOnly    bool
+    1  secretName  str  !
+    2  shareName   str  !
+    3  readOnly    bool
 
 ConfigMapVolumeSource:
-  name         str  default= in=LocalObjectReference
-  items        []KeyToPath
-  defaultMode  *int32
-  optional     *bool
+  1.1  name         str  default= in=LocalObjectReference
+    2  items        []KeyToPath
+    3  defaultMode  *int32
+    4  optional     *bool
 
 VsphereVirtualDiskVolumeSource:
-  volumePath         str  !
-  fsType             str
-  storagePolicyName  str
-  storagePolicyID    str
+    1  volumePath         str  !
+    2  fsType             str
+    3  storagePolicyName  str
+    4  storagePolicyID    str
 
 QuobyteVolumeSource:
-  registry  str  !
-  volume    str  !
-  readOnly  bool
-  user      str
-  group     str
-  tenant    str
+    1  registry  str  !
+    2  volume    str  !
+    3  readOnly  bool
+    4  user      str
+    5  group     str
+    6  tenant    str
 
 AzureDiskVolumeSource:
-  diskName     str  !
-  diskURI      str  !
-  cachingMode  *AzureDataDiskCachingMode  default=ReadWrite
-  fsType       *str  default=ext4
-  readOnly     *bool  default=false
-  kind         *AzureDataDiskKind  default=Shared
+    1  diskName     str  !
+    2  diskURI      str  !
+    3  cachingMode  *AzureDataDiskCachingMode  default=ReadWrite
+    4  fsType       *str  default=ext4
+    5  readOnly     *bool  default=false
+    6  kind         *AzureDataDiskKind  default=Shared
 
 PhotonPersistentDiskVolumeSource:
-  pdID    str  !
-  fsType  str
+    1  pdID    str  !
+    2  fsType  str
 
 ProjectedVolumeSource:
-  sources      []VolumeProjection  +
-  defaultMode  *int32
+    1  sources      []VolumeProjection  +
+    2  defaultMode  *int32
 
 VolumeProjection:
-  secret               *SecretProjection
-  downwardAPI          *DownwardAPIProjection
-  configMap            *ConfigMapProjection
-  serviceAccountToken  *ServiceAccountTokenProjection
-  clusterTrustBundle   *ClusterTrustBundleProjection
-  podCertificate       *PodCertificateProjection
+    1  secret               *SecretProjection
+    2  downwardAPI          *DownwardAPIProjection
+    3  configMap            *ConfigMapProjection
+    4  serviceAccountToken  *ServiceAccountTokenProjection
+    5  clusterTrustBundle   *ClusterTrustBundleProjection
+    6  podCertificate       *PodCertificateProjection
 
 SecretProjection:
-  name      str  default= in=LocalObjectReference
-  items     []KeyToPath
-  optional  *bool
+  1.1  name      str  default= in=LocalObjectReference
+    2  items     []KeyToPath
+    4  optional  *bool
 
 DownwardAPIProjection:
-  items  []DownwardAPIVolumeFile
+    1  items  []DownwardAPIVolumeFile
 
 ConfigMapProjection:
-  name      str  default= in=LocalObjectReference
-  items     []KeyToPath
-  optional  *bool
+  1.1  name      str  default= in=LocalObjectReference
+    2  items     []KeyToPath
+    4  optional  *bool
 
 ServiceAccountTokenProjection:
-  audience           str
-  expirationSeconds  *int64
-  path               str  !
+    1  audience           str
+    2  expirationSeconds  *int64
+    3  path               str  !
 
 ClusterTrustBundleProjection:
-  name           *str
-  signerName     *str
-  labelSelector  *LabelSelector
-  optional       *bool
-  path           str  !
+    1  name           *str
+    2  signerName     *str
+    3  labelSelector  *LabelSelector
+    5  optional       *bool
+    4  path           str  !
 
 PodCertificateProjection:
-  signerName            str
-  keyType               str
-  maxExpirationSeconds  *int32
-  credentialBundlePath  str
-  keyPath               str
-  certificateChainPath  str
-  userAnnotations       {}str
+    1  signerName            str
+    2  keyType               str
+    3  maxExpirationSeconds  *int32
+    4  credentialBundlePath  str
+    5  keyPath               str
+    6  certificateChainPath  str
+    7  userAnnotations       {}str
 
 PortworxVolumeSource:
-  volumeID  str  !
-  fsType    str
-  readOnly  bool
+    1  volumeID  str  !
+    2  fsType    str
+    3  readOnly  bool
 
 ScaleIOVolumeSource:
-  gateway           str  !
-  system            str  !
-  secretRef         *LocalObjectReference  !
-  sslEnabled        bool
-  protectionDomain  str
-  storagePool       str
-  storageMode       str  default=ThinProvisioned
-  volumeName        str
-  fsType            str  default=xfs
-  readOnly          bool
+    1  gateway           str  !
+    2  system            str  !
+    3  secretRef         *LocalObjectReference  !
+    4  sslEnabled        bool
+    5  protectionDomain  str
+    6  storagePool       str
+    7  storageMode       str  default=ThinProvisioned
+    8  volumeName        str
+    9  fsType            str  default=xfs
+   10  readOnly          bool
 
 StorageOSVolumeSource:
-  volumeName       str
-  volumeNamespace  str
-  fsType           str
-  readOnly         bool
-  secretRef        *LocalObjectReference
+    1  volumeName       str
+    2  volumeNamespace  str
+    3  fsType           str
+    4  readOnly         bool
+    5  secretRef        *LocalObjectReference
 
 CSIVolumeSource:
-  driver                str  !
-  readOnly              *bool
-  fsType                *str
-  volumeAttributes      {}str
-  nodePublishSecretRef  *LocalObjectReference
+    1  driver                str  !
+    2  readOnly              *bool
+    3  fsType                *str
+    4  volumeAttributes      {}str
+    5  nodePublishSecretRef  *LocalObjectReference
 
 EphemeralVolumeSource:
-  volumeClaimTemplate  *PersistentVolumeClaimTemplate
+    1  volumeClaimTemplate  *PersistentVolumeClaimTemplate
 
 ImageVolumeSource:
-  reference   str
-  pullPolicy  PullPolicy
+    1  reference   str
+    2  pullPolicy  PullPolicy
 
 PersistentVolumeClaimTemplate:
-  metadata  ObjectMeta
-  spec      PersistentVolumeClaimSpec  !
+    1  metadata  ObjectMeta
+    2  spec      PersistentVolumeClaimSpec  !
 
 kind PersistentVolume:
-  spec    PersistentVolumeSpec
-  status  PersistentVolumeStatus
+    2  spec    PersistentVolumeSpec
+    3  status  PersistentVolumeStatus
 
 PersistentVolumeSpec:
-  capacity                       ResourceList
-  ...PersistentVolumeSource
-  accessModes                    []PersistentVolumeAccessMode
-  claimRef                       *ObjectReference  granular
-  persistentVolumeReclaimPolicy  PersistentVolumeReclaimPolicy
-  storageClassName               str
-  mountOptions                   []str
-  volumeMode                     *PersistentVolumeMode
-  nodeAffinity                   *VolumeNodeAffinity
-  volumeAttributesClassName      *str
+    1  capacity                       ResourceList
+    2  ...PersistentVolumeSource
+    3  accessModes                    []PersistentVolumeAccessMode
+    4  claimRef                       *ObjectReference  granular
+    5  persistentVolumeReclaimPolicy  PersistentVolumeReclaimPolicy
+    6  storageClassName               str
+    7  mountOptions                   []str
+    8  volumeMode                     *PersistentVolumeMode
+    9  nodeAffinity                   *VolumeNodeAffinity
+   10  volumeAttributesClassName      *str
 
 PersistentVolumeSource:
-  gcePersistentDisk     *GCEPersistentDiskVolumeSource
-  awsElasticBlockStore  *AWSElasticBlockStoreVolumeSource
-  hostPath              *HostPathVolumeSource
-  glusterfs             *GlusterfsPersistentVolumeSource
-  nfs                   *NFSVolumeSource
-  rbd                   *RBDPersistentVolumeSource
-  iscsi                 *ISCSIPersistentVolumeSource
-  cinder                *CinderPersistentVolumeSource
-  cephfs                *CephFSPersistentVolumeSource
-  fc                    *FCVolumeSource
-  flocker               *FlockerVolumeSource
-  flexVolume            *FlexPersistentVolumeSource
-  azureFile             *AzureFilePersistentVolumeSource
-  vsphereVolume         *VsphereVirtualDiskVolumeSource
-  quobyte               *QuobyteVolumeSource
-  azureDisk             *AzureDiskVolumeSource
-  photonPersistentDisk  *PhotonPersistentDiskVolumeSource
-  portworxVolume        *PortworxVolumeSource
-  scaleIO               *ScaleIOPersistentVolumeSource
-  local                 *LocalVolumeSource
-  storageos             *StorageOSPersistentVolumeSource
-  csi                   *CSIPersistentVolumeSource
+    1  gcePersistentDisk     *GCEPersistentDiskVolumeSource
+    2  awsElasticBlockStore  *AWSElasticBlockStoreVolumeSource
+    3  hostPath              *HostPathVolumeSource
+    4  glusterfs             *GlusterfsPersistentVolumeSource
+    5  nfs                   *NFSVolumeSource
+    6  rbd                   *RBDPersistentVolumeSource
+    7  iscsi                 *ISCSIPersistentVolumeSource
+    8  cinder                *CinderPersistentVolumeSource
+    9  cephfs                *CephFSPersistentVolumeSource
+   10  fc                    *FCVolumeSource
+   11  flocker               *FlockerVolumeSource
+   12  flexVolume            *FlexPersistentVolumeSource
+   13  azureFile             *AzureFilePersistentVolumeSource
+   14  vsphereVolume         *VsphereVirtualDiskVolumeSource
+   15  quobyte               *QuobyteVolumeSource
+   16  azureDisk             *AzureDiskVolumeSource
+   17  photonPersistentDisk  *PhotonPersistentDiskVolumeSource
+   18  portworxVolume        *PortworxVolumeSource
+   19  scaleIO               *ScaleIOPersistentVolumeSource
+   20  local                 *LocalVolumeSource
+   21  storageos             *StorageOSPersistentVolumeSource
+   22  csi                   *CSIPersistentVolumeSource
 
 GlusterfsPersistentVolumeSource:
-  endpoints           str  !
-  path                str  !
-  readOnly            bool
-  endpointsNamespace  *str
+    1  endpoints           str  !
+    2  path                str  !
+    3  readOnly            bool
+    4  endpointsNamespace  *str
 
 RBDPersistentVolumeSource:
-  monitors   []str  !
-  image      str  !
-  fsType     str
-  pool       str  default=rbd
-  user       str  default=admin
-  keyring    str  default=/etc/ceph/keyring
-  secretRef  *SecretReference
-  readOnly   bool
+    1  monitors   []str  !
+    2  image      str  !
+    3  fsType     str
+    4  pool       str  default=rbd
+    5  user       str  default=admin
+    6  keyring    str  default=/etc/ceph/keyring
+    7  secretRef  *SecretReference
+    8  readOnly   bool
 
 ISCSIPersistentVolumeSource:
-  targetPortal       str  !
-  iqn                str  !
-  lun                int32  !
-  iscsiInterface     str  default=default
-  fsType             str
-  readOnly           bool
-  portals            []str
-  chapAuthDiscovery  bool
-  chapAuthSession    bool
-  secretRef          *SecretReference
-  initiatorName      *str
+    1  targetPortal       str  !
+    2  iqn                str  !
+    3  lun                int32  !
+    4  iscsiInterface     str  default=default
+    5  fsType             str
+    6  readOnly           bool
+    7  portals            []str
+    8  chapAuthDiscovery  bool
+   11  chapAuthSession    bool
+   10  secretRef          *SecretReference
+   12  initiatorName      *str
 
 CinderPersistentVolumeSource:
-  volumeID   str  !
-  fsType     str
-  readOnly   bool
-  secretRef  *SecretReference
+    1  volumeID   str  !
+    2  fsType     str
+    3  readOnly   bool
+    4  secretRef  *SecretReference
 
 CephFSPersistentVolumeSource:
-  monitors    []str  !
-  path        str
-  user        str
-  secretFile  str
-  secretRef   *SecretReference
-  readOnly    bool
+    1  monitors    []str  !
+    2  path        str
+    3  user        str
+    4  secretFile  str
+    5  secretRef   *SecretReference
+    6  readOnly    bool
 
 FlexPersistentVolumeSource:
-  driver     str  !
-  fsType     str
-  secretRef  *SecretReference
-  readOnly   bool
-  options    {}str
+    1  driver     str  !
+    2  fsType     str
+    3  secretRef  *SecretReference
+    4  readOnly   bool
+    5  options    {}str
 
 AzureFilePersistentVolumeSource:
-  secretName       str  !
-  shareName        str  !
-  readOnly         bool
-  secretNamespace  *str  +
+    1  secretName       str  !
+    2  shareName        str  !
+    3  readOnly         bool
+    4  secretNamespace  *str  +
 
 ScaleIOPersistentVolumeSource:
-  gateway           str  !
-  system            str  !
-  secretRef         *SecretReference  !
-  sslEnabled        bool
-  protectionDomain  str
-  storagePool       str
-  storageMode       str  default=ThinProvisioned
-  volumeName        str
-  fsType            str  default=xfs
-  readOnly          bool
+    1  gateway           str  !
+    2  system            str  !
+    3  secretRef         *SecretReference  !
+    4  sslEnabled        bool
+    5  protectionDomain  str
+    6  storagePool       str
+    7  storageMode       str  default=ThinProvisioned
+    8  volumeName        str
+    9  fsType            str  default=xfs
+   10  readOnly          bool
 
 LocalVolumeSource:
-  path    str  !
-  fsType  *str
+    1  path    str  !
+    2  fsType  *str
 
 StorageOSPersistentVolumeSource:
-  volumeName       str
-  volumeNamespace  str
-  fsType           str
-  readOnly         bool
-  secretRef        *ObjectReference
+    1  volumeName       str
+    2  volumeNamespace  str
+    3  fsType           str
+    4  readOnly         bool
+    5  secretRef        *ObjectReference
 
 CSIPersistentVolumeSource:
-  driver                      str  !
-  volumeHandle                str  !
-  readOnly                    bool
-  fsType                      str
-  volumeAttributes            {}str
-  controllerPublishSecretRef  *SecretReference
-  nodeStageSecretRef          *SecretReference
-  nodePublishSecretRef        *SecretReference
-  controllerExpandSecretRef   *SecretReference
-  nodeExpandSecretRef         *SecretReference
+    1  driver                      str  !
+    2  volumeHandle                str  !
+    3  readOnly                    bool
+    4  fsType                      str
+    5  volumeAttributes            {}str
+    6  controllerPublishSecretRef  *SecretReference
+    7  nodeStageSecretRef          *SecretReference
+    8  nodePublishSecretRef        *SecretReference
+    9  controllerExpandSecretRef   *SecretReference
+   10  nodeExpandSecretRef         *SecretReference
 
 VolumeNodeAffinity:
-  required  *NodeSelector
+    1  required  *NodeSelector
 
 PersistentVolumeStatus:
-  phase                    PersistentVolumePhase
-  message                  str
-  reason                   str
-  lastPhaseTransitionTime  *time
+    1  phase                    PersistentVolumePhase
+    2  message                  str
+    3  reason                   str
+    4  lastPhaseTransitionTime  *time
 
 kind PersistentVolumeClaim:
-  spec    PersistentVolumeClaimSpec
-  status  PersistentVolumeClaimStatus
+    2  spec    PersistentVolumeClaimSpec
+    3  status  PersistentVolumeClaimStatus
 
 PersistentVolumeClaimSpec:
-  accessModes                []PersistentVolumeAccessMode
-  selector                   *LabelSelector
-  resources                  VolumeResourceRequirements
-  volumeName                 str
-  storageClassName           *str
-  volumeMode                 *PersistentVolumeMode
-  dataSource                 *TypedLocalObjectReference
-  dataSourceRef              *TypedObjectReference
-  volumeAttributesClassName  *str
+    1  accessModes                []PersistentVolumeAccessMode
+    4  selector                   *LabelSelector
+    2  resources                  VolumeResourceRequirements
+    3  volumeName                 str
+    5  storageClassName           *str
+    6  volumeMode                 *PersistentVolumeMode
+    7  dataSource                 *TypedLocalObjectReference
+    8  dataSourceRef              *TypedObjectReference
+    9  volumeAttributesClassName  *str
 
 PersistentVolumeClaimStatus:
-  phase                             PersistentVolumeClaimPhase
-  accessModes                       []PersistentVolumeAccessMode
-  capacity                          ResourceList
-  conditions                        []PersistentVolumeClaimCondition  keys=type merge=type
-  allocatedResources                ResourceList
-  allocatedResourceStatuses         {}ClaimResourceStatus  \
+    1  phase                             PersistentVolumeClaimPhase
+    2  accessModes                       []PersistentVolumeAccessMode
+    3  capacity                          ResourceList
+    4  conditions                        []PersistentVolumeClaimCondition  keys=type merge=type
+    5  allocatedResources                ResourceList
+    7  allocatedResourceStatuses         {}ClaimResourceStatus  \
     go=map[v1.ResourceName]v1.ClaimResourceStatus
-  currentVolumeAttributesClassName  *str
-  modifyVolumeStatus                *ModifyVolumeStatus
+    8  currentVolumeAttributesClassName  *str
+    9  modifyVolumeStatus                *ModifyVolumeStatus
 
 PersistentVolumeClaimCondition:
-  type                PersistentVolumeClaimConditionType  !
-  status              ConditionStatus  !
-  lastProbeTime       time
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                PersistentVolumeClaimConditionType  !
+    2  status              ConditionStatus  !
+    3  lastProbeTime       time
+    4  lastTransitionTime  time
+    5  reason              str
+    6  message             str
 
 ModifyVolumeStatus:
-  targetVolumeAttributesClassName  str
-  status                           PersistentVolumeClaimModifyVolumeStatus  !
+    1  targetVolumeAttributesClassName  str
+    2  status                           PersistentVolumeClaimModifyVolumeStatus  !
 
 TypedObjectReference:
-  apiGroup   *str  +
-  kind       str  !
-  name       str  !
-  namespace  *str
+    1  apiGroup   *str  +
+    2  kind       str  !
+    3  name       str  !
+    4  namespace  *str
 """

@@ -9,207 +9,207 @@ TABLE: Final = """
 = str: FullyQualifiedName
 
 kind DeviceClass:
-  spec  DeviceClassSpec  !
+    2  spec  DeviceClassSpec  !
 
 DeviceClassSpec:
-  selectors             []DeviceSelector
-  config                []DeviceClassConfiguration
-  extendedResourceName  *str
+    1  selectors             []DeviceSelector
+    2  config                []DeviceClassConfiguration
+    4  extendedResourceName  *str
 
 DeviceClassConfiguration:
-  ...DeviceConfiguration
+    1  ...DeviceConfiguration
 
 DeviceConfiguration:
-  opaque  *OpaqueDeviceConfiguration
+    1  opaque  *OpaqueDeviceConfiguration
 
 OpaqueDeviceConfiguration:
-  driver      str  !
-  parameters  raw  !
+    1  driver      str  !
+    2  parameters  raw  !
 
 DeviceSelector:
-  cel  *CELDeviceSelector
+    1  cel  *CELDeviceSelector
 
 CELDeviceSelector:
-  expression  str  !
+    1  expression  str  !
 
 kind ResourceClaimTemplate:
-  spec  ResourceClaimTemplateSpec  !
+    2  spec  ResourceClaimTemplateSpec  !
 
 ResourceClaimTemplateSpec:
-  metadata  ObjectMeta
-  spec      ResourceClaimSpec  !
+    1  metadata  ObjectMeta
+    2  spec      ResourceClaimSpec  !
 
 kind ResourceClaim:
-  spec    ResourceClaimSpec  !
-  status  ResourceClaimStatus
+    2  spec    ResourceClaimSpec  !
+    3  status  ResourceClaimStatus
 
 ResourceClaimSpec:
-  devices  DeviceClaim  +
+    1  devices  DeviceClaim  +
 
 DeviceClaim:
-  requests     []DeviceRequest  +
-  constraints  []DeviceConstraint
-  config       []DeviceClaimConfiguration
+    1  requests     []DeviceRequest  +
+    2  constraints  []DeviceConstraint
+    3  config       []DeviceClaimConfiguration
 
 DeviceRequest:
-  name            str  !
-  exactly         *ExactDeviceRequest
-  firstAvailable  []DeviceSubRequest
+    1  name            str  !
+    2  exactly         *ExactDeviceRequest
+    3  firstAvailable  []DeviceSubRequest
 
 ExactDeviceRequest:
-  deviceClassName  str  !
-  selectors        []DeviceSelector
-  allocationMode   DeviceAllocationMode
-  count            int64
-  adminAccess      *bool
-  tolerations      []DeviceToleration
-  capacity         *CapacityRequirements
+    1  deviceClassName  str  !
+    2  selectors        []DeviceSelector
+    3  allocationMode   DeviceAllocationMode
+    4  count            int64
+    5  adminAccess      *bool
+    6  tolerations      []DeviceToleration
+    7  capacity         *CapacityRequirements
 
 DeviceSubRequest:
-  name             str  !
-  deviceClassName  str  !
-  selectors        []DeviceSelector
-  allocationMode   DeviceAllocationMode
-  count            int64
-  tolerations      []DeviceToleration
-  capacity         *CapacityRequirements
+    1  name             str  !
+    2  deviceClassName  str  !
+    3  selectors        []DeviceSelector
+    4  allocationMode   DeviceAllocationMode
+    5  count            int64
+    6  tolerations      []DeviceToleration
+    7  capacity         *CapacityRequirements
 
 CapacityRequirements:
-  requests  {}quantity
+    1  requests  {}quantity  go=map[v1.QualifiedName]resource.Quantity
 
 DeviceConstraint:
-  requests           []str
-  matchAttribute     *FullyQualifiedName
-  distinctAttribute  *FullyQualifiedName
+    1  requests           []str
+    2  matchAttribute     *FullyQualifiedName
+    3  distinctAttribute  *FullyQualifiedName
 
 DeviceClaimConfiguration:
-  requests  []str
-  ...DeviceConfiguration
+    1  requests  []str
+    2  ...DeviceConfiguration
 
 DeviceToleration:
-  key                str
-  operator           DeviceTolerationOperator
-  value              str
-  effect             DeviceTaintEffect
-  tolerationSeconds  *int64
+    1  key                str
+    2  operator           DeviceTolerationOperator  default=Equal
+    3  value              str
+    4  effect             DeviceTaintEffect
+    5  tolerationSeconds  *int64
 
 ResourceClaimStatus:
-  allocation   *AllocationResult
-  reservedFor  []ResourceClaimConsumerReference  keys=uid merge=uid
-  devices      []AllocatedDeviceStatus  keys=driver,device,pool,shareID
+    1  allocation   *AllocationResult
+    2  reservedFor  []ResourceClaimConsumerReference  keys=uid merge=uid
+    4  devices      []AllocatedDeviceStatus  keys=driver,device,pool,shareID
 
 ResourceClaimConsumerReference:
-  apiGroup  str
-  resource  str  !
-  name      str  !
-  uid       UID  !
+    1  apiGroup  str
+    3  resource  str  !
+    4  name      str  !
+    5  uid       UID  !
 
 AllocationResult:
-  devices              DeviceAllocationResult
-  nodeSelector         *NodeSelector
-  allocationTimestamp  *time
+    1  devices              DeviceAllocationResult
+    3  nodeSelector         *NodeSelector
+    5  allocationTimestamp  *time
 
 DeviceAllocationResult:
-  results  []DeviceRequestAllocationResult
-  config   []DeviceAllocationConfiguration
+    1  results  []DeviceRequestAllocationResult
+    2  config   []DeviceAllocationConfiguration
 
 DeviceRequestAllocationResult:
-  request                   str  !
-  driver                    str  !
-  pool                      str  !
-  device                    str  !
-  adminAccess               *bool
-  tolerations               []DeviceToleration
-  bindingConditions         []str
-  bindingFailureConditions  []str
-  shareID                   *UID
-  consumedCapacity          {}quantity
+    1  request                   str  !
+    2  driver                    str  !
+    3  pool                      str  !
+    4  device                    str  !
+    5  adminAccess               *bool
+    6  tolerations               []DeviceToleration
+    7  bindingConditions         []str
+    8  bindingFailureConditions  []str
+    9  shareID                   *UID
+   10  consumedCapacity          {}quantity  go=map[v1.QualifiedName]resource.Quantity
 
 DeviceAllocationConfiguration:
-  source    AllocationConfigSource  !
-  requests  []str
-  ...DeviceConfiguration
+    1  source    AllocationConfigSource  !
+    2  requests  []str
+    3  ...DeviceConfiguration
 
 AllocatedDeviceStatus:
-  driver       str  !
-  pool         str  !
-  device       str  !
-  shareID      *str
-  conditions   []Condition  + keys=type
-  data         *raw
-  networkData  *NetworkDeviceData
+    1  driver       str  !
+    2  pool         str  !
+    3  device       str  !
+    7  shareID      *str
+    4  conditions   []Condition  + keys=type
+    5  data         *raw
+    6  networkData  *NetworkDeviceData
 
 NetworkDeviceData:
-  interfaceName    str
-  ips              []str
-  hardwareAddress  str
+    1  interfaceName    str
+    2  ips              []str
+    3  hardwareAddress  str
 
 kind ResourceSlice:
-  spec  ResourceSliceSpec  !
+    2  spec  ResourceSliceSpec  !
 
 ResourceSliceSpec:
-  driver                  str  !
-  pool                    ResourcePool  !
-  nodeName                *str
-  nodeSelector            *NodeSelector
-  allNodes                *bool
-  devices                 []Device
-  perDeviceNodeSelection  *bool
-  sharedCounters          []CounterSet
+    1  driver                  str  !
+    2  pool                    ResourcePool  !
+    3  nodeName                *str
+    4  nodeSelector            *NodeSelector
+    5  allNodes                *bool
+    6  devices                 []Device
+    7  perDeviceNodeSelection  *bool
+    8  sharedCounters          []CounterSet
 
 ResourcePool:
-  name                str  !
-  generation          int64  !
-  resourceSliceCount  int64  !
+    1  name                str  !
+    2  generation          int64  !
+    3  resourceSliceCount  int64  !
 
 CounterSet:
-  name      str  !
-  counters  {}Counter
+    1  name      str  !
+    2  counters  {}Counter
 
 Counter:
-  value  quantity  !
+    1  value  quantity  !
 
 Device:
-  name                      str  !
-  attributes                {}DeviceAttribute
-  capacity                  {}DeviceCapacity
-  consumesCounters          []DeviceCounterConsumption
-  nodeName                  *str
-  nodeSelector              *NodeSelector
-  allNodes                  *bool
-  taints                    []DeviceTaint
-  bindsToNode               *bool
-  bindingConditions         []str
-  bindingFailureConditions  []str
-  allowMultipleAllocations  *bool
+    1  name                      str  !
+    2  attributes                {}DeviceAttribute  go=map[v1.QualifiedName]v1.DeviceAttribute
+    3  capacity                  {}DeviceCapacity  go=map[v1.QualifiedName]v1.DeviceCapacity
+    4  consumesCounters          []DeviceCounterConsumption
+    5  nodeName                  *str
+    6  nodeSelector              *NodeSelector
+    7  allNodes                  *bool
+    8  taints                    []DeviceTaint
+    9  bindsToNode               *bool
+   10  bindingConditions         []str
+   11  bindingFailureConditions  []str
+   12  allowMultipleAllocations  *bool
 
 DeviceAttribute:
-  int      *int64
-  bool     *bool
-  string   *str
-  version  *str
+    2  int      *int64
+    3  bool     *bool
+    4  string   *str
+    5  version  *str
 
 DeviceCapacity:
-  value          quantity  !
-  requestPolicy  *CapacityRequestPolicy
+    1  value          quantity  !
+    2  requestPolicy  *CapacityRequestPolicy
 
 CapacityRequestPolicy:
-  default      *quantity  +
-  validValues  []quantity
-  validRange   *CapacityRequestPolicyRange
+    1  default      *quantity  +
+    3  validValues  []quantity
+    4  validRange   *CapacityRequestPolicyRange
 
 CapacityRequestPolicyRange:
-  min   *quantity
-  max   *quantity
-  step  *quantity
+    1  min   *quantity
+    2  max   *quantity
+    3  step  *quantity
 
 DeviceCounterConsumption:
-  counterSet  str  !
-  counters    {}Counter
+    1  counterSet  str  !
+    2  counters    {}Counter
 
 DeviceTaint:
-  key        str  !
-  value      str
-  effect     DeviceTaintEffect  !
-  timeAdded  *time
+    1  key        str  !
+    2  value      str
+    3  effect     DeviceTaintEffect  !
+    4  timeAdded  *time
 """

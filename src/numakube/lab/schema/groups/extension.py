@@ -12,151 +12,151 @@ APIEXTENSIONS: Final = """
 = {}JSONSchemaPropsOrStringArray: JSONSchemaDependencies
 
 kind CustomResourceDefinition:
-  spec    CustomResourceDefinitionSpec  !
-  status  CustomResourceDefinitionStatus
+    2  spec    CustomResourceDefinitionSpec  !
+    3  status  CustomResourceDefinitionStatus
 
 CustomResourceDefinitionSpec:
-  group                  str  !
-  names                  CustomResourceDefinitionNames  !
-  scope                  ResourceScope  !
-  versions               []CustomResourceDefinitionVersion  !
-  conversion             *CustomResourceConversion
-  preserveUnknownFields  bool
+    1  group                  str  !
+    3  names                  CustomResourceDefinitionNames  !
+    4  scope                  ResourceScope  !
+    7  versions               []CustomResourceDefinitionVersion  !
+    9  conversion             *CustomResourceConversion
+   10  preserveUnknownFields  bool
 
 CustomResourceDefinitionNames:
-  plural      str  !
-  singular    str
-  shortNames  []str
-  kind        str  !
-  listKind    str
-  categories  []str
+    1  plural      str  !
+    2  singular    str
+    3  shortNames  []str
+    4  kind        str  !
+    5  listKind    str
+    6  categories  []str
 
 CustomResourceDefinitionVersion:
-  name                      str  !
-  served                    bool  !
-  storage                   bool  !
-  deprecated                bool
-  deprecationWarning        *str
-  schema                    *CustomResourceValidation
-  subresources              *CustomResourceSubresources
-  additionalPrinterColumns  []CustomResourceColumnDefinition
-  selectableFields          []SelectableField
+    1  name                      str  !
+    2  served                    bool  !
+    3  storage                   bool  !
+    7  deprecated                bool
+    8  deprecationWarning        *str
+    4  schema                    *CustomResourceValidation
+    5  subresources              *CustomResourceSubresources
+    6  additionalPrinterColumns  []CustomResourceColumnDefinition
+    9  selectableFields          []SelectableField
 
 SelectableField:
-  jsonPath  str  !
+    1  jsonPath  str  !
 
 CustomResourceColumnDefinition:
-  name         str  !
-  type         str  !
-  format       str
-  description  str
-  priority     int32
-  jsonPath     str  !
+    1  name         str  !
+    2  type         str  !
+    3  format       str
+    4  description  str
+    5  priority     int32
+    6  jsonPath     str  !
 
 CustomResourceSubresources:
-  status  *CustomResourceSubresourceStatus
-  scale   *CustomResourceSubresourceScale
+    1  status  *CustomResourceSubresourceStatus
+    2  scale   *CustomResourceSubresourceScale
 
 CustomResourceSubresourceStatus:
 
 CustomResourceSubresourceScale:
-  specReplicasPath    str  !
-  statusReplicasPath  str  !
-  labelSelectorPath   *str
+    1  specReplicasPath    str  !
+    2  statusReplicasPath  str  !
+    3  labelSelectorPath   *str
 
 CustomResourceConversion:
-  strategy  ConversionStrategyType  !
-  webhook   *WebhookConversion
+    1  strategy  ConversionStrategyType  !
+    2  webhook   *WebhookConversion
 
 WebhookConversion:
-  clientConfig              *WebhookClientConfig
-  conversionReviewVersions  []str  !
+    2  clientConfig              *WebhookClientConfig
+    3  conversionReviewVersions  []str  !
 
 WebhookClientConfig:
-  url       *str
-  service   *ServiceReference
-  caBundle  bytes
+    3  url       *str
+    1  service   *ServiceReference
+    2  caBundle  bytes
 
 ServiceReference:
-  namespace  str  !
-  name       str  !
-  path       *str
-  port       *int32
+    1  namespace  str  !
+    2  name       str  !
+    3  path       *str
+    4  port       *int32
 
 CustomResourceDefinitionStatus:
-  conditions          []CustomResourceDefinitionCondition  + keys=type
-  acceptedNames       CustomResourceDefinitionNames  +
-  storedVersions      []str  +
-  observedGeneration  int64
+    1  conditions          []CustomResourceDefinitionCondition  + keys=type
+    2  acceptedNames       CustomResourceDefinitionNames  +
+    3  storedVersions      []str  +
+    4  observedGeneration  int64
 
 CustomResourceDefinitionCondition:
-  type                CustomResourceDefinitionConditionType  !
-  status              ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
-  observedGeneration  int64
+    1  type                CustomResourceDefinitionConditionType  !
+    2  status              ConditionStatus  !
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
+    6  observedGeneration  int64
 
 CustomResourceValidation:
-  openAPIV3Schema  *JSONSchemaProps
+    1  openAPIV3Schema  *JSONSchemaProps
 
 ExternalDocumentation:
-  description  str
-  url          str
+    1  description  str
+    2  url          str
 
 ValidationRule:
-  rule               str  !
-  message            str
-  messageExpression  str
-  reason             *FieldValueErrorReason
-  fieldPath          str
-  optionalOldSelf    *bool
+    1  rule               str  !
+    2  message            str
+    3  messageExpression  str
+    4  reason             *FieldValueErrorReason
+    5  fieldPath          str
+    6  optionalOldSelf    *bool
 
 JSONSchemaProps:
-  id                    str
-  $schema               JSONSchemaURL
-  $ref                  *str
-  description           str
-  type                  str
-  format                str
-  title                 str
-  default               *json
-  maximum               *float64
-  exclusiveMaximum      bool
-  minimum               *float64
-  exclusiveMinimum      bool
-  maxLength             *int64
-  minLength             *int64
-  pattern               str
-  maxItems              *int64
-  minItems              *int64
-  uniqueItems           bool
-  multipleOf            *float64
-  enum                  []json
-  maxProperties         *int64
-  minProperties         *int64
-  required              []str
-  items                 *JSONSchemaPropsOrArray
-  allOf                 []JSONSchemaProps
-  oneOf                 []JSONSchemaProps
-  anyOf                 []JSONSchemaProps
-  not                   *JSONSchemaProps
-  properties            {}JSONSchemaProps
-  additionalProperties  *JSONSchemaPropsOrBool
-  patternProperties     {}JSONSchemaProps
-  dependencies          JSONSchemaDependencies
-  additionalItems       *JSONSchemaPropsOrBool
-  definitions           JSONSchemaDefinitions
-  externalDocs          *ExternalDocumentation
-  example               *json
-  nullable              bool
-  x-kubernetes-preserve-unknown-fields  *bool
-  x-kubernetes-embedded-resource        bool
-  x-kubernetes-int-or-string            bool
-  x-kubernetes-list-map-keys            []str
-  x-kubernetes-list-type                *str
-  x-kubernetes-map-type                 *str
-  x-kubernetes-validations              ValidationRules  keys=rule merge=rule
+    1  id                    str
+    2  $schema               JSONSchemaURL
+    3  $ref                  *str
+    4  description           str
+    5  type                  str
+    6  format                str
+    7  title                 str
+    8  default               *json
+    9  maximum               *float64
+   10  exclusiveMaximum      bool
+   11  minimum               *float64
+   12  exclusiveMinimum      bool
+   13  maxLength             *int64
+   14  minLength             *int64
+   15  pattern               str
+   16  maxItems              *int64
+   17  minItems              *int64
+   18  uniqueItems           bool
+   19  multipleOf            *float64
+   20  enum                  []json
+   21  maxProperties         *int64
+   22  minProperties         *int64
+   23  required              []str
+   24  items                 *JSONSchemaPropsOrArray
+   25  allOf                 []JSONSchemaProps
+   26  oneOf                 []JSONSchemaProps
+   27  anyOf                 []JSONSchemaProps
+   28  not                   *JSONSchemaProps
+   29  properties            {}JSONSchemaProps
+   30  additionalProperties  *JSONSchemaPropsOrBool
+   31  patternProperties     {}JSONSchemaProps
+   32  dependencies          JSONSchemaDependencies
+   33  additionalItems       *JSONSchemaPropsOrBool
+   34  definitions           JSONSchemaDefinitions
+   35  externalDocs          *ExternalDocumentation
+   36  example               *json
+   37  nullable              bool
+   38  x-kubernetes-preserve-unknown-fields  *bool
+   39  x-kubernetes-embedded-resource        bool
+   40  x-kubernetes-int-or-string            bool
+   41  x-kubernetes-list-map-keys            []str
+   42  x-kubernetes-list-type                *str
+   43  x-kubernetes-map-type                 *str
+   44  x-kubernetes-validations              ValidationRules  keys=rule merge=rule
 """
 
 ADMISSION: Final = """
@@ -164,60 +164,60 @@ ADMISSION: Final = """
 = str: ReinvocationPolicyType ValidationAction ParameterNotFoundActionType
 
 kind ValidatingWebhookConfiguration:
-  webhooks  []ValidatingWebhook  keys=name merge=name
+    2  webhooks  []ValidatingWebhook  keys=name merge=name
 
 kind MutatingWebhookConfiguration:
-  webhooks  []MutatingWebhook  keys=name merge=name
+    2  webhooks  []MutatingWebhook  keys=name merge=name
 
 ValidatingWebhook:
-  name                     str  !
-  clientConfig             WebhookClientConfig  !
-  rules                    []RuleWithOperations
-  failurePolicy            *FailurePolicyType
-  matchPolicy              *MatchPolicyType
-  namespaceSelector        *LabelSelector
-  objectSelector           *LabelSelector
-  sideEffects              *SideEffectClass  !
-  timeoutSeconds           *int32
-  admissionReviewVersions  []str  !
-  matchConditions          []MatchCondition  keys=name merge=name
+    1  name                     str  !
+    2  clientConfig             WebhookClientConfig  !
+    3  rules                    []RuleWithOperations
+    4  failurePolicy            *FailurePolicyType
+    9  matchPolicy              *MatchPolicyType
+    5  namespaceSelector        *LabelSelector
+   10  objectSelector           *LabelSelector
+    6  sideEffects              *SideEffectClass  !
+    7  timeoutSeconds           *int32
+    8  admissionReviewVersions  []str  !
+   11  matchConditions          []MatchCondition  keys=name merge=name
 
 MutatingWebhook:
-  name                     str  !
-  clientConfig             WebhookClientConfig  !
-  rules                    []RuleWithOperations
-  failurePolicy            *FailurePolicyType
-  matchPolicy              *MatchPolicyType
-  namespaceSelector        *LabelSelector
-  objectSelector           *LabelSelector
-  sideEffects              *SideEffectClass  !
-  timeoutSeconds           *int32
-  admissionReviewVersions  []str  !
-  reinvocationPolicy       *ReinvocationPolicyType
-  matchConditions          []MatchCondition  keys=name merge=name
+    1  name                     str  !
+    2  clientConfig             WebhookClientConfig  !
+    3  rules                    []RuleWithOperations
+    4  failurePolicy            *FailurePolicyType
+    9  matchPolicy              *MatchPolicyType
+    5  namespaceSelector        *LabelSelector
+   11  objectSelector           *LabelSelector
+    6  sideEffects              *SideEffectClass  !
+    7  timeoutSeconds           *int32
+    8  admissionReviewVersions  []str  !
+   10  reinvocationPolicy       *ReinvocationPolicyType
+   12  matchConditions          []MatchCondition  keys=name merge=name
 
 WebhookClientConfig:
-  url       *str
-  service   *ServiceReference
-  caBundle  bytes
+    3  url       *str
+    1  service   *ServiceReference
+    2  caBundle  bytes
 
 ServiceReference:
-  namespace  str  !
-  name       str  !
-  path       *str
-  port       *int32
+    1  namespace  str  !
+    2  name       str  !
+    3  path       *str
+    4  port       *int32
 
 RuleWithOperations:
-  operations  []OperationType
-  ...Rule
+    1  operations  []OperationType
+    2  ...Rule
 
 Rule:
-  apiGroups    []str
-  apiVersions  []str
-  resources    []str
-  scope        *ScopeType
+    1  apiGroups    []str
+    2  apiVersions  []str
+    3  resources    []str
+    4  scope        *ScopeType
 
 MatchCondition:
-  name        str  !
-  expression  str  !
+    1  name        str  !
+    2  expression  str  !
 """

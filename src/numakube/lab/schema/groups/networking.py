@@ -10,123 +10,123 @@ TABLE: Final = """
 = str: PolicyType PathType
 
 kind Ingress:
-  spec    IngressSpec
-  status  IngressStatus
+    2  spec    IngressSpec
+    3  status  IngressStatus
 
 IngressSpec:
-  ingressClassName  *str
-  defaultBackend    *IngressBackend
-  tls               []IngressTLS
-  rules             []IngressRule
+    4  ingressClassName  *str
+    1  defaultBackend    *IngressBackend
+    2  tls               []IngressTLS
+    3  rules             []IngressRule
 
 IngressBackend:
-  service   *IngressServiceBackend
-  resource  *core.TypedLocalObjectReference
+    4  service   *IngressServiceBackend
+    3  resource  *core.TypedLocalObjectReference
 
 IngressServiceBackend:
-  name  str  !
-  port  ServiceBackendPort
+    1  name  str  !
+    2  port  ServiceBackendPort
 
 ServiceBackendPort: atomic
-  name    str
-  number  int32
+    1  name    str
+    2  number  int32
 
 IngressTLS:
-  hosts       []str
-  secretName  str
+    1  hosts       []str
+    2  secretName  str
 
 IngressRule:
-  host  str
-  http  *HTTPIngressRuleValue  in=IngressRuleValue
+    1  host  str
+  2.1  http  *HTTPIngressRuleValue  in=IngressRuleValue
 
 HTTPIngressRuleValue:
-  paths  []HTTPIngressPath  !
+    1  paths  []HTTPIngressPath  !
 
 HTTPIngressPath:
-  path      str
-  pathType  *PathType  !
-  backend   IngressBackend  !
+    1  path      str
+    3  pathType  *PathType  !
+    2  backend   IngressBackend  !
 
 IngressStatus:
-  loadBalancer  IngressLoadBalancerStatus
+    1  loadBalancer  IngressLoadBalancerStatus
 
 IngressLoadBalancerStatus:
-  ingress  []IngressLoadBalancerIngress
+    1  ingress  []IngressLoadBalancerIngress
 
 IngressLoadBalancerIngress:
-  ip        str
-  hostname  str
-  ports     []IngressPortStatus
+    1  ip        str
+    2  hostname  str
+    4  ports     []IngressPortStatus
 
 IngressPortStatus:
-  port      int32  !
-  protocol  core.Protocol  !
-  error     *str
+    1  port      int32  !
+    2  protocol  core.Protocol  !
+    3  error     *str
 
 kind IngressClass:
-  spec  IngressClassSpec
+    2  spec  IngressClassSpec
 
 IngressClassSpec:
-  controller  str
-  parameters  *IngressClassParametersReference
+    1  controller  str
+    2  parameters  *IngressClassParametersReference
 
 IngressClassParametersReference:
-  apiGroup   *str
-  kind       str  !
-  name       str  !
-  scope      *str  +
-  namespace  *str
+    1  apiGroup   *str
+    2  kind       str  !
+    3  name       str  !
+    4  scope      *str  +
+    5  namespace  *str
 
 kind NetworkPolicy:
-  spec  NetworkPolicySpec
+    2  spec  NetworkPolicySpec
 
 NetworkPolicySpec:
-  podSelector  LabelSelector  +
-  ingress      []NetworkPolicyIngressRule
-  egress       []NetworkPolicyEgressRule
-  policyTypes  []PolicyType
+    1  podSelector  LabelSelector  +
+    2  ingress      []NetworkPolicyIngressRule
+    3  egress       []NetworkPolicyEgressRule
+    4  policyTypes  []PolicyType
 
 NetworkPolicyIngressRule:
-  ports  []NetworkPolicyPort
-  from   []NetworkPolicyPeer
+    1  ports  []NetworkPolicyPort
+    2  from   []NetworkPolicyPeer
 
 NetworkPolicyEgressRule:
-  ports  []NetworkPolicyPort
-  to     []NetworkPolicyPeer
+    1  ports  []NetworkPolicyPort
+    2  to     []NetworkPolicyPeer
 
 NetworkPolicyPort:
-  protocol  *core.Protocol
-  port      *intstr
-  endPort   *int32
+    1  protocol  *core.Protocol
+    2  port      *intstr
+    3  endPort   *int32
 
 NetworkPolicyPeer:
-  podSelector        *LabelSelector
-  namespaceSelector  *LabelSelector
-  ipBlock            *IPBlock
+    1  podSelector        *LabelSelector
+    2  namespaceSelector  *LabelSelector
+    3  ipBlock            *IPBlock
 
 IPBlock:
-  cidr    str  !
-  except  []str
+    1  cidr    str  !
+    2  except  []str
 
 kind IPAddress:
-  spec  IPAddressSpec
+    2  spec  IPAddressSpec
 
 IPAddressSpec:
-  parentRef  *ParentReference
+    1  parentRef  *ParentReference
 
 ParentReference:
-  group      str
-  resource   str
-  namespace  str
-  name       str
+    1  group      str
+    2  resource   str
+    3  namespace  str
+    4  name       str
 
 kind ServiceCIDR:
-  spec    ServiceCIDRSpec
-  status  ServiceCIDRStatus
+    2  spec    ServiceCIDRSpec
+    3  status  ServiceCIDRStatus
 
 ServiceCIDRSpec:
-  cidrs  []str
+    1  cidrs  []str
 
 ServiceCIDRStatus:
-  conditions  []Condition  keys=type merge=type
+    1  conditions  []Condition  keys=type merge=type
 """

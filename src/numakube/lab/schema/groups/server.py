@@ -9,132 +9,132 @@ FLOW_CONTROL: Final = """
 = str: PriorityLevelEnablement LimitResponseType PriorityLevelConfigurationConditionType
 
 kind FlowSchema:
-  spec    FlowSchemaSpec
-  status  FlowSchemaStatus
+    2  spec    FlowSchemaSpec
+    3  status  FlowSchemaStatus
 
 FlowSchemaSpec:
-  priorityLevelConfiguration  PriorityLevelConfigurationReference  !
-  matchingPrecedence          int32  +
-  distinguisherMethod         *FlowDistinguisherMethod
-  rules                       []PolicyRulesWithSubjects
+    1  priorityLevelConfiguration  PriorityLevelConfigurationReference  !
+    2  matchingPrecedence          int32  +
+    3  distinguisherMethod         *FlowDistinguisherMethod
+    4  rules                       []PolicyRulesWithSubjects
 
 FlowDistinguisherMethod:
-  type  FlowDistinguisherMethodType  !
+    1  type  FlowDistinguisherMethodType  !
 
 PriorityLevelConfigurationReference:
-  name  str  !
+    1  name  str  !
 
 PolicyRulesWithSubjects:
-  subjects          []Subject  !
-  resourceRules     []ResourcePolicyRule
-  nonResourceRules  []NonResourcePolicyRule
+    1  subjects          []Subject  !
+    2  resourceRules     []ResourcePolicyRule
+    3  nonResourceRules  []NonResourcePolicyRule
 
 Subject:
-  kind            SubjectKind  !
-  user            *UserSubject
-  group           *GroupSubject
-  serviceAccount  *ServiceAccountSubject
+    1  kind            SubjectKind  !
+    2  user            *UserSubject
+    3  group           *GroupSubject
+    4  serviceAccount  *ServiceAccountSubject
 
 UserSubject:
-  name  str  !
+    1  name  str  !
 
 GroupSubject:
-  name  str  !
+    1  name  str  !
 
 ServiceAccountSubject:
-  namespace  str  !
-  name       str  !
+    1  namespace  str  !
+    2  name       str  !
 
 ResourcePolicyRule:
-  verbs         []str  ! set
-  apiGroups     []str  ! set
-  resources     []str  ! set
-  clusterScope  bool
-  namespaces    []str  + set
+    1  verbs         []str  ! set
+    2  apiGroups     []str  ! set
+    3  resources     []str  ! set
+    4  clusterScope  bool
+    5  namespaces    []str  + set
 
 NonResourcePolicyRule:
-  verbs            []str  ! set
-  nonResourceURLs  []str  ! set
+    1  verbs            []str  ! set
+    6  nonResourceURLs  []str  ! set
 
 FlowSchemaStatus:
-  conditions  []FlowSchemaCondition  keys=type merge=type
+    1  conditions  []FlowSchemaCondition  keys=type merge=type
 
 FlowSchemaCondition:
-  type                FlowSchemaConditionType
-  status              ConditionStatus
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                FlowSchemaConditionType
+    2  status              ConditionStatus
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 
 kind PriorityLevelConfiguration:
-  spec    PriorityLevelConfigurationSpec
-  status  PriorityLevelConfigurationStatus
+    2  spec    PriorityLevelConfigurationSpec
+    3  status  PriorityLevelConfigurationStatus
 
 PriorityLevelConfigurationSpec:
-  type     PriorityLevelEnablement  !
-  limited  *LimitedPriorityLevelConfiguration
-  exempt   *ExemptPriorityLevelConfiguration
+    1  type     PriorityLevelEnablement  !
+    2  limited  *LimitedPriorityLevelConfiguration
+    3  exempt   *ExemptPriorityLevelConfiguration
 
 LimitedPriorityLevelConfiguration:
-  nominalConcurrencyShares  *int32  +
-  limitResponse             LimitResponse
-  lendablePercent           *int32
-  borrowingLimitPercent     *int32
+    1  nominalConcurrencyShares  *int32  +
+    2  limitResponse             LimitResponse
+    3  lendablePercent           *int32
+    4  borrowingLimitPercent     *int32
 
 ExemptPriorityLevelConfiguration:
-  nominalConcurrencyShares  *int32
-  lendablePercent           *int32
+    1  nominalConcurrencyShares  *int32
+    2  lendablePercent           *int32
 
 LimitResponse:
-  type     LimitResponseType  !
-  queuing  *QueuingConfiguration
+    1  type     LimitResponseType  !
+    2  queuing  *QueuingConfiguration
 
 QueuingConfiguration:
-  queues            int32  +
-  handSize          int32  +
-  queueLengthLimit  int32  +
+    1  queues            int32  +
+    2  handSize          int32  +
+    3  queueLengthLimit  int32  +
 
 PriorityLevelConfigurationStatus:
-  conditions  []PriorityLevelConfigurationCondition  keys=type merge=type
+    1  conditions  []PriorityLevelConfigurationCondition  keys=type merge=type
 
 PriorityLevelConfigurationCondition:
-  type                PriorityLevelConfigurationConditionType
-  status              ConditionStatus
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                PriorityLevelConfigurationConditionType
+    2  status              ConditionStatus
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 """
 
 API_REGISTRATION: Final = """
 = str: ConditionStatus APIServiceConditionType
 
 kind APIService:
-  spec    APIServiceSpec
-  status  APIServiceStatus
+    2  spec    APIServiceSpec
+    3  status  APIServiceStatus
 
 APIServiceSpec:
-  service                *ServiceReference
-  group                  str
-  version                str
-  insecureSkipTLSVerify  bool
-  caBundle               bytes
-  groupPriorityMinimum   int32  !
-  versionPriority        int32  !
+    1  service                *ServiceReference
+    2  group                  str
+    3  version                str
+    4  insecureSkipTLSVerify  bool
+    5  caBundle               bytes
+    7  groupPriorityMinimum   int32  !
+    8  versionPriority        int32  !
 
 ServiceReference:
-  namespace  str
-  name       str
-  port       *int32
+    1  namespace  str
+    2  name       str
+    3  port       *int32
 
 APIServiceStatus:
-  conditions  []APIServiceCondition  keys=type merge=type
+    1  conditions  []APIServiceCondition  keys=type merge=type
 
 APIServiceCondition:
-  type                APIServiceConditionType  !
-  status              ConditionStatus  !
-  lastTransitionTime  time
-  reason              str
-  message             str
+    1  type                APIServiceConditionType  !
+    2  status              ConditionStatus  !
+    3  lastTransitionTime  time
+    4  reason              str
+    5  message             str
 """
 
 CERTIFICATES: Final = """
@@ -142,99 +142,99 @@ CERTIFICATES: Final = """
 = []str: ExtraValue
 
 kind CertificateSigningRequest:
-  spec    CertificateSigningRequestSpec  !
-  status  CertificateSigningRequestStatus
+    2  spec    CertificateSigningRequestSpec  !
+    3  status  CertificateSigningRequestStatus
 
 CertificateSigningRequestSpec:
-  request            bytes  !
-  signerName         str  !
-  expirationSeconds  *int32
-  usages             []KeyUsage
-  username           str
-  uid                str
-  groups             []str
-  extra              {}ExtraValue
+    1  request            bytes  !
+    7  signerName         str  !
+    8  expirationSeconds  *int32
+    5  usages             []KeyUsage
+    2  username           str
+    3  uid                str
+    4  groups             []str
+    6  extra              {}ExtraValue
 
 CertificateSigningRequestStatus:
-  conditions   []CertificateSigningRequestCondition  keys=type
-  certificate  bytes
+    1  conditions   []CertificateSigningRequestCondition  keys=type
+    2  certificate  bytes
 
 CertificateSigningRequestCondition:
-  type                RequestConditionType  !
-  status              core.ConditionStatus  !
-  reason              str
-  message             str
-  lastUpdateTime      time
-  lastTransitionTime  time
+    1  type                RequestConditionType  !
+    6  status              core.ConditionStatus  !
+    2  reason              str
+    3  message             str
+    4  lastUpdateTime      time
+    5  lastTransitionTime  time
 """
 
 ADMISSION_POLICIES: Final = """
 kind ValidatingAdmissionPolicy:
-  spec    ValidatingAdmissionPolicySpec
-  status  ValidatingAdmissionPolicyStatus
+    2  spec    ValidatingAdmissionPolicySpec
+    3  status  ValidatingAdmissionPolicyStatus
 
 ValidatingAdmissionPolicySpec:
-  paramKind         *ParamKind
-  matchConstraints  *MatchResources
-  validations       []Validation
-  failurePolicy     *FailurePolicyType
-  auditAnnotations  []AuditAnnotation
-  matchConditions   []MatchCondition  keys=name merge=name
-  variables         []Variable  keys=name merge=name
+    1  paramKind         *ParamKind
+    2  matchConstraints  *MatchResources
+    3  validations       []Validation
+    4  failurePolicy     *FailurePolicyType
+    5  auditAnnotations  []AuditAnnotation
+    6  matchConditions   []MatchCondition  keys=name merge=name
+    7  variables         []Variable  keys=name merge=name
 
 ParamKind: atomic
-  apiVersion  str
-  kind        str
+    1  apiVersion  str
+    2  kind        str
 
 MatchResources: atomic
-  namespaceSelector     *LabelSelector
-  objectSelector        *LabelSelector
-  resourceRules         []NamedRuleWithOperations
-  excludeResourceRules  []NamedRuleWithOperations
-  matchPolicy           *MatchPolicyType
+    1  namespaceSelector     *LabelSelector
+    2  objectSelector        *LabelSelector
+    3  resourceRules         []NamedRuleWithOperations
+    4  excludeResourceRules  []NamedRuleWithOperations
+    7  matchPolicy           *MatchPolicyType
 
 NamedRuleWithOperations: atomic
-  resourceNames  []str
-  ...RuleWithOperations
+    1  resourceNames  []str
+    2  ...RuleWithOperations
 
 Validation:
-  expression         str  !
-  message            str
-  reason             *str
-  messageExpression  str
+    1  expression         str  !
+    2  message            str
+    3  reason             *StatusReason
+    4  messageExpression  str
 
 AuditAnnotation:
-  key              str  !
-  valueExpression  str  !
+    1  key              str  !
+    2  valueExpression  str  !
 
 Variable: atomic
-  name        str  !
-  expression  str  !
+    1  name        str  !
+    2  expression  str  !
 
 ValidatingAdmissionPolicyStatus:
-  observedGeneration  int64
-  typeChecking        *TypeChecking
-  conditions          []Condition  keys=type
+    1  observedGeneration  int64
+    2  typeChecking        *TypeChecking
+    3  conditions          []Condition  keys=type
 
 TypeChecking:
-  expressionWarnings  []ExpressionWarning
+    1  expressionWarnings  []ExpressionWarning
 
 ExpressionWarning:
-  fieldRef  str  !
-  warning   str  !
+    2  fieldRef  str  !
+    3  warning   str  !
 
 kind ValidatingAdmissionPolicyBinding:
-  spec  ValidatingAdmissionPolicyBindingSpec
+    2  spec  ValidatingAdmissionPolicyBindingSpec
 
 ValidatingAdmissionPolicyBindingSpec:
-  policyName         str
-  paramRef           *ParamRef
-  matchResources     *MatchResources
-  validationActions  []ValidationAction  set
+    1  policyName         str
+    2  paramRef           *ParamRef
+    3  matchResources     *MatchResources
+    4  validationActions  []ValidationAction  set
 
 ParamRef: atomic
-  name                     str
-  namespace                str
-  selector                 *LabelSelector
-  parameterNotFoundAction  *ParameterNotFoundActionType
+    1  name                     str
+    2  namespace                str
+    3  selector                 *LabelSelector
+    4  parameterNotFoundAction  *ParameterNotFoundActionType
 """

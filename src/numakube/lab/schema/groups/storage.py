@@ -10,79 +10,79 @@ TABLE: Final = """
 = str: VolumeBindingMode VolumeLifecycleMode FSGroupPolicy
 
 kind StorageClass:
-  provisioner           str  !
-  parameters            {}str
-  reclaimPolicy         *core.PersistentVolumeReclaimPolicy
-  mountOptions          []str
-  allowVolumeExpansion  *bool
-  volumeBindingMode     *VolumeBindingMode
-  allowedTopologies     []core.TopologySelectorTerm
+    2  provisioner           str  !
+    3  parameters            {}str
+    4  reclaimPolicy         *core.PersistentVolumeReclaimPolicy
+    5  mountOptions          []str
+    6  allowVolumeExpansion  *bool
+    7  volumeBindingMode     *VolumeBindingMode
+    8  allowedTopologies     []core.TopologySelectorTerm
 
 kind VolumeAttachment:
-  spec    VolumeAttachmentSpec  !
-  status  VolumeAttachmentStatus
+    2  spec    VolumeAttachmentSpec  !
+    3  status  VolumeAttachmentStatus
 
 VolumeAttachmentSpec:
-  attacher  str  !
-  source    VolumeAttachmentSource  !
-  nodeName  str  !
+    1  attacher  str  !
+    2  source    VolumeAttachmentSource  !
+    3  nodeName  str  !
 
 VolumeAttachmentSource:
-  persistentVolumeName  *str
-  inlineVolumeSpec      *core.PersistentVolumeSpec
+    1  persistentVolumeName  *str
+    2  inlineVolumeSpec      *core.PersistentVolumeSpec
 
 VolumeAttachmentStatus:
-  attached            bool  !
-  attachmentMetadata  {}str
-  attachError         *VolumeError
-  detachError         *VolumeError
+    1  attached            bool  !
+    2  attachmentMetadata  {}str
+    3  attachError         *VolumeError
+    4  detachError         *VolumeError
 
 VolumeError:
-  time       time
-  message    str
-  errorCode  *int32
+    1  time       time
+    2  message    str
+    3  errorCode  *int32
 
 kind CSIDriver:
-  spec  CSIDriverSpec  !
+    2  spec  CSIDriverSpec  !
 
 CSIDriverSpec:
-  attachRequired                      *bool
-  podInfoOnMount                      *bool
-  volumeLifecycleModes                []VolumeLifecycleMode  set
-  storageCapacity                     *bool
-  fsGroupPolicy                       *FSGroupPolicy
-  tokenRequests                       []TokenRequest
-  requiresRepublish                   *bool
-  seLinuxMount                        *bool
-  nodeAllocatableUpdatePeriodSeconds  *int64
-  serviceAccountTokenInSecrets        *bool
+    1  attachRequired                      *bool
+    2  podInfoOnMount                      *bool
+    3  volumeLifecycleModes                []VolumeLifecycleMode  set
+    4  storageCapacity                     *bool
+    5  fsGroupPolicy                       *FSGroupPolicy
+    6  tokenRequests                       []TokenRequest
+    7  requiresRepublish                   *bool
+    8  seLinuxMount                        *bool
+    9  nodeAllocatableUpdatePeriodSeconds  *int64
+   10  serviceAccountTokenInSecrets        *bool
 
 TokenRequest:
-  audience           str  !
-  expirationSeconds  *int64
+    1  audience           str  !
+    2  expirationSeconds  *int64
 
 kind CSINode:
-  spec  CSINodeSpec  !
+    2  spec  CSINodeSpec  !
 
 CSINodeSpec:
-  drivers  []CSINodeDriver  ! keys=name merge=name
+    1  drivers  []CSINodeDriver  ! keys=name merge=name
 
 CSINodeDriver:
-  name          str  !
-  nodeID        str  !
-  topologyKeys  []str  +
-  allocatable   *VolumeNodeResources
+    1  name          str  !
+    2  nodeID        str  !
+    3  topologyKeys  []str  +
+    4  allocatable   *VolumeNodeResources
 
 VolumeNodeResources:
-  count  *int32
+    1  count  *int32
 
 kind CSIStorageCapacity:
-  nodeTopology       *LabelSelector
-  storageClassName   str  !
-  capacity           *quantity
-  maximumVolumeSize  *quantity
+    2  nodeTopology       *LabelSelector
+    3  storageClassName   str  !
+    4  capacity           *quantity
+    5  maximumVolumeSize  *quantity
 
 kind VolumeAttributesClass:
-  driverName  str  !
-  parameters  {}str
+    2  driverName  str  !
+    3  parameters  {}str
 """

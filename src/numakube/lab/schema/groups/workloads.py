@@ -8,125 +8,125 @@ POLICY: Final = """
 = str: UnhealthyPodEvictionPolicyType
 
 kind PodDisruptionBudget:
-  spec    PodDisruptionBudgetSpec
-  status  PodDisruptionBudgetStatus
+    2  spec    PodDisruptionBudgetSpec
+    3  status  PodDisruptionBudgetStatus
 
 PodDisruptionBudgetSpec:
-  minAvailable                *intstr
-  selector                    *LabelSelector  replace
-  maxUnavailable              *intstr
-  unhealthyPodEvictionPolicy  *UnhealthyPodEvictionPolicyType
+    1  minAvailable                *intstr
+    2  selector                    *LabelSelector  replace
+    3  maxUnavailable              *intstr
+    4  unhealthyPodEvictionPolicy  *UnhealthyPodEvictionPolicyType
 
 PodDisruptionBudgetStatus:
-  observedGeneration  int64
-  disruptedPods       {}time
-  disruptionsAllowed  int32  !
-  currentHealthy      int32  !
-  desiredHealthy      int32  !
-  expectedPods        int32  !
-  conditions          []Condition  keys=type merge=type
+    1  observedGeneration  int64
+    2  disruptedPods       {}time
+    3  disruptionsAllowed  int32  !
+    4  currentHealthy      int32  !
+    5  desiredHealthy      int32  !
+    6  expectedPods        int32  !
+    7  conditions          []Condition  keys=type merge=type
 
 kind Eviction:
-  deleteOptions  *DeleteOptions
+    2  deleteOptions  *DeleteOptions
 """
 
 COORDINATION: Final = """
 = str: CoordinatedLeaseStrategy
 
 kind Lease:
-  spec  LeaseSpec
+    2  spec  LeaseSpec
 
 LeaseSpec:
-  holderIdentity        *str
-  leaseDurationSeconds  *int32
-  acquireTime           *microtime
-  renewTime             *microtime
-  leaseTransitions      *int32
-  strategy              *CoordinatedLeaseStrategy
-  preferredHolder       *str
+    1  holderIdentity        *str
+    2  leaseDurationSeconds  *int32
+    3  acquireTime           *microtime
+    4  renewTime             *microtime
+    5  leaseTransitions      *int32
+    6  strategy              *CoordinatedLeaseStrategy
+    7  preferredHolder       *str
 """
 
 SCHEDULING: Final = """
 kind PriorityClass:
-  value             int32  !
-  globalDefault     bool
-  description       str
-  preemptionPolicy  *core.PreemptionPolicy
+    2  value             int32  !
+    3  globalDefault     bool
+    4  description       str
+    5  preemptionPolicy  *core.PreemptionPolicy
 """
 
 NODE: Final = """
 kind RuntimeClass:
-  handler     str  !
-  overhead    *Overhead
-  scheduling  *Scheduling
+    2  handler     str  !
+    3  overhead    *Overhead
+    4  scheduling  *Scheduling
 
 Overhead:
-  podFixed  core.ResourceList
+    1  podFixed  core.ResourceList
 
 Scheduling:
-  nodeSelector  {}str  atomic
-  tolerations   []core.Toleration
+    1  nodeSelector  {}str  atomic
+    2  tolerations   []core.Toleration
 """
 
 DISCOVERY: Final = """
 = str: AddressType
 
 kind EndpointSlice:
-  addressType  AddressType  !
-  endpoints    []Endpoint  !
-  ports        []EndpointPort  +
+    4  addressType  AddressType  !
+    2  endpoints    []Endpoint  !
+    3  ports        []EndpointPort  +
 
 Endpoint:
-  addresses           []str  ! set
-  conditions          EndpointConditions
-  hostname            *str
-  targetRef           *core.ObjectReference
-  deprecatedTopology  {}str
-  nodeName            *str
-  zone                *str
-  hints               *EndpointHints
+    1  addresses           []str  ! set
+    2  conditions          EndpointConditions
+    3  hostname            *str
+    4  targetRef           *core.ObjectReference
+    5  deprecatedTopology  {}str
+    6  nodeName            *str
+    7  zone                *str
+    8  hints               *EndpointHints
 
 EndpointConditions:
-  ready        *bool
-  serving      *bool
-  terminating  *bool
+    1  ready        *bool
+    2  serving      *bool
+    3  terminating  *bool
 
 EndpointHints:
-  forZones  []ForZone
-  forNodes  []ForNode
+    1  forZones  []ForZone
+    2  forNodes  []ForNode
 
 ForZone:
-  name  str  !
+    1  name  str  !
 
 ForNode:
-  name  str  !
+    1  name  str  !
 
 EndpointPort: atomic
-  name         *str
-  protocol     *core.Protocol
-  port         *int32
-  appProtocol  *str
+    1  name         *str
+    2  protocol     *core.Protocol
+    3  port         *int32
+    4  appProtocol  *str
 """
 
 EVENTS: Final = """
 kind Event:
-  metadata                  ObjectMeta  +
-  eventTime                 microtime  !
-  series                    *EventSeries
-  reportingController       str
-  reportingInstance         str
-  action                    str
-  reason                    str
-  regarding                 core.ObjectReference
-  related                   *core.ObjectReference
-  note                      str
-  type                      str
-  deprecatedSource          core.EventSource
-  deprecatedFirstTimestamp  time
-  deprecatedLastTimestamp   time
-  deprecatedCount           int32
+    1  metadata                  ObjectMeta  +
+    2  eventTime                 microtime  !
+    3  series                    *EventSeries
+    4  reportingController       str
+    5  reportingInstance         str
+    6  action                    str
+    7  reason                    str
+    8  regarding                 core.ObjectReference
+    9  related                   *core.ObjectReference
+   10  note                      str
+   11  type                      str
+   12  deprecatedSource          core.EventSource
+   13  deprecatedFirstTimestamp  time
+   14  deprecatedLastTimestamp   time
+   15  deprecatedCount           int32
 
 EventSeries:
-  count             int32  !
-  lastObservedTime  microtime  !
+    1  count             int32  !
+    2  lastObservedTime  microtime  !
 """
