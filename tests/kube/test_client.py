@@ -325,8 +325,7 @@ async def test_a_request_survives_a_restart_of_the_server(
 async def test_requests_are_spaced_when_the_budget_is_spent(server: ScriptedServer) -> None:
     """Requests are spaced when the budget is spent."""
     clock = JumpingClock()
-    auth = connect(server.config)._transport
-    async with Client(auth, clock=clock, rng=Random(1), rate=10, burst=2) as client:
+    async with connect(server.config, clock=clock, rng=Random(1), rate=10, burst=2) as client:
         for _ in range(5):
             server.reply(thing("a"))
             await client.get(NODES, "a")

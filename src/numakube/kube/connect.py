@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from numakube.kube.auth import authenticator_for
-from numakube.kube.client import Client
+from numakube.kube.client import DEFAULT_BURST, DEFAULT_RATE, Client
 from numakube.kube.clock import SystemClock
 from numakube.kube.http import HttpTransport
 
@@ -26,6 +26,9 @@ def connect(
     env: Mapping[str, str] = os.environ,
     interactive: bool = False,
     user_agent: str = "numakube",
+    field_manager: str = "numakube",
+    rate: float = DEFAULT_RATE,
+    burst: int = DEFAULT_BURST,
 ) -> Client:
     """Return a client for the cluster that *config* describes; close it when done.
 
@@ -36,8 +39,19 @@ def connect(
         env: the environment for an exec plugin.
         interactive: standard input is a terminal on which an exec plugin may ask.
         user_agent: how to introduce ourselves.
+        field_manager: as whom to own fields that are written.
+        rate: requests per second on average; 0 for no limit.
+        burst: requests at once.
     """
     clock = clock or SystemClock()
     auth = authenticator_for(config.user, clock=clock, env=env, interactive=interactive)
     transport = HttpTransport(config, auth=auth, clock=clock, user_agent=user_agent)
-    return Client(transport, clock=clock, rng=rng, namespace=config.namespace)
+    return Client(
+        transport,
+        clock=clock,
+        rng=rng,
+        rate=rate,
+        burst=burst,
+        namespace=config.namespace,
+        field_manager=field_manager,
+    )
