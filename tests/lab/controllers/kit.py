@@ -154,14 +154,17 @@ class Bench:
     async def change(
         self, resource: Resource[T], name: str, change: Mapping[str, Any], subresource: str = ""
     ) -> T:
-        """Change an object by a merge patch."""
-        return await self.client.patch(
+        """Change an object by a merge patch, and wait until the controllers know."""
+        changed = await self.client.patch(
             resource,
             name,
             merge_patch(change),
             namespace="default" if resource.namespaced else "",
             subresource=subresource,
         )
+        if mirror := self.controllers.cluster.find(resource):
+            await mirror.shows(changed.metadata.resource_version)
+        return changed
 
     def get(self, resource: Resource[T], name: str) -> T:
         """Return an object as the controllers see it."""

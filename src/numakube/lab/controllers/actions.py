@@ -86,9 +86,17 @@ def differences(old: msgspec.Struct, new: msgspec.Struct) -> Document:
     """Return the merge patch that makes *old* equal to *new*; empty if they are."""
     if old == new:
         return {}
-    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
+    return _merge_patch(msgspec.to_builtins(old), msgspec.to_builtins(new))
+
+
+def _merge_patch(before: Document, after: Document) -> Document:
     patch: Document = {name: None for name in before if name not in after}
-    patch |= {name: value for name, value in after.items() if before.get(name) != value}
+    for name, value in after.items():
+        known = before.get(name)
+        if known == value and name in before:
+            continue
+        nested = isinstance(known, dict) and isinstance(value, dict)
+        patch[name] = _merge_patch(known or {}, value) if nested else value
     return patch
 
 

@@ -13,10 +13,13 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from numakube.kube.events import EventRecorder
+from numakube.lab.controllers.daemonsets import DaemonSets
 from numakube.lab.controllers.deployments import Deployments
+from numakube.lab.controllers.jobs import Jobs
 from numakube.lab.controllers.mirrors import Cluster
 from numakube.lab.controllers.replicasets import ReplicaSets
 from numakube.lab.controllers.scheduler.scheduler import DefaultScheduler
+from numakube.lab.controllers.statefulsets import StatefulSets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +54,14 @@ class Factory(Protocol):
         ...
 
 
-ALL: Final[Sequence[Factory]] = (Deployments, ReplicaSets, DefaultScheduler)
+ALL: Final[Sequence[Factory]] = (
+    Deployments,
+    ReplicaSets,
+    StatefulSets,
+    DaemonSets,
+    Jobs,
+    DefaultScheduler,
+)
 """Every controller of the lab."""
 
 
