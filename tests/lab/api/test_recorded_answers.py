@@ -19,7 +19,7 @@ FLOORS = {
     "apply": 52,
     "auth": 37,
     "binding": 14,
-    "crd": 68,
+    "crd": 69,
     "create": 70,
     "delete": 46,
     "discovery": 33,

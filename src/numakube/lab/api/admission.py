@@ -30,6 +30,10 @@ class Admission:
         """Return a new object with what admission adds; refuse what may not be created."""
         if call.resource.namespaced:
             _check_namespace(state, call, obj)
+        if call.served is not None and call.served.terminating:
+            name = metadata_of(obj).get("name") or ""
+            why = "create not allowed while custom resource definition is terminating"
+            raise forbidden(call.resource.group, call.resource.plural, name, why)
         if call.resource.custom:
             return obj
         view = StoreView(state)

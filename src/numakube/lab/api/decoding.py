@@ -22,6 +22,7 @@ from numakube.lab.schema.custom import CustomType
 from numakube.lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
 from numakube.lab.schema.protobuf import MalformedProtobuf, read_protobuf
 from numakube.lab.schema.registry import BUILTIN
+from numakube.lab.schema.scalars import json_type
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -171,6 +172,9 @@ def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) ->
     value: JsonValue = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise bad_request(_unrecognized(target, _not_an_object(value), call.body))
+    for member in ("kind", "apiVersion"):
+        if not isinstance(value.get(member, ""), str | None):
+            raise bad_request(_unrecognized(target, _not_text(member, value[member]), call.body))
     checked = options.field_validation != "Ignore"
     if call.resource.custom and checked:
         _warn_of_other_version(call, value, target.kind)
@@ -292,10 +296,15 @@ def _unrecognized(target: _Target, problem: object, body: bytes) -> str:
     )
 
 
-def _not_an_object(value: JsonValue) -> str:
-    kind = {list: "array", str: "string", bool: "bool"}.get(type(value), "number")
+def _not_text(member: str, value: JsonValue) -> str:
     return (
-        f"json: cannot unmarshal {kind} into Go value of type struct "
+        f"json: cannot unmarshal {json_type(value)} into Go struct field .{member} of type string"
+    )
+
+
+def _not_an_object(value: JsonValue) -> str:
+    return (
+        f"json: cannot unmarshal {json_type(value)} into Go value of type struct "
         '{ APIVersion string "json:\\"apiVersion,omitempty\\""; '
         'Kind string "json:\\"kind,omitempty\\"" }'
     )

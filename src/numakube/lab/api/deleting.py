@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
+_ORPHAN_WARNING: Final = (
+    "child pods are preserved by default when jobs are deleted; set "
+    "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress "
+    "this warning"
+)
 _OPTIONS_SCHEME: Final = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
 
 
@@ -41,6 +46,7 @@ class Deletion:
 def delete(state: State, call: Call) -> Reply:
     """Handle the DELETE of one object."""
     options = delete_options(call.query, options_body(call))
+    _warn_of_orphans(call, options)
     existing = state.find(call.resource, call.namespace, call.info.name)
     if existing is None:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
@@ -54,10 +60,18 @@ def delete(state: State, call: Call) -> Reply:
 def delete_collection(state: State, call: Call) -> Reply:
     """Handle the DELETE of a collection; the answer lists what was there before."""
     options = delete_options(call.query, options_body(call))
+    _warn_of_orphans(call, options)
     listing = list_objects(state, call, list_options(call.query, watch=False))
     for item in listing.items:
         delete_object(state, call, item, options)
     return list_reply(call, Listing(listing.items, listing.metadata))
+
+
+def _warn_of_orphans(call: Call, options: DeleteOptions) -> None:
+    """Warn of a default that surprises: a job leaves its pods behind."""
+    undecided = options.propagation is None and options.orphan_dependents is None
+    if call.resource.shelf == "batch/jobs" and undecided:
+        call.warnings.append(_ORPHAN_WARNING)
 
 
 def options_body(call: Call) -> Json | None:

@@ -12,7 +12,7 @@ from numakube.lab.api.label_selectors import matches, selector_of
 from numakube.lab.api.object_meta import in_namespace, metadata_of, timestamp
 from numakube.lab.api.options import DeleteOptions, delete_options, write_options
 from numakube.lab.api.pod_conditions import with_condition
-from numakube.lab.api.refusals import Refusal, bad_request, failed, forbidden, not_found
+from numakube.lab.api.refusals import Refusal, bad_request, forbidden, not_found
 from numakube.lab.api.rendering import document_reply
 from numakube.lab.api.store import Key
 from numakube.lab.kinds import GVK
@@ -27,6 +27,15 @@ _EVICTION: Final = GVK("policy", "v1", "Eviction")
 _BUDGETS: Final = "policy/poddisruptionbudgets"
 _VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _CAUSE: Final = "DisruptionBudget"
+_TOO_MANY_BUDGETS: Final = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Failure",
+    "message": "This pod has more than one PodDisruptionBudget, "
+    "which the eviction subresource does not support.",
+    "code": 500,
+}
 _MAX_DISRUPTED: Final = 2000
 """How many evictions a budget may have that its controller has not seen yet."""
 
@@ -43,8 +52,12 @@ def evict(state: State, call: Call) -> Reply:
     pod = state.store.get(Key("pods", call.namespace, call.info.name))
     if pod is None:
         raise not_found("", "pods", call.info.name)
-    if not _needs_no_budget(pod.obj):
-        _ask_budget(state, pod, dry_run=wanted.dry_run)
+    budgets = [] if _needs_no_budget(pod.obj) else _budgets(state, pod)
+    if len(budgets) > 1:
+        # The real server answers so: created, and the body says that it failed.
+        return document_reply(call, 201, _TOO_MANY_BUDGETS)
+    if budgets:
+        _ask_budget(state, budgets[0], pod, dry_run=wanted.dry_run)
     _delete(state, call, pod, wanted)
     return document_reply(call, 201, success_status())
 
@@ -74,23 +87,21 @@ def _delete(state: State, call: Call, pod: Stored, options: DeleteOptions) -> No
     delete_object(state, call, pod, options)
 
 
-def _ask_budget(state: State, pod: Stored, *, dry_run: bool) -> None:
-    """Take one disruption from the pod's budget; refuse if there is none left."""
-    budgets = [
+def _budgets(state: State, pod: Stored) -> list[Stored]:
+    return [
         budget
         for budget in state.store.listed(_BUDGETS, pod.key.namespace)
         if _covers(budget.obj, pod.obj)
     ]
-    if len(budgets) > 1:
-        raise failed(
-            "This pod has more than one PodDisruptionBudget, "
-            "which the eviction subresource does not support."
-        )
-    if not budgets or _tolerates_unready(budgets[0].obj, pod.obj):
+
+
+def _ask_budget(state: State, budget: Stored, pod: Stored, *, dry_run: bool) -> None:
+    """Take one disruption from *budget*; refuse if there is none left."""
+    if _tolerates_unready(budget.obj, pod.obj):
         return
-    _check_allowed(budgets[0].obj)
+    _check_allowed(budget.obj)
     if not dry_run:
-        state.store.put(budgets[0].key, _used(state, budgets[0].obj, pod.key.name))
+        state.store.put(budget.key, _used(state, budget.obj, pod.key.name))
 
 
 def _covers(budget: Json, pod: Json) -> bool:

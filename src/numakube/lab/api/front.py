@@ -15,6 +15,7 @@ from aiohttp import web
 from numakube.lab.api import router
 from numakube.lab.api.authorization import action_of, denied
 from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.impersonation import acting_user
 from numakube.lab.api.options import check_timeout
 from numakube.lab.api.refusals import Refusal, failed, injected, too_large_body
 from numakube.lab.api.rendering import refusal_reply
@@ -59,7 +60,8 @@ class Front:
 
     def _answer(self, request: web.BaseRequest, body: bytes, warnings: list[str]) -> Reply | Stream:
         state = self._state
-        user = state.authenticator.authenticate(request.headers.get("Authorization"))
+        sender = state.authenticator.authenticate(request.headers.get("Authorization"))
+        user = acting_user(sender, request.headers, state.authorizer)
         check_timeout(request.query.get("timeout"))
         info = parse_request(request.method, request.path, request.query)
         action = action_of(info)
@@ -100,7 +102,7 @@ async def _body(request: web.BaseRequest) -> bytes:
 def _response(reply: Reply, warnings: list[str]) -> web.Response:
     response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
     response.headers["Content-Type"] = reply.content_type
-    for warning in warnings:
+    for warning in dict.fromkeys(warnings):
         escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{escaped}"')
     return response

@@ -93,8 +93,8 @@ def list_options(query: MultiMapping[str], *, watch: bool) -> ListOptions:
         bookmarks=is_true(query.get("allowWatchBookmarks")),
         resource_version=query.get("resourceVersion", ""),
         version_match=query.get("resourceVersionMatch", ""),
-        timeout_seconds=_integer(query, "timeoutSeconds"),
-        limit=_integer(query, "limit") or 0,
+        timeout_seconds=integer(query, "timeoutSeconds"),
+        limit=integer(query, "limit") or 0,
         continuation=query.get("continue", ""),
         send_initial_events=None if initial is None else is_true(initial),
     )
@@ -134,7 +134,7 @@ def delete_options(query: MultiMapping[str], body: Json | None) -> DeleteOptions
         orphan = query.get("orphanDependents")
         dry_run = query.getall("dryRun", [])
         options = DeleteOptions(
-            grace_seconds=_integer(query, "gracePeriodSeconds"),
+            grace_seconds=integer(query, "gracePeriodSeconds"),
             propagation=query.get("propagationPolicy"),
             orphan_dependents=None if orphan is None else is_true(orphan),
             dry_run=bool(dry_run),
@@ -167,7 +167,8 @@ def check_timeout(text: str | None) -> None:
         )
 
 
-def _integer(query: MultiMapping[str], name: str) -> int | None:
+def integer(query: MultiMapping[str], name: str) -> int | None:
+    """Read a parameter that is a 64-bit number."""
     text = query.get(name)
     if text is None:
         return None

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.continuation import INCONSISTENT, Continuation, parse_continuation
-from numakube.lab.api.field_selectors import FieldSelector, matches_fields, parse_field_selector
+from numakube.lab.api.field_selectors import (
+    FieldSelector,
+    FieldTerm,
+    matches_fields,
+    parse_field_selector,
+)
 from numakube.lab.api.label_selectors import LabelSelector, matches, parse_label_selector
 from numakube.lab.api.options import EXACT, NOT_OLDER_THAN, ListOptions, list_options
 from numakube.lab.api.refusals import Refusal, bad_request, expired, failed, not_found
@@ -60,7 +65,9 @@ class Listing:
 
 def get(state: State, call: Call) -> Reply:
     """Handle the GET of one object."""
-    parse_version(call.query.get("resourceVersion", ""))
+    asked = parse_version(call.query.get("resourceVersion", ""))
+    if asked > state.store.version:
+        raise too_large(asked, state.store.version)
     stored = state.find(call.resource, call.namespace, call.info.name)
     if stored is None:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
@@ -77,7 +84,10 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
     assert call.served is not None  # noqa: S101 - the router looked it up
     labels = parse_label_selector(options.label_selector)
     text = options.field_selector
-    return Selection(labels, parse_field_selector(text, call.resource, call.served.selectable))
+    fields = parse_field_selector(text, call.resource, call.served.selectable)
+    if call.info.legacy_watch and not call.info.selected:
+        fields += (FieldTerm("metadata.name", call.info.name),)
+    return Selection(labels, fields)
 
 
 def list_objects(state: State, call: Call, options: ListOptions) -> Listing:

@@ -167,6 +167,12 @@ def failed(message: str, reason: str = "") -> Refusal:
     return Refusal(500, reason, message)
 
 
+def internal_error(why: str) -> Refusal:
+    """Something is wrong that the client cannot do anything about."""
+    message = f"Internal error occurred: {why}"
+    return Refusal(500, "InternalError", message, {"causes": [{"message": why}]})
+
+
 def injected(code: int) -> Refusal:
     """A failure that was ordered."""
     reasons = {

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from numakube.lab.api.rules import Rules
     from numakube.lab.kinds import GVK
 
+_DEPRECATED: Final = {
+    "endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    "componentstatuses": "v1 ComponentStatus is deprecated in v1.19+",
+}
+"""Built-in resources, by their shelves, that users are warned of."""
+
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
@@ -28,6 +34,8 @@ class Served:
         columns: what tables show of the objects.
         selectable: fields that objects can be selected by, beyond those of every kind.
         scale: where the objects have their numbers of replicas, if any.
+        deprecation: what users of the resource are warned of.
+        terminating: whether its definition is being deleted, so that nothing may be created.
     """
 
     resource: Resource
@@ -35,6 +43,8 @@ class Served:
     columns: Columns
     selectable: tuple[str, ...] = ()
     scale: ScalePaths = field(default_factory=ScalePaths)
+    deprecation: str = ""
+    terminating: bool = False
 
 
 @dataclass
@@ -56,7 +66,10 @@ class Registry:
         for resource in RESOURCES:
             versions_of = self._groups[resource.group].versions.setdefault(resource.version, {})
             versions_of[resource.plural] = Served(
-                resource, rules_of(resource.kind), BuiltinColumns(resource.kind)
+                resource,
+                rules_of(resource.kind),
+                BuiltinColumns(resource.kind),
+                deprecation=_DEPRECATED.get(resource.shelf, ""),
             )
         self._builtin = frozenset(self._groups)
 

@@ -10,6 +10,7 @@ from numakube.lab.api.binding import bind
 from numakube.lab.api.call import Call, Reply, Stream, json_reply, text_reply
 from numakube.lab.api.eviction import evict
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
+from numakube.lab.api.pod_logs import read_log, refuse_streaming
 from numakube.lab.api.refusals import method_not_allowed, no_such_resource, not_found
 from numakube.lab.api.reviews import review
 from numakube.lab.api.scale import scale
@@ -56,7 +57,11 @@ _SPECIAL: Final[Mapping[tuple[str, str], Handler]] = {
     ("bindings", ""): bind,
     ("pods", "binding"): bind,
     ("pods", "eviction"): evict,
+    ("pods", "log"): read_log,
     ("serviceaccounts", "token"): request_token,
+    **{("pods", part): refuse_streaming for part in ("attach", "exec", "portforward", "proxy")},
+    ("nodes", "proxy"): refuse_streaming,
+    ("services", "proxy"): refuse_streaming,
 }
 _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 
@@ -77,6 +82,8 @@ def _answer(state: State, call: Call) -> Reply | Stream:
     if served is None:
         return text_reply(404, NOT_FOUND_TEXT)
     call.served = served
+    if served.deprecation:
+        call.warnings.append(served.deprecation)
     _check_verb(served, call.info)
     accept = call.headers.get("Accept")
     check_route_accepts(accept, streams=call.info.verb in ("list", "watch"))

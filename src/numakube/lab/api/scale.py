@@ -13,10 +13,11 @@ from numakube.lab.api.object_meta import in_namespace, metadata_of, timestamp, w
 from numakube.lab.api.options import WriteOptions, write_options
 from numakube.lab.api.ownership import manager_of
 from numakube.lab.api.patches import APPLY_PATCH, check_patch_type, decode_patched, patched
-from numakube.lab.api.refusals import conflict, invalid, not_found
+from numakube.lab.api.refusals import conflict, internal_error, invalid, not_found
 from numakube.lab.api.rendering import document_reply
 from numakube.lab.api.scale_paths import SCALE
 from numakube.lab.api.updating import check_name, store_changed
+from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.patching import (
     Endpoint,
@@ -41,6 +42,9 @@ def scale(state: State, call: Call) -> Reply:
     if existing is None:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     if call.info.verb == "get":
+        if call.resource.custom and not find(_paths(call).wanted, call.read(existing)):
+            why = f"the spec replicas field {go_quote(_paths(call).wanted)} does not exist"
+            raise internal_error(why)
         return document_reply(call, 200, scale_of(call, existing.obj))
     options, wanted = _wanted(state, call, existing)
     _check(call, existing, wanted)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numakube.lab.api.admission import Admission
     from numakube.lab.api.authentication import Authenticator
     from numakube.lab.api.authorization import Authorizer
+    from numakube.lab.api.pod_logs import LogSource
     from numakube.lab.api.registry import Registry
     from numakube.lab.api.resources import Resource
     from numakube.lab.api.rules import Rules
@@ -44,6 +45,8 @@ class State:
     address: str = ""
     openapi: OpenApi = field(default_factory=OpenApi)
     feeds: Feeds = field(default_factory=Feeds)
+    logs: list[LogSource] = field(default_factory=list)
+    """Who keeps the output of containers; asked in turn."""
     settled: Callable[[], Awaitable[None]] = _nothing_to_wait_for
     """Waits until every change so far is where it survives a restart, if there is such a place."""
     after_request: list[Callable[[], None]] = field(default_factory=list)

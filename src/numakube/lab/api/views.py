@@ -37,7 +37,7 @@ def view_object(call: Call, obj: Json) -> Json:
 def view_list(call: Call, items: Sequence[Stored], metadata: Json) -> Json:
     """Return a list in the shape that the client asked for."""
     shown = call.representation
-    objects = [stored.obj for stored in items]
+    objects = [call.shown(stored) for stored in items]
     if shown.view == "PartialObjectMetadataList":
         return {
             "kind": shown.view,

@@ -56,6 +56,7 @@ class Feed:
 
     Attributes:
         version: the version up to which everything has been put in.
+        since: the version up to which the client wants to hear nothing; it may lie in the future.
         ended: no more events will come.
     """
 
@@ -65,12 +66,14 @@ class Feed:
     pending: deque[bytes] = field(default_factory=deque)
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     version: int = 0
+    since: int = 0
     ended: bool = False
     annotate_bookmark: bool = False
 
     def begin(self, state: State, call: Call, options: ListOptions, version: int) -> None:
         """Put in what is asked of the past."""
         self.version = state.store.version
+        self.since = version
         if options.send_initial_events or (version == 0 and options.send_initial_events is None):
             for stored in state.store.listed(call.resource.shelf, self.namespace):
                 self._add(ChangeType.ADDED, stored)
@@ -94,6 +97,8 @@ class Feed:
     def put(self, change: Change) -> None:
         """Put in what *change* means to this watch."""
         self.version = max(self.version, change.version)
+        if change.version <= self.since:
+            return
         if self.namespace and change.now.key.namespace != self.namespace:
             return
         if len(self.pending) >= MAX_BACKLOG:

@@ -20,7 +20,7 @@ from numakube.lab.api.custom.definitions import (
 )
 from numakube.lab.api.custom.naming import accept_names
 from numakube.lab.api.object_meta import timestamp, with_metadata
-from numakube.lab.api.registry import Served
+from numakube.lab.api.registry import Served, version_priority
 from numakube.lab.api.resources import Habits, Resource, Subresource
 from numakube.lab.api.scale_paths import SCALE, ScalePaths
 from numakube.lab.api.store import ChangeType
@@ -170,7 +170,13 @@ def _served(definition: Json, version: Json) -> Served:
     )
     schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     info = CustomType.of(kind, schema)
-    rules = CustomRules(kind, info, namespaced=resource.namespaced, has_status="status" in parts)
+    rules = CustomRules(
+        kind,
+        info,
+        namespaced=resource.namespaced,
+        has_status="status" in parts,
+        scale=_scale_paths(parts["scale"]) if "scale" in parts else None,
+    )
     return Served(
         resource=resource,
         rules=rules,
@@ -179,7 +185,30 @@ def _served(definition: Json, version: Json) -> Served:
         ),
         columns=CustomColumns(version.get("additionalPrinterColumns") or ()),
         scale=_scale_paths(parts.get("scale") or {}),
+        deprecation=_deprecation(definition, version) if version.get("deprecated") else "",
+        terminating=is_terminating(definition),
     )
+
+
+def _deprecation(definition: Json, version: Json) -> str:
+    """Return what users of a deprecated version are told."""
+    if (warning := version.get("deprecationWarning")) is not None:
+        return str(warning)
+    spec = definition["spec"]
+    group, kind = spec["group"], spec["names"]["kind"]
+    own = version_priority(version["name"])
+    better = sorted(
+        (
+            other["name"]
+            for other in versions(definition)
+            if other["served"]
+            and not other.get("deprecated")
+            and version_priority(other["name"]) < own
+        ),
+        key=version_priority,
+    )
+    advice = f"; use {group}/{better[0]} {kind}" if better else ""
+    return f"{group}/{version['name']} {kind} is deprecated{advice}"
 
 
 def _parts(kind: GVK, parts: Json) -> list[Subresource]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from numakube.lab.api.json_paths import find
 from numakube.lab.api.object_meta import with_metadata
+from numakube.lab.field_errors import invalid
 from numakube.lab.objects.metadata import validate_metadata, validate_metadata_update
 from numakube.lab.objects.names import dns_subdomain
 
 if TYPE_CHECKING:
+    from numakube.lab.api.scale_paths import ScalePaths
     from numakube.lab.field_errors import FieldError
     from numakube.lab.kinds import GVK, Json, Problems
     from numakube.lab.schema.custom import CustomType
     from numakube.lab.schema.types import Struct
+
+_MAX_INT32: Final = 2**31 - 1
 
 
 class CustomRules:
@@ -23,9 +28,19 @@ class CustomRules:
         info: its type, from the schema of its version.
         namespaced: whether objects live in namespaces.
         has_status: whether the status is changed by a subresource of its own.
+        scale: where objects have their numbers of replicas, if they can be scaled.
     """
 
-    def __init__(self, kind: GVK, info: CustomType, *, namespaced: bool, has_status: bool) -> None:
+    def __init__(
+        self,
+        kind: GVK,
+        info: CustomType,
+        *,
+        namespaced: bool,
+        has_status: bool,
+        scale: ScalePaths | None = None,
+    ) -> None:
+        self._scale = scale
         self.kind = kind
         self.info = info
         self._namespaced = namespaced
@@ -57,7 +72,8 @@ class CustomRules:
     def validate_create(self, obj: Json) -> list[FieldError]:
         """Check a new object."""
         errors = validate_metadata(obj["metadata"], namespaced=self._namespaced, name=dns_subdomain)
-        return errors + self.info.validate(obj, None)
+        errors += self.info.validate(obj, None)
+        return errors + self._check_scale(obj, whole=True)
 
     def prepare_update(self, obj: Json, old: Json, subresource: str) -> Json:
         """Return *obj* with what an update cannot change taken from *old*."""
@@ -75,8 +91,17 @@ class CustomRules:
         """Check a changed object."""
         errors = validate_metadata_update(obj["metadata"], old["metadata"])
         if subresource == "status":
-            return errors + self.info.validate_status(obj, old)
-        return errors + self.info.validate(obj, old)
+            errors += self.info.validate_status(obj, old)
+            return errors + self._check_scale(obj, whole=False)
+        errors += self.info.validate(obj, old)
+        return errors + self._check_scale(obj, whole=True)
+
+    def _check_scale(self, obj: Json, *, whole: bool) -> list[FieldError]:
+        """Check the numbers of replicas; only that of the status unless *whole*."""
+        if self._scale is None:
+            return []
+        paths = [self._scale.wanted, self._scale.actual] if whole else [self._scale.actual]
+        return [error for path in paths for error in _check_replicas(path, obj)]
 
     def warnings(self, obj: Json, old: Json | None) -> list[str]:
         """Warn of finalizers without a prefix, which might clash with those of others."""
@@ -91,6 +116,18 @@ class CustomRules:
     def empty(self) -> Json:
         """Return what stands next to ``metadata`` in the object of a bookmark: nothing."""
         return {}
+
+
+def _check_replicas(path: str, obj: Json) -> list[FieldError]:
+    values = find(path, obj)
+    value = values[0] if values else 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        return []  # the schema has something to say about that
+    if value < 0:
+        return [invalid(path, value, "should be a non-negative integer")]
+    if value > _MAX_INT32:
+        return [invalid(path, value, f"should be less than or equal to {_MAX_INT32}")]
+    return []
 
 
 def _content(obj: Json) -> Json:

@@ -1,0 +1,230 @@
+"""What requests are answered, beyond the recorded ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from tests.lab.api.client import Client
+
+from numakube.lab.api.authentication import User
+from numakube.lab.api.server import ApiServer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from numakube.lab.api.pod_logs import LogOptions
+
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def pod(name: str = "p", *containers: str, **spec: Any) -> dict[str, Any]:
+    """A pod."""
+    listed = [{"name": c, "image": "img:1"} for c in containers or ("c",)]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": listed, **spec},
+    }
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    """A ConfigMap."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+class Printed:
+    """Keeps the output of every container: its own name."""
+
+    def open_log(
+        self, pod: dict[str, Any], options: LogOptions
+    ) -> AsyncGenerator[bytes, None] | None:
+        """Return the output."""
+
+        async def lines() -> AsyncGenerator[bytes, None]:
+            yield f"{pod['metadata']['name']}/{options.container}\n".encode()
+
+        return lines()
+
+
+async def test_the_output_of_a_container_can_be_read(server: ApiServer, api: Client) -> None:
+    """The server asks those who keep it."""
+    server.state.logs.append(Printed())
+    await api.create(PODS, pod("p", "a", "b", nodeName="n"))
+    _, log = await api.send("GET", f"{PODS}/p/log", container="b")
+
+    assert log["text"] == "p/b\n"
+
+
+async def test_one_of_several_containers_must_be_named(api: Client) -> None:
+    """The answer says which there are."""
+    await api.create(PODS, pod("p", "a", "b", nodeName="n"))
+    status, refused = await api.send("GET", f"{PODS}/p/log")
+
+    assert status == 400
+    assert refused["message"].endswith("choose one of: [a b]")
+
+
+async def test_a_log_that_nobody_keeps_is_refused(api: Client) -> None:
+    """An empty answer would be a wrong one."""
+    await api.create(PODS, pod("p", nodeName="n"))
+    status, refused = await api.send("GET", f"{PODS}/p/log")
+
+    assert status == 400
+    assert "keeps no output" in refused["message"]
+
+
+@pytest.mark.parametrize("part", ["exec", "attach", "portforward", "proxy"])
+async def test_what_needs_a_connection_into_a_container_is_refused(api: Client, part: str) -> None:
+    """With a sentence that says so."""
+    await api.create(PODS, pod("p", nodeName="n"))
+    status, refused = await api.send("GET", f"{PODS}/p/{part}")
+
+    assert status == 405
+    assert f"does not serve pods/{part}" in refused["message"]
+
+
+async def test_a_body_that_is_too_large_is_refused(api: Client) -> None:
+    """The limit is that of a real server."""
+    status, refused = await api.send("POST", CONFIG_MAPS, config_map("a", k="x" * 3_200_000))
+
+    assert status == 413
+    assert refused["message"] == "Request entity is too large: limit is 3145728"
+
+
+async def test_an_object_of_two_megabytes_is_accepted(api: Client) -> None:
+    """It is below the limit of a request, and ConfigMaps have their own."""
+    status, refused = await api.send("POST", CONFIG_MAPS, config_map("a", k="x" * 2_000_000))
+
+    assert status == 422
+    assert "Too long" in refused["message"]
+
+
+async def test_deleting_a_job_warns_that_its_pods_stay(api: Client) -> None:
+    """Unless the client says what it wants."""
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": template},
+    }
+    await api.create(jobs, job)
+    await api.send("DELETE", f"{jobs}/j", dryRun="All")
+    assert "child pods are preserved by default" in api.warnings[0]
+    await api.send("DELETE", f"{jobs}/j", propagationPolicy="Background")
+    assert api.warnings == []
+
+
+async def test_a_pod_with_two_budgets_cannot_be_evicted(api: Client) -> None:
+    """The answer is a failure in the clothes of a success, as on a real server."""
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+    await api.create(PODS, pod("p", nodeName="n"))
+    await api.send(
+        "PATCH",
+        f"{PODS}/p/status",
+        {"status": {"phase": "Running"}},
+        kind="application/merge-patch+json",
+    )
+    for name in "ab":
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name},
+            "spec": {"selector": {}, "minAvailable": 0},
+        }
+        await api.create(budgets, budget)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
+    status, document = await api.send("POST", f"{PODS}/p/eviction", eviction)
+
+    assert (status, document["status"], document["code"]) == (201, "Failure", 500)
+
+
+async def read_events(api: Client, path: str, count: int, **query: str) -> list[dict[str, Any]]:
+    """Watch until *count* events came."""
+    async with api.session.get(path, params={"watch": "true", **query}) as watch:
+        return [json.loads(await watch.content.readline()) for _ in range(count)]
+
+
+async def test_the_old_watch_path_of_one_object_shows_only_that(api: Client) -> None:
+    """Other objects of the collection are not told of."""
+    await api.create(CONFIG_MAPS, config_map("a"))
+    await api.create(CONFIG_MAPS, config_map("b"))
+    await api.create(CONFIG_MAPS, config_map("c"))
+    path = "/api/v1/watch/namespaces/default/configmaps/b"
+    events = await read_events(api, path, 1)
+
+    assert [event["object"]["metadata"]["name"] for event in events] == ["b"]
+
+
+async def test_a_watch_from_the_future_is_silent_until_then(server: ApiServer, api: Client) -> None:
+    """Changes up to the version that the client knows are not told of."""
+    future = server.state.store.version + 2
+    watching = asyncio.create_task(read_events(api, CONFIG_MAPS, 1, resourceVersion=str(future)))
+    await asyncio.sleep(0)
+    for name in "abc":
+        await api.create(CONFIG_MAPS, config_map(name))
+    events = await watching
+
+    assert int(events[0]["object"]["metadata"]["resourceVersion"]) > future
+
+
+async def test_a_version_that_is_not_there_yet_is_not_read(api: Client) -> None:
+    """The client is told to come back."""
+    await api.create(CONFIG_MAPS, config_map("a"))
+    status, refused = await api.send("GET", f"{CONFIG_MAPS}/a", resourceVersion="99999")
+
+    assert (status, refused["reason"]) == (504, "Timeout")
+
+
+USERS = {
+    "root": User("root", "", ("system:masters",)),
+    "alice": User("alice", "", ("devs",)),
+}
+
+
+async def whoami(api: Client, token: str, **headers: str) -> tuple[int, dict[str, Any]]:
+    """Ask who a request is from."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return await api.send(
+        "POST",
+        "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        body,
+        headers={"Authorization": f"Bearer {token}", **named},
+    )
+
+
+async def test_an_administrator_can_act_as_somebody_else() -> None:
+    """The request counts as that user's."""
+    async with (
+        ApiServer(users=USERS, rbac=True) as server,
+        aiohttp.ClientSession(server.url) as session,
+    ):
+        headers = {"Impersonate_User": "carol", "Impersonate_Group": "ops"}
+        status, review = await whoami(Client(session), "root", **headers)
+
+    info = review["status"]["userInfo"]
+    assert (status, info["username"], info["groups"]) == (
+        201,
+        "carol",
+        ["ops", "system:authenticated"],
+    )
+
+
+async def test_acting_as_somebody_else_needs_the_right_to() -> None:
+    """Others are refused with what they lack."""
+    async with (
+        ApiServer(users=USERS, rbac=True) as server,
+        aiohttp.ClientSession(server.url) as session,
+    ):
+        status, refused = await whoami(Client(session), "alice", Impersonate_User="root")
+
+    assert status == 403
+    assert 'User "alice" cannot impersonate resource "users"' in refused["message"]
