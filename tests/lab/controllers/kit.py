@@ -104,17 +104,20 @@ async def report(client: Client, pod: Pod, phase: str, ready: bool) -> None:
 class Bench:
     """An API server, some controllers, a fake kubelet, and eyes on all of it."""
 
-    def __init__(self, server: ApiServer, client: Client, controllers: Controllers) -> None:
+    def __init__(
+        self, server: ApiServer, client: Client, controllers: Controllers, eyes: Cluster
+    ) -> None:
         self.server = server
         self.client = client
         self.controllers = controllers
+        self.eyes = eyes
         self.pods = controllers.cluster.mirror(PODS)
         self.kubelet: FakeKubelet
 
     def mirror(self, resource: Resource[T]) -> Mirror[T]:
-        """Return what the controllers see of a resource."""
-        found = self.controllers.cluster.find(resource)
-        assert found is not None, f"no controller looks at {resource}"
+        """Return what the controllers see of a resource, or else this test."""
+        found = self.controllers.cluster.find(resource) or self.eyes.find(resource)
+        assert found is not None, f"nobody looks at {resource}"
         return found
 
     async def sees(
@@ -176,7 +179,11 @@ class Bench:
 
 @contextlib.asynccontextmanager
 async def bench(
-    *which: Factory, clock: Clock | None = None, nodes: Sequence[str] = (), assign: str = "node-1"
+    *which: Factory,
+    clock: Clock | None = None,
+    nodes: Sequence[str] = (),
+    assign: str = "node-1",
+    also: Sequence[Resource[Any]] = (),
 ) -> AsyncIterator[Bench]:
     """Run controllers against a fresh API server.
 
@@ -185,6 +192,7 @@ async def bench(
         clock: the clock of server and controllers.
         nodes: nodes to create.
         assign: the node to bind all pods to; empty to leave that to a scheduler.
+        also: resources that no controller looks at, but the test does.
     """
     clock = clock or SystemClock()
     async with ApiServer(now=clock.now) as server:
@@ -193,8 +201,10 @@ async def bench(
             await add_node(client, node(name))
         controllers = Controllers(client, which=which)
         async with controllers:
-            made = Bench(server, client, controllers)
             seen = Cluster(client)
+            for resource in also:
+                seen.mirror(resource)
+            made = Bench(server, client, controllers, seen)
             made.kubelet = FakeKubelet(client, seen.mirror(PODS), assign=assign)
             tasks = [asyncio.create_task(seen.run()), asyncio.create_task(made.kubelet.run())]
             try:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 from numakube.kube.events import EventRecorder
 from numakube.lab.controllers.daemonsets import DaemonSets
 from numakube.lab.controllers.deployments import Deployments
+from numakube.lab.controllers.garbage import GarbageCollector
 from numakube.lab.controllers.jobs import Jobs
 from numakube.lab.controllers.mirrors import Cluster
+from numakube.lab.controllers.namespaces import Namespaces
 from numakube.lab.controllers.replicasets import ReplicaSets
 from numakube.lab.controllers.scheduler.scheduler import DefaultScheduler
 from numakube.lab.controllers.statefulsets import StatefulSets
@@ -60,6 +62,8 @@ ALL: Final[Sequence[Factory]] = (
     StatefulSets,
     DaemonSets,
     Jobs,
+    GarbageCollector,
+    Namespaces,
     DefaultScheduler,
 )
 """Every controller of the lab."""
