@@ -56,9 +56,9 @@ class BuiltinRules:
         """Check a changed object."""
         return objects.validate_update(self.kind, obj, old, subresource=subresource)
 
-    def warnings(self, obj: Json, old: Json | None) -> list[str]:
+    def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:
         """Return what the user is warned of."""
-        return objects.warnings(self.kind, obj, old)
+        return objects.warnings(self.kind, obj, old, subresource=subresource)
 
     def empty(self) -> Json:
         """Return what stands next to ``metadata`` in the object of a bookmark."""

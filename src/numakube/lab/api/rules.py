@@ -52,7 +52,7 @@ class Rules(Protocol):
         """Check a changed object."""
         ...
 
-    def warnings(self, obj: Json, old: Json | None) -> list[str]:
+    def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:
         """Return what the user is warned of."""
         ...
 
@@ -89,7 +89,7 @@ class PlainRules:
     def validate_update(self, obj: Json, old: Json, subresource: str) -> list[FieldError]:  # noqa: D102
         return []
 
-    def warnings(self, obj: Json, old: Json | None) -> list[str]:  # noqa: D102
+    def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:  # noqa: D102
         return []
 
     def empty(self) -> Json:  # noqa: D102

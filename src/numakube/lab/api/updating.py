@@ -156,7 +156,7 @@ def _prepared(state: State, call: Call, obj: Json, old: Json, part: str) -> Json
     if errors:
         kind = call.resource.stored_as
         raise invalid(kind.group, kind.kind, before["name"], errors)
-    call.warnings.extend(call.rules.warnings(obj, old))
+    call.warnings.extend(call.rules.warnings(obj, old, part))
     state.admission.validate_update(state, call, obj, old)
     return call.rules.canonical(obj)
 

@@ -78,9 +78,12 @@ def validate_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "") ->
     return rules.validate_part(subresource, new, old) if subresource in rules.parts else []
 
 
-def warnings(gvk: GVK, obj: Json, old: Json | None = None) -> list[str]:
-    """Return what the user is told of an object that is accepted."""
-    return rules_of(gvk).warn(obj, old)
+def warnings(gvk: GVK, obj: Json, old: Json | None = None, *, subresource: str = "") -> list[str]:
+    """Return what the user is told of an object, or a part of one, that is accepted."""
+    rules = rules_of(gvk)
+    if not subresource:
+        return rules.warn(obj, old)
+    return rules.parts[subresource].warn(obj) if subresource in rules.parts else []
 
 
 def bare_metadata(gvk: GVK, obj: Json) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import TYPE_CHECKING, Final
 
 from numakube.lab.field_errors import FieldError, forbidden, invalid, required, too_long
@@ -111,6 +112,8 @@ def _check_json(data: dict[str, str], key: str) -> list[FieldError]:
     return [invalid(path, _REDACTED, wrong)] if wrong else []
 
 
+_is_pem: Final = re.compile(rb"^-----BEGIN ", re.MULTILINE).search
+_MOUNTABLE: Final = "kubernetes.io/enforce-mountable-secrets"
 _LITERALS: Final = ("null", "true", "false")
 _GO_NAMES: Final = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
@@ -155,7 +158,20 @@ def _check_secret_change(new: Json, old: Json) -> list[FieldError]:
     return errors + _check_frozen("data")(new, old)
 
 
+def _warn_secret(secret: Json, old: Json | None) -> list[str]:
+    """Say of what cannot be a certificate or its key that it is not; more is not looked at."""
+    del old
+    if secret.get("type") != "kubernetes.io/tls":
+        return []
+    data = secret.get("data") or {}
+    for key, place in (("tls.crt", "certificate"), ("tls.key", "key")):
+        if not _is_pem(base64.b64decode(data.get(key) or "")):
+            return [f"tls: failed to find any PEM data in {place} input"]
+    return []
+
+
 SECRET: Final = KindRules(
+    warn=_warn_secret,
     default=_default_secret,
     on_update=_on_secret_update,
     check=_check_secret,
@@ -176,6 +192,19 @@ def _clean_on_update(new: Json, old: Json) -> None:
     _clean_references(new)
 
 
+def _warn_account(account: Json, old: Json | None) -> list[str]:
+    def is_limited(obj: Json | None) -> bool:
+        return _MOUNTABLE in (((obj or {}).get("metadata") or {}).get("annotations") or {})
+
+    if is_limited(old) or not is_limited(account):
+        return []
+    why = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+    return [f"metadata.annotations[{_MOUNTABLE}]: {why}"]
+
+
 SERVICE_ACCOUNT: Final = KindRules(
-    on_create=_clean_references, on_update=_clean_on_update, rechecks_name=True
+    on_create=_clean_references,
+    on_update=_clean_on_update,
+    rechecks_name=True,
+    warn=_warn_account,
 )

@@ -35,6 +35,11 @@ _MAX_PORTS: Final = 20_000
 _MAX_TOPOLOGY: Final = 16
 _MAX_HINTS: Final = 8
 _LOCAL_MULTICAST: Final = {4: bytes((224, 0, 0)), 6: bytes((0xFF, 0x02))}
+_HOST_NAME: Final = "kubernetes.io/hostname"
+_MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"
+_CONTROLLERS: Final = tuple(
+    f"endpointslice{which}-controller.k8s.io" for which in ("", "mirroring")
+)
 _DEPRECATED: Final = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 
 
@@ -231,15 +236,66 @@ def _check_slice_ports(ports: Sequence[Json], path: str) -> list[FieldError]:
     return errors
 
 
+def _drop_topology(endpoint_slice: Json) -> None:
+    """Drop a field that only clients of an older version may write."""
+    for endpoint in endpoint_slice.get("endpoints") or []:
+        endpoint.pop("deprecatedTopology", None)
+
+
+def _on_slice_update(new: Json, old: Json) -> None:
+    if (new.get("endpoints") or []) != (old.get("endpoints") or []):
+        _keep_node_names(new, old)
+        _drop_topology(new)
+    content = ("endpoints", "ports", "addressType")
+    same = all((new.get(part) or None) == (old.get(part) or None) for part in content)
+    labels = [obj["metadata"].get("labels") or {} for obj in (new, old)]
+    if not same or labels[0] != labels[1]:
+        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+
+def _keep_node_names(new: Json, old: Json) -> None:
+    """Take the names of nodes from where an older version kept them."""
+    known = {
+        (endpoint.get("deprecatedTopology") or {}).get(_HOST_NAME)
+        for endpoint in old.get("endpoints") or []
+    }
+    for endpoint in new.get("endpoints") or []:
+        name = (endpoint.get("deprecatedTopology") or {}).get(_HOST_NAME)
+        usable = name and name in known and not names.dns_subdomain(name)
+        if endpoint.get("nodeName") is None and usable:
+            endpoint["nodeName"] = name
+
+
+def _on_slice_create(endpoint_slice: Json) -> None:
+    endpoint_slice["metadata"]["generation"] = 1
+    _drop_topology(endpoint_slice)
+
+
+def _warn_slice(endpoint_slice: Json, old: Json | None) -> list[str]:
+    warnings = []
+    if old is None and endpoint_slice.get("addressType") == "FQDN":
+        warnings.append("spec.addressType: FQDN endpoints are deprecated")
+    labels = endpoint_slice["metadata"].get("labels") or {}
+    if labels.get(_MANAGED_BY) in _CONTROLLERS:
+        return warnings
+    for index, endpoint in enumerate(endpoint_slice.get("endpoints") or []):
+        for place, address in enumerate(endpoint.get("addresses") or []):
+            path = f"endpoints[{index}].addresses[{place}]"
+            warnings += address_warnings(address, path)
+    return warnings
+
+
 def _check_slice_change(new: Json, old: Json) -> list[FieldError]:
     return immutable(new.get("addressType"), old.get("addressType"), "addressType")
 
 
 ENDPOINT_SLICE: Final = KindRules(
     own_metadata_change=False,
-    counted=("endpoints", "ports", "addressType"),
     default=_default_slice,
+    on_create=_on_slice_create,
+    on_update=_on_slice_update,
     check=_check_slice,
     check_change=_check_slice_change,
     rechecks_name=True,
+    warn=_warn_slice,
 )

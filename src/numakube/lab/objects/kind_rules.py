@@ -59,6 +59,11 @@ def keep(new: Json, old: Json, *parts: str) -> None:
             new.pop(part, None)
 
 
+def _stay_silent_of_part(obj: Json) -> list[str]:
+    del obj
+    return []
+
+
 def keep_spec(new: Json, old: Json, now: str) -> None:
     """Let an update of the status change nothing but the status and the metadata."""
     del now
@@ -87,11 +92,13 @@ class PartRules:
         prepare: takes from the old object what the part cannot change; also gets the time.
         check: checks a change made through the part, beyond the metadata.
         rechecks: the object as a whole is checked as well.
+        warn: tells the user what is accepted but odd in the part.
     """
 
     prepare: Callable[[Json, Json, str], None] = keep_spec
     check: CheckChange = _accept_change
     rechecks: bool = False
+    warn: Callable[[Json], list[str]] = _stay_silent_of_part
 
 
 STATUS: Mapping[str, PartRules] = {"status": PartRules()}

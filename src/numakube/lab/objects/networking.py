@@ -13,11 +13,17 @@ from numakube.lab.field_errors import (
     too_long,
 )
 from numakube.lab.objects import names
-from numakube.lab.objects.addresses import check_address, check_network, parse_network
+from numakube.lab.objects.addresses import (
+    check_address,
+    check_network,
+    network_warnings,
+    parse_network,
+)
 from numakube.lab.objects.kind_rules import KindRules, PartRules
 from numakube.lab.objects.label_selectors import validate_label_selector
 from numakube.lab.objects.metadata import immutable, invalids
 from numakube.lab.objects.probes import validate_port
+from numakube.lab.objects.service_warnings import warn_of_balancer
 
 if TYPE_CHECKING:
     from numakube.lab.kinds import Json
@@ -155,9 +161,19 @@ def _points(ingress: Json) -> list[Json]:
     return found
 
 
+def _warn_ingress(ingress: Json, old: Json | None) -> list[str]:
+    annotations = ingress["metadata"].get("annotations") or {}
+    named = (ingress.get("spec") or {}).get("ingressClassName") is not None
+    if old is not None or named or _CLASS_ANNOTATION not in annotations:
+        return []
+    advice = "please use 'spec.ingressClassName' instead"
+    return [f'annotation "{_CLASS_ANNOTATION}" is deprecated, {advice}']
+
+
 INGRESS: Final = KindRules(
+    warn=_warn_ingress,
     counted=("spec",),
-    parts={"status": PartRules(check=_check_ingress_status)},
+    parts={"status": PartRules(check=_check_ingress_status, warn=warn_of_balancer)},
     check=_check_ingress,
     check_create=_check_new_ingress,
     rechecks_name=True,
@@ -316,4 +332,21 @@ def _check_block(block: Json, path: str) -> list[FieldError]:
     return errors
 
 
-NETWORK_POLICY: Final = KindRules(counted=("spec",), default=_default_policy, check=_check_policy)
+def _warn_policy(policy: Json, old: Json | None) -> list[str]:
+    del old
+    spec = policy.get("spec") or {}
+    warnings: list[str] = []
+    for side, peers in (("ingress", "from"), ("egress", "to")):
+        for index, rule in enumerate(spec.get(side) or []):
+            for place, peer in enumerate(rule.get(peers) or []):
+                path = f"spec.{side}[{index}].{peers}[{place}].ipBlock"
+                block = peer.get("ipBlock") or {}
+                warnings += network_warnings(block["cidr"], f"{path}.cidr") if block else []
+                for number, text in enumerate(block.get("except") or []):
+                    warnings += network_warnings(text, f"{path}.except[{number}]")
+    return warnings
+
+
+NETWORK_POLICY: Final = KindRules(
+    counted=("spec",), default=_default_policy, check=_check_policy, warn=_warn_policy
+)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.lab.field_errors import FieldError, duplicate, forbidden, invalid
 from numakube.lab.objects.addresses import check_network, network_warnings, parse_network
-from numakube.lab.objects.kind_rules import KindRules, PartRules
+from numakube.lab.objects.kind_rules import KindRules, PartRules, keep_spec
 from numakube.lab.objects.resource_names import validate_amount
 from numakube.lab.objects.resource_requirements import round_to_milli
 from numakube.lab.objects.taints import validate_taints
@@ -98,11 +98,32 @@ def _warn(node: Json, old: Json | None) -> list[str]:
     return warnings
 
 
+def _on_create(node: Json) -> None:
+    """Drop what features that were removed or are off would use."""
+    (node.get("spec") or {}).pop("configSource", None)
+    for field in ("config", "declaredFeatures"):
+        (node.get("status") or {}).pop(field, None)
+
+
+def _on_update(new: Json, old: Json) -> None:
+    if not (old.get("spec") or {}).get("configSource"):
+        (new.get("spec") or {}).pop("configSource", None)
+
+
+def _prepare_status(new: Json, old: Json, now: str) -> None:
+    keep_spec(new, old, now)
+    for field in ("config", "declaredFeatures"):
+        if not (old.get("status") or {}).get(field):
+            (new.get("status") or {}).pop(field, None)
+
+
 NODE: Final = KindRules(
     namespaced=False,
-    parts={"status": PartRules(check=_check_change)},
+    parts={"status": PartRules(prepare=_prepare_status, check=_check_change)},
     creates_status=True,
     default=_default,
+    on_create=_on_create,
+    on_update=_on_update,
     check=_check,
     check_change=_check_change,
     rechecks_name=True,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.lab.field_errors import go_quote
 from numakube.lab.objects.addresses import address_warnings
+from numakube.lab.objects.node_labels import DEPRECATED_LABELS
 from numakube.lab.objects.node_selectors import PREFERRED, REQUIRED
 from numakube.lab.objects.pod_annotations import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from numakube.lab.objects.pod_placement import affinity_terms
@@ -17,19 +18,6 @@ if TYPE_CHECKING:
 
     from numakube.lab.kinds import Json
 
-_DEPRECATED_LABELS: Final = {
-    "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',
-    "beta.kubernetes.io/os": 'deprecated since v1.14; use "kubernetes.io/os" instead',
-    "failure-domain.beta.kubernetes.io/region": (
-        'deprecated since v1.17; use "topology.kubernetes.io/region" instead'
-    ),
-    "failure-domain.beta.kubernetes.io/zone": (
-        'deprecated since v1.17; use "topology.kubernetes.io/zone" instead'
-    ),
-    "beta.kubernetes.io/instance-type": (
-        'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead'
-    ),
-}
 _DEPRECATED_ANNOTATIONS: Final = {
     "scheduler.alpha.kubernetes.io/critical-pod": (
         'non-functional in v1.16+; use the "priorityClassName" field instead'
@@ -92,7 +80,7 @@ def pod_warnings(spec: Json, meta: Json, path: str) -> list[str]:
 
 def _label_warnings(spec: Json, path: str) -> Iterator[str]:
     for key in sorted(spec.get("nodeSelector") or {}):
-        if text := _DEPRECATED_LABELS.get(key):
+        if text := DEPRECATED_LABELS.get(key):
             yield f"{path}.nodeSelector[{key}]: {text}"
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     place = f"{path}.affinity.nodeAffinity"
@@ -107,7 +95,7 @@ def _label_warnings(spec: Json, path: str) -> Iterator[str]:
 def _term_warnings(term: Json, path: str) -> Iterator[str]:
     for index, expression in enumerate(term.get("matchExpressions") or []):
         key = expression.get("key") or ""
-        if text := _DEPRECATED_LABELS.get(key):
+        if text := DEPRECATED_LABELS.get(key):
             yield f"{path}.matchExpressions[{index}].key: {key} is {text}"
 
 
@@ -115,7 +103,7 @@ def _spread_warnings(spec: Json, path: str) -> Iterator[str]:
     for index, constraint in enumerate(spec.get("topologySpreadConstraints") or []):
         place = f"{path}.topologySpreadConstraints[{index}]"
         key = constraint.get("topologyKey") or ""
-        if text := _DEPRECATED_LABELS.get(key):
+        if text := DEPRECATED_LABELS.get(key):
             yield f"{place}.topologyKey: {key} is {text}"
         if constraint.get("labelSelector") is None:
             yield f"{place}.labelSelector: {_NO_SELECTOR}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.lab.field_errors import FieldError, forbidden, go_quote
 from numakube.lab.objects import names
+from numakube.lab.objects.addresses import address_warnings
 from numakube.lab.objects.containers import validate_image_padding
 from numakube.lab.objects.json_diff import json_diff
 from numakube.lab.objects.kind_rules import KindRules, PartRules, keep, keep_metadata
@@ -148,10 +149,20 @@ def _warn(pod: Json, old: Json | None) -> list[str]:
     return warnings + pod_warnings(pod["spec"], pod["metadata"], "")
 
 
+def _warn_status(pod: Json) -> list[str]:
+    status = pod.get("status") or {}
+    return [
+        warning
+        for field in ("podIPs", "hostIPs")
+        for index, entry in enumerate(status.get(field) or [])
+        for warning in address_warnings(entry.get("ip") or "", f"status.{field}[{index}].ip")
+    ]
+
+
 POD: Final = KindRules(
     counted=("spec",),
     parts={
-        "status": PartRules(prepare=_prepare_status, check=_check_status),
+        "status": PartRules(prepare=_prepare_status, check=_check_status, warn=_warn_status),
         "ephemeralcontainers": PartRules(
             prepare=_prepare_ephemeral, check=_check_ephemeral, rechecks=True
         ),

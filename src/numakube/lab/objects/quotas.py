@@ -162,7 +162,27 @@ def _check_quota_status(new: Json, old: Json) -> list[FieldError]:
     return errors + _check_amounts(status.get("used"), "status.used")
 
 
+def _warn_quota(quota: Json, old: Json | None) -> list[str]:
+    """Warn of a new quota that grants more requests than limits."""
+    if old is not None:
+        return []
+    hard = (quota.get("spec") or {}).get("hard") or {}
+    warnings = []
+    for name in ("cpu", "memory", "storage", "ephemeral-storage"):
+        request = f"requests.{name}"
+        if request not in hard and name in {"cpu", "memory"}:
+            request = name
+        limit = f"limits.{name}"
+        if request not in hard or limit not in hard:
+            continue
+        if parse_quantity(hard[request]) > parse_quantity(hard[limit]):
+            shown = f"{request} ({hard[request]}) should be less than {limit} ({hard[limit]})"
+            warnings.append(f"ResourceQuota {shown}")
+    return warnings
+
+
 RESOURCE_QUOTA: Final = KindRules(
+    warn=_warn_quota,
     parts={"status": PartRules(check=_check_quota_status)},
     default=_default_quota,
     check=_check_quota,

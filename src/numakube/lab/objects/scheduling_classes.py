@@ -15,6 +15,7 @@ from numakube.lab.field_errors import (
 from numakube.lab.objects import names
 from numakube.lab.objects.kind_rules import KindRules
 from numakube.lab.objects.metadata import immutable, invalids, validate_labels
+from numakube.lab.objects.node_labels import DEPRECATED_LABELS
 from numakube.lab.objects.pod_spec import PREEMPTION_POLICIES
 from numakube.lab.objects.resource_requirements import round_to_milli, validate_requirements
 from numakube.lab.objects.taints import validate_tolerations
@@ -108,6 +109,13 @@ def _check_runtime_change(new: Json, old: Json) -> list[FieldError]:
     return immutable(new.get("handler") or "", old.get("handler") or "", "handler")
 
 
+def _warn_runtime(found: Json, old: Json | None) -> list[str]:
+    del old
+    selector = (found.get("scheduling") or {}).get("nodeSelector") or {}
+    deprecated = (DEPRECATED_LABELS[key] for key in sorted(selector) if key in DEPRECATED_LABELS)
+    return [f"scheduling.nodeSelector: {text}" for text in deprecated]
+
+
 RUNTIME_CLASS: Final = KindRules(
     namespaced=False,
     knows_finalizers=False,
@@ -115,7 +123,19 @@ RUNTIME_CLASS: Final = KindRules(
     check=_check_runtime,
     check_change=_check_runtime_change,
     rechecks_name=True,
+    warn=_warn_runtime,
 )
+
+
+def _drop_election(lease: Json) -> None:
+    """Drop the fields of coordinated elections, which are off."""
+    for field in ("strategy", "preferredHolder"):
+        (lease.get("spec") or {}).pop(field, None)
+
+
+def _drop_election_on_update(new: Json, old: Json) -> None:
+    del old
+    _drop_election(new)
 
 
 def _check_lease(lease: Json) -> list[FieldError]:
@@ -127,21 +147,12 @@ def _check_lease(lease: Json) -> list[FieldError]:
         errors.append(invalid(path, duration, "must be greater than 0"))
     if transitions is not None and transitions < 0:
         errors.append(invalid("spec.leaseTransitions", transitions, names.NOT_NEGATIVE))
-    strategy = spec.get("strategy")
-    if strategy is not None and strategy != "OldestEmulationVersion":
-        errors += _check_strategy(strategy, "spec.strategy")
-    if spec.get("preferredHolder") and not strategy:
-        detail = "may only be specified if `strategy` is defined"
-        errors.append(forbidden("spec.preferredHolder", detail))
     return errors
 
 
-def _check_strategy(strategy: str, path: str) -> list[FieldError]:
-    domain, slash, rest = strategy.partition("/")
-    if not slash:
-        return [not_supported(path, strategy, ("OldestEmulationVersion",))]
-    errors = invalids(path, strategy, names.dns_subdomain(domain))
-    return errors + ([] if rest else [required(path)])
-
-
-LEASE: Final = KindRules(knows_finalizers=False, check=_check_lease)
+LEASE: Final = KindRules(
+    knows_finalizers=False,
+    on_create=_drop_election,
+    on_update=_drop_election_on_update,
+    check=_check_lease,
+)

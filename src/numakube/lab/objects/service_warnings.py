@@ -53,3 +53,14 @@ def _warn_of_type(spec: Json) -> list[str]:
         rule = '"PreferClose" is deprecated; use "PreferSameZone"'
         warnings.append(f"spec.trafficDistribution: {rule}")
     return warnings
+
+
+def warn_of_balancer(obj: Json) -> list[str]:
+    """Warn of odd addresses of a load balancer in a status."""
+    entries = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    return [
+        warning
+        for index, entry in enumerate(entries)
+        if entry.get("ip")
+        for warning in address_warnings(entry["ip"], f"status.loadBalancer.ingress[{index}]")
+    ]

@@ -25,7 +25,12 @@ from numakube.lab.objects.service_addresses import (
     is_headless,
 )
 from numakube.lab.objects.service_types import EXPOSED, drop_unused, is_exposed, needs_health_check
-from numakube.lab.objects.service_warnings import OLD_TOPOLOGY, TOPOLOGY, service_warnings
+from numakube.lab.objects.service_warnings import (
+    OLD_TOPOLOGY,
+    TOPOLOGY,
+    service_warnings,
+    warn_of_balancer,
+)
 
 if TYPE_CHECKING:
     from numakube.lab.kinds import Json
@@ -330,7 +335,7 @@ def _on_update(new: Json, old: Json) -> None:
 
 SERVICE: Final = KindRules(
     name_check=names.dns_1035_label,
-    parts={"status": PartRules(check=_check_status)},
+    parts={"status": PartRules(check=_check_status, warn=warn_of_balancer)},
     default=_default,
     on_update=_on_update,
     check=_check,

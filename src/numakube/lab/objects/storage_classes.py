@@ -16,6 +16,7 @@ from numakube.lab.field_errors import (
 from numakube.lab.objects import names
 from numakube.lab.objects.kind_rules import KindRules, PartRules, keep, keep_metadata
 from numakube.lab.objects.metadata import immutable, invalids
+from numakube.lab.objects.node_labels import DEPRECATED_LABELS
 from numakube.lab.objects.node_selectors import validate_topology_term
 from numakube.lab.objects.numbers import not_negative
 from numakube.lab.objects.volume_sources import validate_driver_name
@@ -30,6 +31,12 @@ _MAX_PARAMETER_BYTES: Final = 256 * 1024
 _MAX_NODE_ID: Final = 256
 _FS_POLICIES: Final = ("File", "None", "ReadWriteOnceWithFSType")
 _TEN_MINUTES: Final = 600
+
+
+_TOKENS_IN_SECRETS: Final = (
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, "
+    "set to true to prevent possible logging of tokens in volume attributes"
+)
 
 
 def _default_class(found: Json) -> None:
@@ -84,12 +91,23 @@ def _check_class_change(new: Json, old: Json) -> list[FieldError]:
     return errors + immutable(after, before, "volumeBindingMode")
 
 
+def _warn_class(found: Json, old: Json | None) -> list[str]:
+    del old
+    return [
+        f"allowedTopologies[{index}].matchLabelExpressions[{place}].key: {text}"
+        for index, term in enumerate(found.get("allowedTopologies") or [])
+        for place, expression in enumerate(term.get("matchLabelExpressions") or [])
+        if (text := DEPRECATED_LABELS.get(expression.get("key") or ""))
+    ]
+
+
 STORAGE_CLASS: Final = KindRules(
     namespaced=False,
     default=_default_class,
     check=_check_class,
     check_change=_check_class_change,
     rechecks_name=True,
+    warn=_warn_class,
 )
 
 
@@ -164,12 +182,22 @@ def _check_driver_change(new: Json, old: Json) -> list[FieldError]:
     return errors + immutable(after.get(field), before.get(field), f"spec.{field}")
 
 
+def _warn_driver(driver: Json, old: Json | None) -> list[str]:
+    spec = driver.get("spec") or {}
+    requests = spec.get("tokenRequests") or []
+    before = ((old or {}).get("spec") or {}).get("tokenRequests") or []
+    if requests == before or spec.get("serviceAccountTokenInSecrets") is not None:
+        return []
+    return [_TOKENS_IN_SECRETS] if requests else []
+
+
 CSI_DRIVER: Final = KindRules(
     namespaced=False,
     default=_default_driver,
     on_update=_on_driver_update,
     check=_check_driver,
     check_change=_check_driver_change,
+    warn=_warn_driver,
 )
 
 

@@ -103,8 +103,9 @@ class CustomRules:
         paths = [self._scale.wanted, self._scale.actual] if whole else [self._scale.actual]
         return [error for path in paths for error in _check_replicas(path, obj)]
 
-    def warnings(self, obj: Json, old: Json | None) -> list[str]:
+    def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:
         """Warn of finalizers without a prefix, which might clash with those of others."""
+        del subresource
         known = (old or {}).get("metadata", {}).get("finalizers") or ()
         return [
             f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name including '

@@ -47,9 +47,9 @@ class DefinitionRules(BuiltinRules):
         errors = validate_metadata_update(obj["metadata"], old["metadata"])
         return errors if subresource == "status" else errors + check_definition(obj, old)
 
-    def warnings(self, obj: Json, old: Json | None) -> list[str]:
+    def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:
         """Return what the user is warned of: nothing."""
-        del obj, old
+        del obj, old, subresource
         return []
 
 
