@@ -148,6 +148,7 @@ _COMPARED: Final = (
     "host_ip",
     "pod_ip",
     "start_time",
+    "observed_generation",
     "init_container_statuses",
     "container_statuses",
 )

@@ -1,0 +1,186 @@
+"""The fate of simulated containers as a function of time."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.api.core import Container, Pod, PodSpec
+from numakube.api.meta import ObjectMeta
+from numakube.lab.nodes.timeline import PREFIX, ContainerRun, PodRun, Stop, observe, script_of
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def pod(*, restart: str = "Always", sidecar: bool = False, **script: object) -> Pod:
+    """A pod with a script."""
+    annotations = {f"{PREFIX}{key.replace('_', '-')}": str(text) for key, text in script.items()}
+    init = (Container(name="side", restart_policy="Always"),) if sidecar else ()
+    return Pod(
+        metadata=ObjectMeta(name="a", uid="u", annotations=annotations),
+        spec=PodSpec(
+            containers=(Container(name="main"),), init_containers=init, restart_policy=restart
+        ),
+    )
+
+
+def at(seconds: float) -> datetime:
+    """A moment after the beginning."""
+    return BEGUN + timedelta(seconds=seconds)
+
+
+def run_at(one: Pod, seconds: float, stop: Stop | None = None) -> PodRun:
+    """How it is doing then."""
+    return observe(one, begun=BEGUN, now=at(seconds), stop=stop)
+
+
+def main_at(one: Pod, seconds: float, stop: Stop | None = None) -> ContainerRun:
+    """How its container is doing then."""
+    return run_at(one, seconds, stop).containers["main"]
+
+
+def test_without_a_script_a_pod_runs_for_ever() -> None:
+    """It starts when it is admitted, and nothing is to be expected."""
+    run = run_at(pod(), 1e6)
+    assert run.containers["main"].started == BEGUN
+    assert run.next_change is None
+
+
+def test_start_and_end_are_announced() -> None:
+    """Whoever waits for the next change misses nothing."""
+    one = pod(restart="Never", start_seconds=5, run_seconds=10)
+    assert run_at(one, 0).next_change == at(5)
+    assert run_at(one, 5).next_change == at(15)
+    assert run_at(one, 15).next_change is None
+    assert run_at(one, 15).finished
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "again"),
+    [
+        ("Always", 0, True),
+        ("Always", 1, True),
+        ("OnFailure", 0, False),
+        ("OnFailure", 1, True),
+        ("Never", 0, False),
+        ("Never", 1, False),
+    ],
+)
+def test_the_restart_policy_decides_who_starts_again(policy: str, code: int, again: bool) -> None:
+    """The first restart comes at once."""
+    run = main_at(pod(restart=policy, run_seconds=3, exit_code=code), 4)
+    assert (run.started is not None) is again
+    assert run.restarts == again
+
+
+def test_pauses_between_restarts_double_up_to_five_minutes() -> None:
+    """0, 10, 20, 40, 80, 160, 300, 300 seconds."""
+    one = pod(run_seconds=1, exit_code=1)
+    starts: list[datetime] = []
+    now = BEGUN
+    while len(starts) < 9:
+        run = observe(one, begun=BEGUN, now=now)
+        started = run.containers["main"].started
+        if started is not None and started not in starts:
+            starts.append(started)
+        assert run.next_change is not None
+        now = run.next_change
+    gaps = [(b - a).total_seconds() - 1 for a, b in itertools.pairwise(starts)]
+    assert gaps == [0, 10, 20, 40, 80, 160, 300, 300]
+
+
+def test_a_container_that_ran_long_is_restarted_at_once_again() -> None:
+    """Ten minutes of running forgive the crashes before."""
+    one = pod(run_seconds=601)
+    assert main_at(one, 601 * 5 + 1).restarts == 5
+
+
+def test_a_waiting_container_tells_its_pause_and_its_last_end() -> None:
+    """The back-off is seen, and the restart counts only once it has happened."""
+    run = main_at(pod(run_seconds=1, exit_code=7), 3)
+    assert (run.started, run.back_off, run.restarts) == (None, 10.0, 1)
+    assert run.last is not None
+    assert run.last.exit_code == 7
+
+
+def test_a_stop_ends_a_container_in_its_own_time() -> None:
+    """Not before it was told, and with code 0."""
+    one = pod(termination_seconds=5)
+    stop = Stop(since=at(100), grace_seconds=30)
+    assert run_at(one, 104, stop).next_change == at(105)
+    ended = main_at(one, 200, stop).ended
+    assert ended is not None
+    assert (ended.finished, ended.exit_code) == (at(105), 0)
+
+
+def test_grace_is_the_longest_a_stop_may_take() -> None:
+    """Afterwards the container is killed, which its exit code shows."""
+    ended = main_at(pod(termination_seconds=500), 200, Stop(since=at(100), grace_seconds=30)).ended
+    assert ended is not None
+    assert (ended.finished, ended.exit_code) == (at(130), 137)
+
+
+def test_a_container_may_end_by_itself_while_it_is_told_to() -> None:
+    """Then its own exit code counts, and nothing restarts it."""
+    one = pod(run_seconds=102, exit_code=4, termination_seconds=20)
+    ended = main_at(one, 1000, Stop(since=at(100), grace_seconds=30)).ended
+    assert ended is not None
+    assert (ended.finished, ended.exit_code) == (at(102), 4)
+
+
+def test_what_never_started_need_not_end() -> None:
+    """A pod stopped before its start has nothing running."""
+    run = run_at(pod(start_seconds=50), 60, Stop(since=at(10), grace_seconds=30))
+    assert run.stopped
+    assert run.containers["main"].ended is None
+
+
+def test_a_sidecar_ends_with_the_app_containers() -> None:
+    """It runs beside them and not longer."""
+    one = pod(restart="Never", sidecar=True, run_seconds=10)
+    assert run_at(one, 5).init["side"].started == BEGUN
+    ended = run_at(one, 20).init["side"].ended
+    assert ended is not None
+    assert ended.finished == at(10)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "nan", "inf", "1e400"])
+def test_annotations_that_make_no_sense_are_left_out_and_named(text: str) -> None:
+    """A typing error must not break a lab."""
+    script = script_of({f"{PREFIX}run-seconds": text})
+    assert script.run_seconds is None
+    assert len(script.problems) == 1
+
+
+@pytest.mark.parametrize("text", ["256", "1.5"])
+def test_exit_codes_are_whole_numbers_up_to_255(text: str) -> None:
+    """Others do not exist."""
+    assert script_of({f"{PREFIX}exit-code": text}).problems
+
+
+@given(
+    run_seconds=st.integers(0, 700),
+    start_seconds=st.integers(0, 20),
+    exit_code=st.sampled_from([0, 1]),
+    restart=st.sampled_from(["Always", "OnFailure", "Never"]),
+    moments=st.tuples(st.floats(0, 5000), st.floats(0, 5000)),
+)
+def test_nothing_changes_before_the_announced_moment(
+    run_seconds: int,
+    start_seconds: int,
+    exit_code: int,
+    restart: str,
+    moments: tuple[float, float],
+) -> None:
+    """A kubelet that sleeps until the next change sees what one sees that looks all the time."""
+    one = pod(
+        restart=restart, run_seconds=run_seconds, start_seconds=start_seconds, exit_code=exit_code
+    )
+    first, second = sorted(moments)
+    run = run_at(one, first)
+    if run.next_change is None or at(second) < run.next_change:
+        assert run_at(one, second) == run
