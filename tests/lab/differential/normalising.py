@@ -22,7 +22,7 @@ _VERSION: Final = re.compile(
 )
 _GENERATED: Final = re.compile(r"(gen\d+-)[bcdfghjklmnpqrstvwxz2456789]{5}")
 _DIFF: Final = re.compile(r"(previously negative\))\n.*", re.DOTALL)
-_DUMP: Final = re.compile(r"Invalid value: \{.*[{\[].*\}: ")
+_DUMP: Final = re.compile(r"Invalid value: (?:\{.*[{\[].*\}|\"\{.*\}\"): ")
 GIVEN_UID: Final = "00000000-0000-4000-8000-000000000000"
 
 
