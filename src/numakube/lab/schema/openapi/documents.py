@@ -27,8 +27,9 @@ _PATCH_TYPES: Final = (
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
 )
+# kubectl looks here for how it may patch a kind; custom kinds have no strategic merge.
+_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 _COLLECTION_VERBS: Final = {"list": "get", "create": "post", "deletecollection": "delete"}
 _ITEM_VERBS: Final = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
@@ -144,14 +145,15 @@ def _operation(kind: GVK, verb: str, route: Route) -> dict[str, Any]:
     if verb in ("create", "update", "patch"):
         extra = ("force",) if verb == "patch" else ()
         operation["parameters"] = [_parameter(name) for name in (*_WRITE_PARAMETERS, *extra)]
-        operation["requestBody"] = {"required": True, "content": _contents(verb, schema)}
+        operation["requestBody"] = {"required": True, "content": _contents(verb, schema, route)}
     return operation
 
 
-def _contents(verb: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _contents(verb: str, schema: Mapping[str, Any], route: Route) -> dict[str, Any]:
     if verb != "patch":
         return {_JSON: {"schema": schema}}
-    return {kind: {"schema": {"type": "object"}} for kind in _PATCH_TYPES}
+    types = _PATCH_TYPES if route.custom else (*_PATCH_TYPES, _STRATEGIC_PATCH)
+    return {kind: {"schema": {"type": "object"}} for kind in types}
 
 
 def _schema_name(kind: GVK, route: Route) -> str:
