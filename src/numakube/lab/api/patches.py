@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.lab.api.applying import apply_patch
 from numakube.lab.api.decoding import (
@@ -32,6 +32,7 @@ from numakube.lab.patching import (
     MalformedPatch,
     PatchError,
     TooManyOperations,
+    check_operations,
     json_patch,
     merge_patch,
     strategic_merge_patch,
@@ -52,6 +53,13 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 _TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 _CUSTOM_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+
+
+class Patched(NamedTuple):
+    """A document that a patch was applied to, and what is strictly wrong with that patch."""
+
+    document: Json
+    noted: tuple[str, ...]
 
 
 def patch(state: State, call: Call) -> Reply:
@@ -81,9 +89,9 @@ def check_patch_type(call: Call, kind: str) -> None:
         raise unsupported_media_type(accepted_types(_CUSTOM_TYPES))
 
 
-def patched(call: Call, kind: str, obj: Json, options: WriteOptions, rules: Rules) -> Json:
+def patched(call: Call, kind: str, obj: Json, options: WriteOptions, rules: Rules) -> Patched:
     """Return *obj* as the request's patch of type *kind* changes it."""
-    change = _read_patch(call, options)
+    change, noted = _read_patch(call, kind, options)
     try:
         if kind == JSON_PATCH:
             result: JsonValue = json_patch(obj, change)
@@ -93,19 +101,28 @@ def patched(call: Call, kind: str, obj: Json, options: WriteOptions, rules: Rule
             result = strategic_merge_patch(obj, change, rules.root)
     except PatchError as error:
         raise _refused(error) from None
-    return _as_object(result)
+    return Patched(_as_object(result), noted)
 
 
-def _read_patch(call: Call, options: WriteOptions) -> JsonValue:
+def _read_patch(call: Call, kind: str, options: WriteOptions) -> tuple[JsonValue, tuple[str, ...]]:
+    """Return the patch, and what is strictly wrong with it."""
+    strict = options.field_validation != "Ignore"
+    # A patch that is looked at strictly is decoded for that first, except a strategic one.
+    prefix = "error decoding patch: " if strict and kind != STRATEGIC_PATCH else ""
     try:
         change = parse_json(call.body.decode("utf-8", "replace"))
     except MalformedJson as error:
-        raise bad_request(f"error decoding patch: {error}") from None
-    repeated = repeated_fields(change) if options.field_validation != "Ignore" else []
-    if repeated and options.field_validation == "Strict":
-        raise _invalid_patch(change, f"strict decoding error: {', '.join(repeated)}")
-    call.warnings.extend(repeated)
-    return plain(change)
+        text = "Invalid JSON Patch" if kind == MERGE_PATCH and not strict else str(error)
+        raise bad_request(f"{prefix}{text}") from None
+    noted: tuple[str, ...] = ()
+    if strict and kind == JSON_PATCH:
+        problems = check_operations(change)
+        if problems.fatal is not None:
+            raise bad_request(f"{prefix}{problems.fatal}")
+        noted = problems.strict
+    elif strict:
+        noted = tuple(repeated_fields(change))
+    return plain(change), noted
 
 
 def _as_object(result: JsonValue) -> Json:
@@ -128,17 +145,21 @@ def _refused(error: PatchError) -> Refusal:
             return failed(str(error))
 
 
-def decode_patched(call: Call, obj: Json, options: WriteOptions, kind: GVK, rules: Rules) -> Json:
+def decode_patched(
+    call: Call, patched: Patched, options: WriteOptions, kind: GVK, rules: Rules
+) -> Json:
     """Return a patched document as an object of *kind*."""
+    obj = patched.document
     sent = GVK.of(obj)
     if sent != kind:
         raise _invalid_patch(obj, unregistered(sent, LEGACY_SCHEME))
     problems = _problems(call, obj, rules, strict=options.field_validation != "Ignore")
     if problems.fatal is not None:
         raise _invalid_patch(obj, problems.fatal)
-    if problems.strict and options.field_validation == "Strict":
-        raise _invalid_patch(obj, f"strict decoding error: {', '.join(problems.strict)}")
-    call.warnings.extend(problems.strict)
+    strict = (*patched.noted, *problems.strict)
+    if strict and options.field_validation == "Strict":
+        raise _invalid_patch(obj, f"strict decoding error: {', '.join(strict)}")
+    call.warnings.extend(strict)
     return rules.complete(obj)
 
 

@@ -11,7 +11,7 @@ from numakube.lab.patching.errors import (
     PatchFailure,
     TooManyOperations,
 )
-from numakube.lab.patching.json_patching import json_patch
+from numakube.lab.patching.json_patching import check_operations, json_patch
 from numakube.lab.patching.merge_patching import merge_patch
 from numakube.lab.patching.reset_fields import reset_fields
 from numakube.lab.patching.scale_entries import to_parent, to_scale
@@ -36,6 +36,7 @@ __all__ = [
     "PatchFailure",
     "TooManyOperations",
     "apply",
+    "check_operations",
     "json_patch",
     "keep_times",
     "merge_patch",

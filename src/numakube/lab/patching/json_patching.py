@@ -11,8 +11,11 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.lab.kinds import Problems
 from numakube.lab.patching.errors import InapplicablePatch, MalformedPatch, TooManyOperations
+from numakube.lab.schema.decoding import check
 from numakube.lab.schema.scalars import json_type
+from numakube.lab.schema.types import Field, ListType, Scalar, ScalarKind, Struct, Untyped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +25,19 @@ if TYPE_CHECKING:
 MAX_OPERATIONS: Final = 10_000
 _INDEX: Final = re.compile(r"[+-]?[0-9]+")
 _MISSING: Final = object()
+
+_TEXT: Final = Scalar(ScalarKind.STRING, "string")
+_OPERATION: Final = Struct(
+    "jsonPatchOp",
+    "handlers.jsonPatchOp",
+    fields={
+        "op": Field("op", _TEXT),
+        "path": Field("path", _TEXT),
+        "from": Field("from", _TEXT),
+        "value": Field("value", Untyped("interface {}")),
+    },
+)
+_OPERATIONS: Final = ListType(_OPERATION, "[]handlers.jsonPatchOp")
 
 
 def json_patch(document: JsonValue, operations: JsonValue) -> JsonValue:
@@ -34,6 +50,15 @@ def json_patch(document: JsonValue, operations: JsonValue) -> JsonValue:
             raise InapplicablePatch(f"Unexpected kind: {_text(operation, 'op') or 'unknown'}")
         act(root, operation)
     return root.value
+
+
+def check_operations(operations: JsonValue) -> Problems:
+    """Tell what is wrong with a patch before anything of it is applied.
+
+    The server reads it twice: here strictly into a type of its own, then as the library wants it.
+    """
+    found = check(operations, _OPERATIONS, strict=True)
+    return Problems(found.fatal, tuple(f"json patch {text}" for text in found.strict))
 
 
 def _check_shape(operations: object) -> None:

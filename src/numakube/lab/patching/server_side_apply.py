@@ -38,6 +38,7 @@ from numakube.lab.patching.ownership import field_set, with_named_fields
 from numakube.lab.patching.removal import remove
 from numakube.lab.patching.typed_checks import require_valid
 from numakube.lab.patching.typed_values import same_value
+from numakube.lab.schema.conversion import check_converted
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -164,6 +165,8 @@ def apply(
             current, config, shares, actor=actor, endpoint=endpoint, force=True
         )
     changed = not same_value(merged, current)
+    if changed:
+        _check_convertible(merged, config, endpoint)
     if changed and actor in shares:
         shares[actor] = replace(shares[actor], time=now)
     result = with_last_applied(merged if changed else current, config, manager)
@@ -183,6 +186,16 @@ def _check_config(config: dict[str, Any], endpoint: Endpoint) -> None:
         raise PatchFailure(
             f"failed to create typed patch object ({_described(config, endpoint)}): {failure}"
         ) from None
+
+
+def _check_convertible(merged: dict[str, Any], config: dict[str, Any], endpoint: Endpoint) -> None:
+    """Raise if a built-in type cannot take a value, such as a quantity that is none."""
+    if not endpoint.root.openapi:
+        return
+    problem = check_converted(merged, endpoint.root, strict=False).fatal
+    if problem is not None:
+        described = _described(config, endpoint)
+        raise PatchFailure(f"failed to convert new typed object ({described}) to object: {problem}")
 
 
 def _described(config: dict[str, Any], endpoint: Endpoint) -> str:

@@ -27,11 +27,13 @@ from numakube.lab.schema.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from numakube.lab.schema.types import JsonValue
+
 # Go keeps no more unknown and duplicate fields than this.
 _MAX_STRICT: Final = 100
 
 
-def check(document: Mapping[str, Any], root: Struct, *, strict: bool) -> Problems:
+def check(document: JsonValue, root: Type, *, strict: bool) -> Problems:
     """Tell what is wrong with *document* as a *root*; unknown fields only if *strict*."""
     decoder = _Decoder(strict=strict)
     try:
