@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.patching import InapplicablePatch, MalformedPatch, TooManyOperations, json_patch
+from numakube.lab.kinds import Problems
+from numakube.lab.patching import (
+    InapplicablePatch,
+    MalformedPatch,
+    TooManyOperations,
+    check_operations,
+    json_patch,
+)
+from numakube.lab.schema.jsontext import parse_json
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.text("ab~/", max_size=3)
 _JSON = st.recursive(
@@ -114,3 +122,32 @@ def test_too_many_operations_are_refused() -> None:
     """A patch is bounded, so that one request cannot keep the server busy."""
     with pytest.raises(TooManyOperations, match="is 10000, got 10001"):
         json_patch({}, [{"op": "test", "path": "/a"}] * 10_001)
+
+
+def test_what_is_unknown_or_repeated_in_an_operation_is_reported() -> None:
+    """Strictly, the server reads operations into a type of its own."""
+    text = '[{"op": "add", "op": "add", "path": "/a", "foo": 1}, null]'
+    assert check_operations(parse_json(text)) == Problems(
+        strict=(
+            'json patch duplicate field "[0].op"',
+            'json patch unknown field "[0].foo"',
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("operations", "message"),
+    [
+        ({}, "json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+        (["x"], "json: cannot unmarshal string into Go value of type handlers.jsonPatchOp"),
+        (
+            [{"op": 1}],
+            "json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string",
+        ),
+    ],
+)
+def test_operations_of_the_wrong_shape_are_named_as_go_names_them(
+    operations: Any, message: str
+) -> None:
+    """Before any is applied."""
+    assert check_operations(operations) == Problems(fatal=message)

@@ -208,6 +208,20 @@ def test_a_configuration_that_does_not_fit_is_refused(change: dict[str, Any], me
         _apply(None, _config() | change)
 
 
+def test_a_value_that_its_go_type_cannot_take_is_refused() -> None:
+    """What the schema leaves open, the type does not."""
+    limits = {"cpu": "many"}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+    }
+    message = r"failed to convert new typed object \(/p; /v1, Kind=Pod\) to object: quantities must"
+    with pytest.raises(PatchFailure, match=message):
+        apply(None, pod, endpoint=_endpoint(_POD), manager="m", now=_NOW)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -238,3 +238,14 @@ def test_the_type_for_apply_follows_the_schema() -> None:
     assert whole.atomic
     assert spec.unknown is None
     assert shape_of(info.root.fields["metadata"].type, {}) is info.root.fields["metadata"].type
+
+
+def test_metadata_of_another_type_is_refused() -> None:
+    """Before anybody looks into it."""
+    problems = _RICH.check({"metadata": "x"}, strict=False)
+    assert problems.fatal == "json: cannot unmarshal string into Go value of type v1.ObjectMeta"
+
+
+def test_integers_beyond_64_bits_become_floats() -> None:
+    """As Go has no others."""
+    assert _RICH.canonical({"n": 10**30, "m": 2**63 - 1}) == {"n": 1e30, "m": 2**63 - 1}

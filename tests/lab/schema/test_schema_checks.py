@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube.lab.schema.schema_checks import check_schema
+from numakube.lab.schema.schema_checks import check_schema, unrecognized_formats
 
 _STRING = {"type": "string"}
 
@@ -236,3 +236,13 @@ def test_little_may_stand_at_the_root_next_to_a_status() -> None:
     assert _errors(_root(a=_STRING), status=True) == []
     (error,) = _errors({"type": "object", "minProperties": 1}, status=True)
     assert "fields are allowed at the root of the schema if the status subresource" in error
+
+
+def test_formats_of_strings_that_nobody_checks_are_found() -> None:
+    """At any depth; those of numbers are never checked anyway."""
+    schema = _root(
+        a={"type": "array", "items": {"type": "string", "format": "foo"}},
+        b={"type": "integer", "format": "int64"},
+        c={"type": "string", "format": "date-time"},
+    )
+    assert unrecognized_formats(schema) == ["foo"]

@@ -31,6 +31,9 @@ from numakube.lab.schema.types import (
 
 _Writer = Callable[[Any], Any]
 
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+
 # Go structs all the same: omitempty never leaves them out.
 _STRUCT_SCALARS: Final = frozenset(
     {ScalarKind.TIME, ScalarKind.MICRO_TIME, ScalarKind.QUANTITY, ScalarKind.INT_OR_STRING}
@@ -96,6 +99,9 @@ def plain(value: JsonValue) -> JsonValue:
             return [plain(item) for item in value]
         case float():
             return plain_number(value)
+        case int() if not _INT64_MIN <= value <= _INT64_MAX:
+            # Go has no integers beyond, and reads such a number as a float.
+            return float(value)
         case _:
             return value
 

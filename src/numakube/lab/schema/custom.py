@@ -69,14 +69,9 @@ class CustomType:
 
     def check(self, obj: Json, *, strict: bool) -> Problems:
         """Tell what is wrong with *obj* as sent by a client; unknown fields only if *strict*."""
-        metadata = obj.get("metadata")
-        found = Problems()
-        if isinstance(metadata, dict):
-            found = check(metadata, OBJECT_META, strict=strict)
-            if found.fatal:
-                return found
-        if not strict:
-            return Problems()
+        found = check(obj.get("metadata"), OBJECT_META, strict=strict)
+        if found.fatal or not strict:
+            return Problems(found.fatal)
         pruned, unknown = prune(obj, self.schema)
         unknown += coerce_embedded(pruned, self.schema)[1]
         own = tuple(text.replace(' "', ' "metadata.', 1) for text in found.strict)

@@ -22,6 +22,7 @@ from numakube.lab.field_errors import (
 from numakube.lab.schema.cel import CompileError, compile_expression
 from numakube.lab.schema.cel_rules import normalized_path, rule_variables
 from numakube.lab.schema.default_checks import check_defaults
+from numakube.lab.schema.formats import is_known
 from numakube.lab.schema.list_type_checks import check_list_types
 from numakube.lab.schema.structural import read_schema
 from numakube.lab.schema.structural_checks import check_structural
@@ -110,6 +111,17 @@ def check_schema(schema: Schema, path: str, *, status: bool) -> Iterator[FieldEr
     rule_errors: list[FieldError] = []
     _check(schema, place, schema_errors, rule_errors)
     yield from (*schema_errors, *rule_errors)
+
+
+def unrecognized_formats(schema: Schema) -> list[str]:
+    """Return the formats of strings in *schema* that are not known, hence never checked."""
+    name = str(schema.get("format") or "")
+    unknown = name and schema.get("type") == "string" and not is_known(name)
+    found = [name] if unknown else []
+    place = _Place("", None)
+    return found + [
+        more for child, _ in _children(schema, place) for more in unrecognized_formats(child)
+    ]
 
 
 def _check_root(schema: Schema, path: str) -> Iterator[FieldError]:

@@ -12,6 +12,7 @@ from numakube.lab.api.custom.definitions import is_true, versions
 from numakube.lab.field_errors import FieldError, forbidden, invalid, not_supported, required
 from numakube.lab.objects.names import dns_1035_label, dns_subdomain
 from numakube.lab.schema.schema_checks import check_schema
+from numakube.lab.schema.selectable_fields import check_selectable_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,11 @@ _COLUMN_FORMATS: Final = (
     "int32",
     "int64",
     "password",
+)
+_SCALE_PATHS: Final = (
+    ("specReplicasPath", (".spec",)),
+    ("statusReplicasPath", (".status",)),
+    ("labelSelectorPath", (".spec", ".status")),
 )
 _APPROVAL: Final = "api-approved.kubernetes.io"
 _APPROVAL_SUGGESTION: Final = (
@@ -98,8 +104,12 @@ def _check_versions(found: list[Json]) -> Iterator[FieldError]:
         if "schema" not in shared and (schema := _schema(version)):
             status = "status" in (version.get("subresources") or {})
             yield from check_schema(schema, f"{path}.schema.openAPIV3Schema", status=status)
+        if "subresources" not in shared:
+            yield from _check_scale(version, f"{path}.subresources")
         if "additionalPrinterColumns" not in shared:
             yield from _check_columns(version, path)
+        if "selectableFields" not in shared:
+            yield from _check_selectable(version, _schema(version), f"{path}.selectableFields")
     names = [version["name"] for version in found]
     if len(set(names)) != len(names):
         yield invalid("spec.versions", found, "must contain unique version names")
@@ -125,8 +135,38 @@ def _check_shared(found: list[Json]) -> Iterator[FieldError]:
     if "schema" in shared and (schema := _schema(found[0])):
         status = any("status" in (version.get("subresources") or {}) for version in found)
         yield from check_schema(schema, "spec.validation.openAPIV3Schema", status=status)
+    if "subresources" in shared:
+        yield from _check_scale(found[0], "spec.subresources")
     if "additionalPrinterColumns" in shared:
         yield from _check_columns(found[0], "spec")
+    if "selectableFields" in shared:
+        schema = _schema(found[0]) if "schema" in shared else None
+        yield from _check_selectable(found[0], schema, "spec.selectableFields")
+
+
+def _check_selectable(version: Json, schema: Json | None, path: str) -> Iterator[FieldError]:
+    fields = version.get("selectableFields") or []
+    if fields and schema is None:
+        yield invalid(path, "", "may only be set when validations.schema is included")
+    elif schema is not None:
+        yield from check_selectable_fields(fields, schema, path)
+
+
+def _check_scale(version: Json, path: str) -> Iterator[FieldError]:
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is None:
+        return
+    for name, roots in _SCALE_PATHS:
+        place, value = f"{path}.scale.{name}", scale.get(name) or ""
+        if not value:
+            if name != "labelSelectorPath":
+                yield required(place)
+        elif not value.startswith("."):
+            yield invalid(place, value, "must be a simple json path starting with .")
+        elif not value.startswith(tuple(f"{root}." for root in roots)):
+            under = " or ".join(roots)
+            either = "either " if len(roots) > 1 else ""
+            yield invalid(place, value, f"should be a json path under {either}{under}")
 
 
 def _check_deprecation(version: Json, path: str) -> Iterator[FieldError]:

@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 from numakube.lab.api.builtin_rules import BuiltinRules
 from numakube.lab.api.custom.definition_checks import check_definition
-from numakube.lab.api.custom.definitions import complete_definition, with_stored_version
+from numakube.lab.api.custom.definitions import (
+    complete_definition,
+    versions,
+    with_stored_version,
+)
 from numakube.lab.api.object_meta import with_metadata
 from numakube.lab.field_errors import invalid
 from numakube.lab.objects.metadata import validate_metadata_update
 from numakube.lab.objects.names import dns_subdomain
+from numakube.lab.schema.schema_checks import unrecognized_formats
 
 if TYPE_CHECKING:
     from numakube.lab.field_errors import FieldError
@@ -48,9 +53,18 @@ class DefinitionRules(BuiltinRules):
         return errors if subresource == "status" else errors + check_definition(obj, old)
 
     def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:
-        """Return what the user is warned of: nothing."""
-        del obj, old, subresource
-        return []
+        """Return what the user is warned of: new formats that are never checked."""
+        if subresource:
+            return []
+        known = _unrecognized(old or {})
+        return [f'unrecognized format "{name}"' for name in _unrecognized(obj) if name not in known]
+
+
+def _unrecognized(definition: Json) -> list[str]:
+    schemas = [version.get("schema") for version in versions(definition)]
+    found = [(schema or {}).get("openAPIV3Schema") or {} for schema in schemas]
+    names = [name for schema in found for name in unrecognized_formats(schema)]
+    return list(dict.fromkeys(names))
 
 
 def _status_metadata(obj: Json, old: Json) -> Json:
