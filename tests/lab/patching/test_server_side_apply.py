@@ -208,6 +208,23 @@ def test_a_configuration_that_does_not_fit_is_refused(change: dict[str, Any], me
         _apply(None, _config() | change)
 
 
+def test_live_elements_with_the_same_key_all_stay_unless_one_is_applied() -> None:
+    """They cannot be told apart, but nobody asked to remove them."""
+    env = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    live = {**pod, "spec": {"containers": [{"name": "c", "env": env}]}}
+
+    def applied(name: str) -> Any:
+        variables = [{"name": name, "value": "9"}]
+        config = {**pod, "spec": {"containers": [{"name": "c", "env": variables}]}}
+        endpoint = _endpoint(_POD)
+        done = apply(live, config, endpoint=endpoint, manager="m", now=_NOW, force=True)
+        return [item["value"] for item in done.object["spec"]["containers"][0]["env"]]
+
+    assert applied("B") == ["1", "2", "9"]
+    assert applied("A") == ["9"]
+
+
 def test_a_value_that_its_go_type_cannot_take_is_refused() -> None:
     """What the schema leaves open, the type does not."""
     limits = {"cpu": "many"}

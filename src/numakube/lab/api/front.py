@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -31,6 +32,8 @@ MAX_BODY: Final = 3 * 1024 * 1024
 COMPACT_PATH: Final = "/lab/v1/compact"
 
 log = structlog.get_logger(__name__)
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class Front:
@@ -103,6 +106,9 @@ def _response(reply: Reply, warnings: list[str]) -> web.Response:
     response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
     response.headers["Content-Type"] = reply.content_type
     for warning in dict.fromkeys(warnings):
+        if _CONTROL.search(warning):
+            # It cannot stand in a header; a real server keeps silent too.
+            continue
         escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{escaped}"')
     return response

@@ -87,8 +87,10 @@ def _is_divided(shape: Shape, *values: JsonValue) -> bool:
 
 def _presence(kind: Type, value: JsonValue) -> FieldSet:
     """Return *value* as a set: itself and every place below."""
-    shape = shape_of(kind, value)
     present = leaf()
+    if not isinstance(value, dict | list):
+        return present
+    shape = shape_of(kind, value)
     if not _is_divided(shape, value):
         return present
     if isinstance(shape, ListType):

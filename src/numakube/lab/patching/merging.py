@@ -40,17 +40,19 @@ def _merge_maps(shape: Struct | MapType, live: JsonValue, applied: JsonValue) ->
 def _merge_lists(shape: ListType, live: JsonValue, applied: JsonValue) -> list[Any]:
     old = _index(shape, live if isinstance(live, list) else [], repeats=True)
     new = _index(shape, applied if isinstance(applied, list) else [], repeats=False)
-    before, after = dict(old), dict(new)
+    before: dict[PathElement, list[JsonValue]] = {}
+    for element, item in old:
+        before.setdefault(element, []).append(item)
+    after = dict(new)
     merged = []
     for element in merged_order([e for e, _ in old], list(after)):
-        if element in after:
-            # A live element that is there more than once is replaced by the applied one.
-            single = sum(e == element for e, _ in old) == 1
-            merged.append(
-                merge(shape.element, before[element] if single else ABSENT, after[element])
-            )
-        else:
-            merged.append(before[element])
+        if element not in after:
+            merged.append(before[element].pop(0))
+            continue
+        # A live element that is there more than once is replaced by the applied one.
+        known = before.get(element, [])
+        current = known[0] if len(known) == 1 else ABSENT
+        merged.append(merge(shape.element, current, after[element]))
     return merged
 
 
