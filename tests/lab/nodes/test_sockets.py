@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from tests.lab.nodes.build import Lab
@@ -44,6 +45,7 @@ class Gpu:
         self.allocated: list[tuple[str, ...]] = []
         self.started: list[tuple[str, ...]] = []
         self.refusal = ""
+        self.pre_start_refusal = ""
 
     async def watch(self) -> AsyncIterator[Sequence[Device]]:
         """Yield what the test says."""
@@ -67,8 +69,8 @@ class Gpu:
 
     async def pre_start(self, ids: Sequence[str]) -> None:
         """Agree, or not."""
-        if self.refusal:
-            raise DevicePluginError(self.refusal)
+        if self.pre_start_refusal:
+            raise DevicePluginError(self.pre_start_refusal)
         self.started.append(tuple(ids))
 
 
@@ -125,6 +127,16 @@ async def reaches(lab: Lab, name: str, phase: str) -> None:
             return
         await asyncio.sleep(0.002)
     raise AssertionError(f"{name}: {await lab.phase(name)!r}, never {phase!r}")
+
+
+async def shows_waiting(lab: Lab, name: str) -> Any:
+    """Wait until a pod's container is shown as waiting; return how."""
+    for _ in range(2000):
+        status = (await lab.get(name)).status
+        if status.container_statuses:
+            return status.container_statuses[0].state.waiting
+        await asyncio.sleep(0.002)
+    raise AssertionError(f"{name}: no container status")
 
 
 async def test_a_plugin_that_registers_late_makes_its_resource_appear(
@@ -205,7 +217,7 @@ async def test_a_plugins_preference_is_honoured(lab: Lab, serve: Serve) -> None:
 
 
 async def test_devices_are_made_ready_before_containers_start(lab: Lab, serve: Serve) -> None:
-    """PreStartContainer is called once; while it fails, the container waits."""
+    """PreStartContainer is called once."""
     await lab.node()
     gpu = Gpu(PluginOptions(pre_start_required=True))
     await serve(gpu)
@@ -213,6 +225,26 @@ async def test_devices_are_made_ready_before_containers_start(lab: Lab, serve: S
     await lab.create("a", limits={GPU: "1"})
     await reaches(lab, "a", "Running")
     assert gpu.started == gpu.allocated
+    assert len(gpu.started) == 1
+
+
+async def test_a_container_waits_for_devices_that_are_not_ready(lab: Lab, serve: Serve) -> None:
+    """The reason is shown, and the kubelet tries again."""
+    await lab.node()
+    gpu = Gpu(PluginOptions(pre_start_required=True))
+    gpu.pre_start_refusal = "still cold"
+    await serve(gpu)
+    await offers(lab, "4", "4")
+    await lab.create("a", limits={GPU: "1"})
+    waiting = await shows_waiting(lab, "a")
+    assert (waiting.reason, waiting.message) == (
+        "CreateContainerConfigError",
+        "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = "
+        "still cold",
+    )
+    gpu.pre_start_refusal = ""
+    await lab.clock.advance(11)
+    await reaches(lab, "a", "Running")
 
 
 async def test_registrations_are_checked(lab: Lab) -> None:

@@ -11,8 +11,7 @@ import msgspec
 from numakube.api.leases import Lease, LeaseSpec
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.kubelet.configuration import allocatable_of, capacity_of
-from numakube.values.quantity import Quantity
-from numakube.values.resources import CPU, quantity_of
+from numakube.values.resources import quantities_of
 from numakube.values.times import format_micro_time, format_time
 
 if TYPE_CHECKING:
@@ -60,7 +59,9 @@ def base_offer(plan: NodePlan) -> Offer:
     return Offer(capacity, allocatable)
 
 
-def node_document(plan: NodePlan, offer: Offer, *, address: str, cidr: str, now: datetime) -> Any:  # noqa: ANN401
+def node_document(
+    plan: NodePlan, offer: Offer, *, address: str, cidr: str, now: datetime
+) -> Document:
     """Return the Node object that the kubelet registers."""
     return {
         "metadata": {
@@ -120,8 +121,8 @@ def node_info(plan: NodePlan) -> Document:
 def status_document(offer: Offer, *, conditions: list[Document]) -> Document:
     """Return the part of the status that changes."""
     return {
-        "capacity": _quantities(offer.capacity),
-        "allocatable": _quantities(offer.allocatable),
+        "capacity": quantities_of(offer.capacity),
+        "allocatable": quantities_of(offer.allocatable),
         "conditions": conditions,
     }
 
@@ -169,12 +170,3 @@ def lease_of(plan: NodePlan, *, node_uid: str, now: datetime) -> Lease:
 def renewal(*, now: datetime) -> Document:
     """Return the merge patch that renews a lease."""
     return {"spec": {"renewTime": format_micro_time(now)}}
-
-
-def _quantities(amounts: Amounts) -> dict[str, str]:
-    return {name: str(_quantity(name, amount)) for name, amount in amounts.items()}
-
-
-def _quantity(name: str, amount: int) -> Quantity:
-    """Return whole CPUs without suffix, as kubelets do."""
-    return quantity_of(name, amount) if name != CPU else Quantity.of_milli(amount)

@@ -15,7 +15,7 @@ import structlog
 
 from numakube.api.events import CoreEvent, EventSource
 from numakube.api.meta import ObjectMeta, ObjectReference
-from numakube.errors import ApiError, Conflict, NotFound
+from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.objects import key_of
 from numakube.kube.patches import strategic_patch
@@ -259,7 +259,7 @@ class PodKeeper:
         )
         try:
             await self._client.create(CORE_EVENTS, event)
-        except ApiError as error:
+        except NumakubeError as error:
             _log.warning("event_not_written", node=self._name, error=str(error))
 
 

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from numakube.lab.nodes.plan import NodePlan
     from numakube.lab.nodes.timeline import Runtime
 
+LONGEST_RETRY_SECONDS: Final = 10.0
+"""How soon a node tries again at the latest what the API refused or was not there for."""
+
 NODE_INDEX: Final = "node"
 WORKERS: Final = 4
 MAX_NODES_WITH_SOCKETS: Final = 64
@@ -79,7 +82,7 @@ class NodePool:
         self._kubelets: dict[str, LabKubelet] = {}
         self._sockets: dict[str, NodeSockets] = {}
         self._last_number = -1
-        self._queue: WorkQueue[str] = WorkQueue(clock=client.clock)
+        self._queue: WorkQueue[str] = WorkQueue(clock=client.clock, cap=LONGEST_RETRY_SECONDS)
         self._heartbeats = Heartbeats(self._kubelets, clock=client.clock)
         self._pod_reflector: Reflector[Pod] = Reflector(client, PODS, fields="spec.nodeName!=")
         self._node_reflector: Reflector[Node] = Reflector(client, NODES)
@@ -136,7 +139,7 @@ class NodePool:
     async def add(self, *plans: NodePlan) -> None:
         """Start nodes; returns when they are registered."""
         for plan in plans:
-            self._create(plan)
+            await self._create(plan)
             await self._open_sockets(plan.name)
         for plan in plans:
             await self.registered(plan.name)
@@ -185,18 +188,26 @@ class NodePool:
         """Let a node notice changes of its pods only after *seconds*."""
         self.kubelet(name).lag_seconds = seconds
 
+    def look_again(self, key: ObjectKey) -> None:
+        """Have a pod looked at, for a runtime whose containers change by themselves."""
+        pod = self.pods.get(key)
+        kubelet = self._kubelets.get(pod.spec.node_name) if pod is not None else None
+        if kubelet is not None:
+            kubelet.note(key)
+
     async def registered(self, name: str) -> None:
         """Return as soon as a node has registered and has admitted the pods that it had."""
         await self._registered[name].wait()
 
-    def _create(self, plan: NodePlan) -> None:
+    async def _create(self, plan: NodePlan) -> None:
         name = plan.name
         if name in self._kubelets:
             raise ConfigError(f"node {name!r} is there already")
         folder = None if self._root is None else NodeFolder(self._root / name)
         sockets = self._sockets_in(folder, name)
         if folder is not None:
-            folder.prepare(plan)
+            # A sysfs tree has thousands of files.
+            await asyncio.to_thread(folder.prepare, plan)
         kubelet = LabKubelet(
             plan,
             client=self._client,
