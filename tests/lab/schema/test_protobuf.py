@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.lab.kinds import GVK
-from numakube.lab.schema.protobuf import MalformedProtobuf, read_protobuf
+from numakube.lab.schema.protobuf import read_protobuf
+from numakube.lab.schema.protobuf_wire import MalformedProtobuf
 from numakube.lab.schema.registry import BUILTIN
 from numakube.lab.schema.types import (
     ListType,

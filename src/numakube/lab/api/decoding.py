@@ -20,7 +20,8 @@ from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.kinds import GVK
 from numakube.lab.schema.custom import CustomType
 from numakube.lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
-from numakube.lab.schema.protobuf import MalformedProtobuf, read_protobuf
+from numakube.lab.schema.protobuf import UnknownKind, has_protobuf_form, read_protobuf
+from numakube.lab.schema.protobuf_wire import MalformedProtobuf
 from numakube.lab.schema.registry import BUILTIN
 from numakube.lab.schema.scalars import json_type
 
@@ -59,16 +60,13 @@ class _Target:
     custom: bool
 
 
-def read_body(call: Call) -> Document:
-    """Read the body in the media type it is sent in; refuse those that are not understood."""
+def read_body(call: Call, kind: GVK) -> Document:
+    """Read the body, which should be a *kind*; refuse media types that are not understood."""
     sent = media_type(call.headers.get("Content-Type")) or JSON_TYPE
     if sent == YAML_TYPE:
         return read_yaml(call.body)
-    if sent == PROTOBUF_TYPE and not (call.served and call.resource.custom):
-        try:
-            return Document(read_protobuf(call.body))
-        except MalformedProtobuf as error:
-            raise bad_request(str(error)) from None
+    if sent == PROTOBUF_TYPE and has_protobuf_form(kind):
+        return Document(read_protobuf(call.body, assumed=kind))
     if sent != JSON_TYPE:
         raise unsupported_media_type(accepted_types(MEDIA_TYPES))
     return Document(parse_json(call.body.decode("utf-8", "replace")))
@@ -166,9 +164,11 @@ def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) ->
     """
     target = _Target(kind, rules, call.resource.custom)
     try:
-        document = read_body(call)
+        document = read_body(call, kind)
     except MalformedJson as error:
         raise bad_request(_unrecognized(target, error, call.body)) from None
+    except MalformedProtobuf as error:
+        raise bad_request(_unreadable(target, error, call.body)) from None
     value: JsonValue = {} if document.value is None else document.value
     if not isinstance(value, dict):
         raise bad_request(_unrecognized(target, _not_an_object(value), call.body))
@@ -287,13 +287,34 @@ def unregistered(kind: GVK, scheme: str) -> str:
     )
 
 
+def _unreadable(target: _Target, error: MalformedProtobuf, body: bytes) -> str:
+    wanted, sent = target.kind.kind, error.kind
+    if sent is None:
+        return (
+            f"the object provided is unrecognized (must be of type {wanted}): "
+            f"{error} ({_summary(body)})"
+        )
+    problem = unregistered(sent, LEGACY_SCHEME) if isinstance(error, UnknownKind) else error
+    return (
+        f"{sent.kind} in version {go_quote(sent.version)} cannot be handled as a {wanted}: "
+        f"{problem}"
+    )
+
+
 def _unrecognized(target: _Target, problem: object, body: bytes) -> str:
-    text = body.decode("utf-8", "replace")
-    summary = text if len(body) <= _SUMMARY_LENGTH else f"{text[:_SUMMARY_LENGTH]} ..."
     return (
         f"the object provided is unrecognized (must be of type {target.kind.kind}): "
-        f"couldn't get version/kind; json parse error: {problem} ({summary})"
+        f"couldn't get version/kind; json parse error: {problem} ({_summary(body)})"
     )
+
+
+def _summary(body: bytes) -> str:
+    """Return how a body begins: as text if that looks like JSON, else in hexadecimal digits."""
+    if not body:
+        return "<empty>"
+    head = body[:_SUMMARY_LENGTH]
+    text = head.decode("utf-8", "replace") if head.startswith(b"{") else head.hex()
+    return text if len(body) <= _SUMMARY_LENGTH else f"{text} ..."
 
 
 def _not_text(member: str, value: JsonValue) -> str:

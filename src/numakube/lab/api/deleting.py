@@ -19,6 +19,8 @@ from numakube.lab.api.store import Stored
 from numakube.lab.api.updating import precondition_failed
 from numakube.lab.kinds import GVK
 from numakube.lab.schema.jsontext import MalformedJson
+from numakube.lab.schema.protobuf import UnknownKind
+from numakube.lab.schema.protobuf_wire import MalformedProtobuf
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
@@ -32,6 +34,7 @@ _ORPHAN_WARNING: Final = (
     "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress "
     "this warning"
 )
+_OPTIONS: Final = GVK("", "v1", "DeleteOptions")
 _OPTIONS_SCHEME: Final = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
 
 
@@ -79,9 +82,13 @@ def options_body(call: Call) -> Json | None:
     if not call.body:
         return None
     try:
-        body = read_body(call).value
+        body = read_body(call, _OPTIONS).value
     except MalformedJson as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+    except UnknownKind as error:
+        raise bad_request(unregistered(error.kind or _OPTIONS, _OPTIONS_SCHEME)) from None
+    except MalformedProtobuf as error:
+        raise bad_request(str(error)) from None
     if not isinstance(body, dict):
         return {}
     sent = GVK.of(body)

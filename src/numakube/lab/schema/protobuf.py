@@ -13,9 +13,14 @@ import struct
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.errors import InvalidValue
 from numakube.lab.kinds import GVK
-from numakube.lab.schema.jsontext import parse_json
+from numakube.lab.schema.jsontext import MalformedJson, parse_json
+from numakube.lab.schema.protobuf_wire import (
+    MalformedProtobuf,
+    Message,
+    packed_numbers,
+    read_message,
+)
 from numakube.lab.schema.registry import BUILTIN
 from numakube.lab.schema.registry import struct as struct_called
 from numakube.lab.schema.types import (
@@ -37,83 +42,69 @@ if TYPE_CHECKING:
 
 _MAGIC: Final = b"k8s\x00"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_VARINT_BYTES: Final = 10
-
-Message = dict[int, list[int | bytes]]
+_NOTHING: Final = GVK("", "", "")
 
 
-class MalformedProtobuf(InvalidValue):
-    """Bytes that are no object in the protobuf form."""
+class UnknownKind(MalformedProtobuf):
+    """An object of a kind that the tables do not have."""
+
+    def __init__(self, kind: GVK) -> None:
+        text = f'no kind "{kind.kind}" is registered for version "{kind.api_version}"'
+        super().__init__(text, kind=kind)
 
 
-def read_protobuf(data: bytes) -> dict[str, Any]:
-    """Return the object in *data* as a JSON document."""
+def has_protobuf_form(kind: GVK) -> bool:
+    """Tell whether objects of *kind* can be sent as protobuf; custom ones cannot."""
+    return kind in BUILTIN or kind.kind == "DeleteOptions"
+
+
+def read_protobuf(data: bytes, *, assumed: GVK = _NOTHING) -> dict[str, Any]:
+    """Return the object in *data* as a JSON document.
+
+    Args:
+        data: the object in its envelope.
+        assumed: what it is if the envelope does not say.
+    """
+    envelope = _envelope(data)
+    kind = _kind(read_message(_one_bytes(envelope, 1)), assumed)
+    root = _root(kind)
+    try:
+        document = _read_struct(root, read_message(_one_bytes(envelope, 2)))
+    except MalformedProtobuf as error:
+        error.kind = kind
+        raise
+    except RecursionError:
+        raise MalformedProtobuf("proto: message nested too deeply", kind=kind) from None
+    return {**document, "apiVersion": kind.api_version, "kind": kind.kind}
+
+
+def _envelope(data: bytes) -> Message:
+    if not data:
+        raise MalformedProtobuf("empty data")
     if not data.startswith(_MAGIC):
-        raise MalformedProtobuf("provided data does not appear to be a protobuf message")
-    envelope = _message(data[len(_MAGIC) :])
-    type_meta = _message(_one_bytes(envelope, 1))
-    api_version, kind = _text(type_meta, 1), _text(type_meta, 2)
-    root = _root(GVK.of({"apiVersion": api_version, "kind": kind}))
-    document = _read_struct(root, _message(_one_bytes(envelope, 2)))
-    return {**document, "apiVersion": api_version, "kind": kind}
-
-
-def _root(gvk: GVK) -> Struct:
-    if gvk.kind == "DeleteOptions":
-        return struct_called("meta.v1", "DeleteOptions")
-    info = BUILTIN.get(gvk)
-    if info is None:
+        expected = " ".join(map(str, _MAGIC))
         raise MalformedProtobuf(
-            f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}"'
+            f"provided data does not appear to be a protobuf message, expected prefix [{expected}]"
         )
-    return info.root
+    if len(data) == len(_MAGIC):
+        raise MalformedProtobuf("empty body")
+    return read_message(data[len(_MAGIC) :])
 
 
-def _message(data: bytes) -> Message:
-    """Return the values of a message by number, each a number or bytes."""
-    found: Message = {}
-    for number, value in _fields(data):
-        found.setdefault(number, []).append(value)
-    return found
+def _kind(type_meta: Message, assumed: GVK) -> GVK:
+    said = GVK.of({"apiVersion": _text(type_meta, 1), "kind": _text(type_meta, 2)})
+    if not said.version:
+        said = said._replace(group=assumed.group, version=assumed.version)
+    return said if said.kind else said._replace(kind=assumed.kind)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield numbers and values: the low bits of a key say how long the value is."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        match key & 7:
-            case 0:
-                value, at = _varint(data, at)
-                yield key >> 3, value
-            case 1 | 5 as wire:
-                size = 8 if wire == 1 else 4
-                yield key >> 3, _slice(data, at, size)
-                at += size
-            case 2:
-                size, at = _varint(data, at)
-                yield key >> 3, _slice(data, at, size)
-                at += size
-            case wire:
-                raise MalformedProtobuf(f"proto: illegal wireType {wire}")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for index in range(_MAX_VARINT_BYTES):
-        if at + index >= len(data):
-            raise MalformedProtobuf("unexpected EOF")
-        byte = data[at + index]
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value, at + index + 1
-    raise MalformedProtobuf("proto: integer overflow")
-
-
-def _slice(data: bytes, at: int, size: int) -> bytes:
-    if at + size > len(data):
-        raise MalformedProtobuf("unexpected EOF")
-    return data[at : at + size]
+def _root(kind: GVK) -> Struct:
+    # Every group has its own name for the options of a deletion.
+    if kind.kind == "DeleteOptions":
+        return struct_called("meta.v1", "DeleteOptions")
+    if kind not in BUILTIN:
+        raise UnknownKind(kind)
+    return BUILTIN[kind].root
 
 
 def _as_bytes(value: int | bytes) -> bytes:
@@ -131,10 +122,8 @@ def _text(message: Message, number: int) -> str:
 
 
 def _utf8(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise MalformedProtobuf(f"proto: string field contains invalid UTF-8: {error}") from None
+    """Go keeps any bytes in a string; its JSON shows those that are no text as U+FFFD."""
+    return data.decode("utf-8", "replace")
 
 
 def _number(message: Message, number: int) -> int:
@@ -144,9 +133,10 @@ def _number(message: Message, number: int) -> int:
     return _signed(value)
 
 
-def _signed(value: int) -> int:
-    """Integers are written in 64 bits, negative ones as their complement."""
-    return value - (1 << 64) if value >= 1 << 63 else value
+def _signed(value: int, bits: int = 64) -> int:
+    """Integers are written in 64 bits, negative ones as their complement; Go cuts them to size."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def _read_struct(root: Struct, message: Message) -> dict[str, Any]:
@@ -164,7 +154,7 @@ def _values(message: Message, field: Field) -> list[int | bytes]:
         return []
     *outer, last = field.number
     for number in outer:
-        message = _message(b"".join(map(_as_bytes, message.get(number, []))))
+        message = read_message(b"".join(map(_as_bytes, message.get(number, []))))
     return message.get(last, [])
 
 
@@ -173,7 +163,7 @@ def _read_field(kind: Type, values: list[int | bytes]) -> JsonValue:
         case ListType():
             return [_read(kind.element, value) for value in _unpacked(kind.element, values)]
         case MapType():
-            entries = [_message(_as_bytes(value)) for value in values]
+            entries = [read_message(_as_bytes(value)) for value in values]
             return {_text(entry, 1): _read_entry(kind.element, entry) for entry in entries}
         case Struct():
             return _read(kind, b"".join(map(_as_bytes, values)))
@@ -196,10 +186,7 @@ def _unpacked(kind: Type, values: list[int | bytes]) -> Iterator[int | bytes]:
     numeric = isinstance(kind, Scalar) and kind.kind in _NUMERIC
     for value in values:
         if numeric and isinstance(value, bytes):
-            at = 0
-            while at < len(value):
-                number, at = _varint(value, at)
-                yield number
+            yield from packed_numbers(value)
         else:
             yield value
 
@@ -209,17 +196,17 @@ def _read(kind: Type, value: int | bytes) -> JsonValue:
         case Scalar():
             return _read_scalar(kind, value)
         case Struct():
-            return _read_struct(kind, _message(_as_bytes(value)))
+            return _read_struct(kind, read_message(_as_bytes(value)))
         case ListType():
             # A list that is an element itself has a message of its own.
-            return _read_field(kind, _message(_as_bytes(value)).get(1, []))
+            return _read_field(kind, read_message(_as_bytes(value)).get(1, []))
         case MapType():
             return _read_field(kind, [value])
         case Untyped():
-            raw = _one_bytes(_message(_as_bytes(value)), 1)
-            return parse_json(_utf8(raw)) if raw else None
+            raw = _one_bytes(read_message(_as_bytes(value)), 1)
+            return _parsed(raw) if raw else None
         case Union():
-            return _read_union(kind, _message(_as_bytes(value)))
+            return _read_union(kind, read_message(_as_bytes(value)))
 
 
 def _read_union(kind: Union, message: Message) -> JsonValue:
@@ -239,19 +226,34 @@ def _read_scalar(kind: Scalar, value: int | bytes) -> JsonValue:
             return _utf8(_as_bytes(value))
         case ScalarKind.BOOLEAN:
             return bool(_plain(value))
-        case ScalarKind.INT32 | ScalarKind.INT64:
+        case ScalarKind.INT32:
+            return _signed(_plain(value), 32)
+        case ScalarKind.INT64:
             return _signed(_plain(value))
         case ScalarKind.FLOAT | ScalarKind.NUMBER:
-            return struct.unpack("<d", _as_bytes(value))[0]
+            return _double(_as_bytes(value))
         case ScalarKind.BYTES:
             return base64.b64encode(_as_bytes(value)).decode()
         case ScalarKind.QUANTITY:
-            return _text(_message(_as_bytes(value)), 1)
+            return _text(read_message(_as_bytes(value)), 1) or "0"
         case ScalarKind.INT_OR_STRING:
-            message = _message(_as_bytes(value))
+            message = read_message(_as_bytes(value))
             return _text(message, 3) if _number(message, 1) else _number(message, 2)
         case ScalarKind.TIME | ScalarKind.MICRO_TIME:
             return _read_time(kind, _as_bytes(value))
+
+
+def _double(data: bytes) -> float:
+    if len(data) != struct.calcsize("<d"):
+        raise MalformedProtobuf("proto: wrong wireType")
+    return float(struct.unpack("<d", data)[0])
+
+
+def _parsed(raw: bytes) -> JsonValue:
+    try:
+        return parse_json(_utf8(raw))
+    except MalformedJson as error:
+        raise MalformedProtobuf(str(error)) from None
 
 
 def _plain(value: int | bytes) -> int:
@@ -264,7 +266,7 @@ def _read_time(kind: Scalar, data: bytes) -> str | None:
     """No bytes at all are no time."""
     if not data:
         return None
-    message = _message(data)
+    message = read_message(data)
     micros = _number(message, 2) // 1000
     try:
         moment = _EPOCH + timedelta(seconds=_number(message, 1), microseconds=micros)
