@@ -94,10 +94,10 @@ def _presence(kind: Type, value: JsonValue) -> FieldSet:
     if not _is_divided(shape, value):
         return present
     if isinstance(shape, ListType):
-        for element, items in _by_element(shape, value).items():
+        for element, items in _by_element(shape, _as_list(value)).items():
             present[element] = _presence(shape.element, items[0]) if len(items) == 1 else leaf()
     elif isinstance(shape, Struct | MapType):
-        for name, item in value.items():
+        for name, item in _as_dict(value).items():
             present[field_element(name)] = _presence(child_type(shape, name), item)
     return present
 
