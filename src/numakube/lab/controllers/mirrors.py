@@ -60,9 +60,16 @@ class Mirror(Generic[T]):
         self.store.add_index(BY_NAMESPACE, lambda obj: (obj.metadata.namespace,))
         self.store.add_index(BY_CONTROLLER, _controller_uid)
         self.store.add_index(ORPHANS, _orphan_namespace)
+        self._more_indexes: set[str] = set()
         self._clock = client.clock
         self._waiters: set[asyncio.Event] = set()
         self.store.subscribe(self._tell)
+
+    def indexed(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
+        """Have an index of this name; whoever asks first makes it."""
+        if name not in self._more_indexes:
+            self._more_indexes.add(name)
+            self.store.add_index(name, function)
 
     def get(self, key: ObjectKey) -> T | None:
         """Return the object with this key."""

@@ -13,12 +13,17 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from numakube.kube.events import EventRecorder
+from numakube.lab.controllers.accounts import ServiceAccounts
 from numakube.lab.controllers.daemonsets import DaemonSets
 from numakube.lab.controllers.deployments import Deployments
+from numakube.lab.controllers.disruptions import DisruptionBudgets
+from numakube.lab.controllers.evictions import TaintEvictions
 from numakube.lab.controllers.garbage import GarbageCollector
 from numakube.lab.controllers.jobs import Jobs
+from numakube.lab.controllers.leftovers import Leftovers
 from numakube.lab.controllers.mirrors import Cluster
 from numakube.lab.controllers.namespaces import Namespaces
+from numakube.lab.controllers.nodes import Nodes
 from numakube.lab.controllers.replicasets import ReplicaSets
 from numakube.lab.controllers.scheduler.scheduler import DefaultScheduler
 from numakube.lab.controllers.statefulsets import StatefulSets
@@ -64,6 +69,11 @@ ALL: Final[Sequence[Factory]] = (
     Jobs,
     GarbageCollector,
     Namespaces,
+    ServiceAccounts,
+    Nodes,
+    TaintEvictions,
+    DisruptionBudgets,
+    Leftovers,
     DefaultScheduler,
 )
 """Every controller of the lab."""
