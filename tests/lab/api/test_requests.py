@@ -228,3 +228,33 @@ async def test_acting_as_somebody_else_needs_the_right_to() -> None:
 
     assert status == 403
     assert 'User "alice" cannot impersonate resource "users"' in refused["message"]
+
+
+async def test_health_endpoints_tell_what_they_checked(api: Client) -> None:
+    """Briefly, unless asked for more; a check that does not exist is not healthy."""
+    assert (await api.send("GET", "/livez"))[1] == {"text": "ok"}
+    assert (await api.send("GET", "/livez/etcd"))[1] == {"text": "ok"}
+    _, told = await api.send("GET", "/livez", verbose="")
+    assert told["text"] == "[+]ping ok\n[+]log ok\n[+]etcd ok\nlivez check passed\n"
+    assert (await api.send("GET", "/livez/nonsense"))[0] == 404
+
+
+async def test_the_root_lists_the_paths_that_there_are(api: Client) -> None:
+    """Every one of them can be read."""
+    paths = (await api.get("/"))["paths"]
+    answers = {path: (await api.send("GET", path))[0] for path in paths}
+
+    assert "/apis/apps/v1" in paths
+    assert set(answers.values()) == {200}
+
+
+@pytest.mark.parametrize("version", ["banana", "1x"])
+async def test_a_version_that_is_no_number_is_an_error(api: Client, version: str) -> None:
+    """The real server fails at parsing it."""
+    await api.create(CONFIG_MAPS, config_map("a"))
+    changed = config_map("a", k="v")
+    changed["metadata"]["resourceVersion"] = version
+    status, refused = await api.send("PUT", f"{CONFIG_MAPS}/a", changed)
+
+    assert status == 500
+    assert refused["message"] == f'strconv.ParseUint: parsing "{version}": invalid syntax'

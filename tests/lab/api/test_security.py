@@ -147,3 +147,60 @@ async def test_a_service_account_may_do_what_its_role_allows(verb: str, status: 
         headers = {"Authorization": f"Bearer {await token_of(session, 'robot')}"}
         async with session.get("/api/v1/namespaces/default/pods", headers=headers) as response:
             assert response.status == status
+
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+PEOPLE = {**USERS, "alice": User("alice", "", ("devs",))}
+
+
+def cluster_role(name: str, *rules: tuple[str, str, str]) -> dict[str, Any]:
+    """A cluster role that allows each (group, resource, verb)."""
+    return {
+        "metadata": {"name": name},
+        "rules": [
+            {"apiGroups": [group], "resources": [resource], "verbs": [verb]}
+            for group, resource, verb in rules
+        ],
+    }
+
+
+def cluster_binding(role: str, user: str) -> dict[str, Any]:
+    """A binding of a cluster role to a user."""
+    group = "rbac.authorization.k8s.io"
+    return {
+        "metadata": {"name": f"{role}-{user}"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": user}],
+    }
+
+
+async def test_nobody_hands_out_rights_they_do_not_have() -> None:
+    """Neither by a role nor by a binding; what one has can be handed on."""
+    alice = {"Authorization": "Bearer alice"}
+    own = [
+        ("rbac.authorization.k8s.io", "clusterroles", "create"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings", "create"),
+        ("", "pods", "get"),
+    ]
+    async with (
+        ApiServer(users=PEOPLE, rbac=True) as server,
+        aiohttp.ClientSession(server.url) as session,
+    ):
+
+        async def post(path: str, body: object, headers: dict[str, str]) -> tuple[int, str]:
+            async with session.post(f"{RBAC}/{path}", json=body, headers=headers) as response:
+                return response.status, (await response.json()).get("message", "")
+
+        await post("clusterroles", cluster_role("own", *own), ADMIN)
+        await post("clusterroles", cluster_role("much", ("*", "*", "*")), ADMIN)
+        await post("clusterrolebindings", cluster_binding("own", "alice"), ADMIN)
+        fine = await post("clusterroles", cluster_role("less", ("", "pods", "get")), alice)
+        more = cluster_role("more", ("", "pods", "get"), ("", "pods", "delete"))
+        too_much = await post("clusterroles", more, alice)
+        bound = await post("clusterrolebindings", cluster_binding("much", "bob"), alice)
+
+    assert fine[0] == 201
+    assert too_much[0] == 403
+    assert too_much[1].endswith('{APIGroups:[""], Resources:["pods"], Verbs:["delete"]}')
+    assert bound[0] == 403
+    assert "attempting to grant RBAC permissions not currently held" in bound[1]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.lab import objects
 from numakube.lab.api.authorization import action_of, denied
 from numakube.lab.api.builtin import RESOURCES
+from numakube.lab.api.escalation import check_escalation
 from numakube.lab.api.object_meta import metadata_of
 from numakube.lab.api.refusals import Refusal, forbidden, invalid, not_found, target
 from numakube.lab.api.store import Key
@@ -37,7 +38,9 @@ class Admission:
         if call.resource.custom:
             return obj
         view = StoreView(state)
-        return _accepted(call, obj, objects.admit_create(call.resource.kind, obj, view))
+        admitted = _accepted(call, obj, objects.admit_create(call.resource.kind, obj, view))
+        check_escalation(state, call, admitted)
+        return admitted
 
     def validate_create(self, state: State, call: Call, obj: Json) -> None:
         """Refuse a complete new object that may not be stored."""
@@ -53,7 +56,10 @@ class Admission:
         admitted = objects.admit_update(
             call.resource.kind, obj, old, StoreView(state), subresource=part
         )
-        return _accepted(call, obj, admitted)
+        accepted = _accepted(call, obj, admitted)
+        if _content(accepted) != _content(old):
+            check_escalation(state, call, accepted)
+        return accepted
 
     def validate_update(self, state: State, call: Call, obj: Json, old: Json) -> None:
         """Refuse a complete changed object that may not be stored."""
@@ -107,6 +113,10 @@ class StoreView:
 
 
 _SHELVES: Final = {(resource.group, resource.kind.kind): resource.shelf for resource in RESOURCES}
+
+
+def _content(obj: Json) -> Json:
+    return {key: value for key, value in obj.items() if key != "metadata"}
 
 
 def _accepted(call: Call, obj: Json, admitted: Json | objects.Refused) -> Json:

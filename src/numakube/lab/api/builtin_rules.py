@@ -22,6 +22,10 @@ class BuiltinRules:
         self.kind = kind
         self._info = info
         self._now = now
+        blank = info.canonical({})
+        self._empty = {
+            k: v for k, v in blank.items() if k not in ("kind", "apiVersion", "metadata")
+        }
 
     @property
     def root(self) -> Struct:
@@ -61,6 +65,5 @@ class BuiltinRules:
         return objects.warnings(self.kind, obj, old, subresource=subresource)
 
     def empty(self) -> Json:
-        """Return what stands next to ``metadata`` in the object of a bookmark."""
-        blank = self._info.canonical({})
-        return {k: v for k, v in blank.items() if k not in ("kind", "apiVersion", "metadata")}
+        """Return what an object in which nothing is set has next to its metadata."""
+        return self._empty

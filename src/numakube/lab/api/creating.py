@@ -75,8 +75,8 @@ def _ready(state: State, call: Call, obj: Json) -> Json:
 
 
 def _put(state: State, call: Call, key: Key, obj: Json, options: WriteOptions) -> Stored:
-    version = metadata_of(obj).get("resourceVersion")
-    if version and version != "0":
+    version = metadata_of(obj).get("resourceVersion") or ""
+    if version.isdigit() and int(version):
         raise failed("resourceVersion should not be set on objects to be created")
     written, form = call.write(obj)
     if options.dry_run:

@@ -20,12 +20,11 @@ def endpoint_of(call: Call) -> Endpoint | None:
     if root is None:
         return None
     kind, custom = call.resource.kind, call.resource.custom
-    named = {"apiVersion": kind.api_version, "kind": kind.kind}
     has_status = custom and call.resource.subresource("status") is not None
     return Endpoint(
         gvk=kind,
         root=root,
-        empty=named if custom else {**named, **call.rules.canonical({})},
+        empty={"apiVersion": kind.api_version, "kind": kind.kind, **call.rules.empty()},
         subresource=part,
         ignored=reset_fields(kind, part, custom_status=has_status),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.lab.api import creating, deleting, discovery, patches, reading, updating, watching
+from numakube.lab.api import creating, deleting, patches, reading, updating, watching
 from numakube.lab.api.binding import bind
 from numakube.lab.api.call import Call, Reply, Stream, json_reply, text_reply
 from numakube.lab.api.eviction import evict
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
+from numakube.lab.api.paths import NOT_FOUND_TEXT, answer_path
 from numakube.lab.api.pod_logs import read_log, refuse_streaming
 from numakube.lab.api.refusals import method_not_allowed, no_such_resource, not_found
 from numakube.lab.api.reviews import review
@@ -23,24 +24,9 @@ if TYPE_CHECKING:
     from numakube.lab.api.request_info import RequestInfo
     from numakube.lab.api.state import State
 
-NOT_FOUND_TEXT: Final = "404 page not found\n"
-
 Handler: TypeAlias = Callable[["State", Call], Reply | Stream]
 
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
-
-VERSION: Final = {
-    "major": "1",
-    "minor": "35",
-    "gitVersion": "v1.35.7+numakube",
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
-}
-"""The version that the server behaves like."""
 
 _VERBS: Final[Mapping[str, Handler]] = {
     "get": reading.get,
@@ -77,7 +63,7 @@ def answer(state: State, call: Call) -> Reply | Stream:
 
 def _answer(state: State, call: Call) -> Reply | Stream:
     if not call.info.is_resource:
-        return _answer_path(state, call)
+        return answer_path(state, call)
     served = _find(state, call.info)
     if served is None:
         return text_reply(404, NOT_FOUND_TEXT)
@@ -97,53 +83,6 @@ def _handler(call: Call) -> Handler:
         return review
     special = _SPECIAL.get((resource.shelf, info.subresource)) or _PARTS.get(info.subresource)
     return special or _VERBS[info.verb]
-
-
-def _answer_path(state: State, call: Call) -> Reply:
-    """Answer a request for a path that is no resource's."""
-    parts = call.info.path.strip("/").split("/")
-    found = _document(state, call, parts)
-    if found is None:
-        group = {"api": "", "apis": "".join(parts[1:2])}.get(parts[0])
-        if group is not None and state.registry.is_builtin(group):
-            raise no_such_resource()
-        return text_reply(404, NOT_FOUND_TEXT)
-    if call.method not in ("GET", "HEAD"):
-        raise method_not_allowed()
-    return found
-
-
-def _document(state: State, call: Call, parts: list[str]) -> Reply | None:
-    registry = state.registry
-    match parts:
-        case ["healthz" | "livez" | "readyz"] | ["healthz" | "livez" | "readyz", "ping"]:
-            return text_reply(200, "ok")
-        case ["version"]:
-            return json_reply(200, VERSION)
-        case ["openapi", "v3"]:
-            return state.openapi.index(registry)
-        case ["openapi", "v3", *name]:
-            return state.openapi.document(registry, "/".join(name))
-        case ["api"]:
-            return discovery.core_versions(registry, call, state.address)
-        case ["apis"]:
-            return discovery.groups(registry, call)
-        case ["api", version]:
-            return _group_resources(state, "", version)
-        case ["apis", group]:
-            known = registry.group(group)
-            return discovery.group_versions(known) if known else None
-        case ["apis", group, version]:
-            return _group_resources(state, group, version)
-        case _:
-            return None
-
-
-def _group_resources(state: State, group: str, version: str) -> Reply | None:
-    known = state.registry.group(group)
-    if known is None or version not in known.versions:
-        return None
-    return discovery.group_resources(known, version)
 
 
 def _find(state: State, info: RequestInfo) -> Served | None:

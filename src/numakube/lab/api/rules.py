@@ -57,7 +57,7 @@ class Rules(Protocol):
         ...
 
     def empty(self) -> Json:
-        """Return what stands next to ``metadata`` in the object of a bookmark."""
+        """Return what an object in which nothing is set has next to its metadata."""
         ...
 
 

@@ -9,9 +9,10 @@ from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import in_namespace, metadata_of, wiped, with_metadata
 from numakube.lab.api.options import WriteOptions, write_options
 from numakube.lab.api.ownership import track
-from numakube.lab.api.refusals import bad_request, conflict, invalid, not_found
+from numakube.lab.api.refusals import bad_request, conflict, failed, invalid, not_found
 from numakube.lab.api.rendering import object_reply
 from numakube.lab.api.store import Stored
+from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.objects.metadata import validate_any_update
 from numakube.lab.patching import keep_times
@@ -125,6 +126,8 @@ def store_changed(
 def _check_version(call: Call, existing: Stored, obj: Json) -> None:
     stated = metadata_of(obj).get("resourceVersion") or "0"
     resource = call.resource
+    if not (stated.isascii() and stated.isdigit()):
+        raise failed(f"strconv.ParseUint: parsing {go_quote(stated)}: invalid syntax")
     if stated == "0":
         if resource.habits.unconditional_update:
             return

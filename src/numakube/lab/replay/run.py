@@ -37,7 +37,7 @@ USERS: Final = {
 }
 
 # A watch is mostly waiting, so many cases at once cost little more than one.
-CONCURRENT_CASES: Final = 12
+CONCURRENT_CASES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class CustomRules:
         ]
 
     def empty(self) -> Json:
-        """Return what stands next to ``metadata`` in the object of a bookmark: nothing."""
+        """Return what an object in which nothing is set has next to its metadata: nothing."""
         return {}
 
 
