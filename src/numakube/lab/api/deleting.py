@@ -132,9 +132,7 @@ def delete_object(state: State, call: Call, existing: Stored, options: DeleteOpt
         return Deletion(existing, gone=False)
     if options.dry_run:
         return Deletion(existing, gone=True)
-    final = state.store.remove(existing.key)
-    shown = existing if marked is not None else final
-    return Deletion(shown, gone=True)
+    return Deletion(state.store.remove(existing.key), gone=True)
 
 
 def _delete_definition(
