@@ -147,6 +147,17 @@ async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
     assert await kubectl("get", "deploy", "web", "-o", "jsonpath={..image}") == "img:2"
 
 
+async def test_the_items_of_a_list_are_applied_and_checked(kubectl: Kubectl) -> None:
+    """As kubectl itself prints several objects."""
+    await kubectl("apply", "-f", "-", stdin=OTHERS)
+    listed = await kubectl("get", "configmap,service", "-o", "yaml")
+    assert (await kubectl("replace", "-f", "-", stdin=listed)).count("replaced") == 2
+    wrong = json.loads(await kubectl("get", "configmap", "-o", "json"))
+    wrong["items"][0]["dota"] = {}
+    told = await kubectl("apply", "-f", "-", stdin=json.dumps(wrong), fails=True)
+    assert 'unknown field "dota"' in told
+
+
 async def test_apply_tells_of_mistakes_in_a_file(kubectl: Kubectl) -> None:
     """An unknown field is named, and nothing is created."""
     wrong = OTHERS.replace("containers", "contaners")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.lab.api import discovery
 from numakube.lab.api.call import Reply, json_reply, text_reply
 from numakube.lab.api.health import health, index
+from numakube.lab.api.openapi_v2 import openapi_v2
 from numakube.lab.api.refusals import method_not_allowed, no_such_resource
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def _document(state: State, call: Call, parts: list[str]) -> Reply | None:
             return health(call, endpoint, "/".join(check))
         case ["version"]:
             return json_reply(200, VERSION)
+        case ["openapi", "v2"]:
+            return openapi_v2(call)
         case ["openapi", "v3"]:
             return state.openapi.index(state.registry)
         case ["openapi", "v3", *name]:
