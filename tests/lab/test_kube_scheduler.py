@@ -1,0 +1,164 @@
+"""A real kube-scheduler works with the lab unchanged."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from numakube.lab.api.authentication import User
+from numakube.lab.api.server import ApiServer
+
+SCHEDULER = shutil.which(
+    "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])
+)
+pytestmark = [
+    pytest.mark.skipif(SCHEDULER is None, reason="needs kube-scheduler on the PATH"),
+    pytest.mark.timeout(120),
+]
+
+USERS = {
+    "admin-test": User("admin", "u-admin", ("system:masters",)),
+    "scheduler-test": User("system:kube-scheduler", "u-scheduler", ()),
+}
+PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A client of the lab, as its administrator."""
+
+    session: aiohttp.ClientSession
+
+    async def create(self, path: str, body: Json) -> None:
+        """Create something that must be acceptable."""
+        async with self.session.post(path, json=body) as response:
+            assert response.status == 201, await response.text()
+
+    async def until(self, path: str, found: Callable[[Json], bool]) -> Json:
+        """Watch a collection until one of its objects is as wanted."""
+        query = {"watch": "true", "timeoutSeconds": "60"}
+        async with self.session.get(path, params=query) as response:
+            async for line in response.content:
+                changed: Json = json.loads(line)["object"]
+                if found(changed):
+                    return changed
+        pytest.fail(f"{path}: nothing was as wanted")
+
+
+def _node(name: str, cpu: str) -> Json:
+    room = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    return {"metadata": {"name": name}, "status": {"capacity": room, "allocatable": room}}
+
+
+def _pod(name: str, cpu: str, **spec: str) -> Json:
+    container = {"name": "main", "image": "img", "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"name": name}, "spec": {**spec, "containers": [container]}}
+
+
+def _kubeconfig(directory: Path, server: ApiServer) -> Path:
+    assert server.authority is not None
+    (directory / "ca.crt").write_bytes(server.authority.certificate)
+    cluster = {"server": server.url, "certificate-authority": str(directory / "ca.crt")}
+    path = directory / "kubeconfig"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "lab", "cluster": cluster}],
+                "users": [{"name": "me", "user": {"token": "scheduler-test"}}],
+                "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "me"}}],
+                "current-context": "lab",
+            }
+        )
+    )
+    return path
+
+
+@contextlib.asynccontextmanager
+async def _scheduler(directory: Path, kubeconfig: Path) -> AsyncIterator[None]:
+    assert SCHEDULER is not None
+    arguments = (f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=true")
+    with (directory / "kube-scheduler.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            SCHEDULER, *arguments, stdout=log, stderr=log
+        )
+        try:
+            yield
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+@pytest.fixture
+async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
+    """A lab that demands rights, in which a real scheduler works with those of its own role."""
+    headers = {"Authorization": "Bearer admin-test"}
+    async with ApiServer(users=USERS, rbac=True, tls=True) as server:
+        kubeconfig = _kubeconfig(tmp_path, server)
+        trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        connector = aiohttp.TCPConnector(ssl=trust)
+        async with (
+            aiohttp.ClientSession(server.url, headers=headers, connector=connector) as session,
+            _scheduler(tmp_path, kubeconfig),
+        ):
+            yield Lab(session)
+
+
+async def _with_node(lab: Lab, name: str, cpu: str) -> None:
+    await lab.create("/api/v1/nodes", _node(name, cpu))
+    # Nodes are born with the taint of those that are not ready yet; here nobody takes it away.
+    taints = {"spec": {"taints": None}}
+    kind = {"Content-Type": "application/merge-patch+json"}
+    url = f"/api/v1/nodes/{name}"
+    async with lab.session.patch(url, data=json.dumps(taints), headers=kind) as response:
+        assert response.status == 200, await response.text()
+
+
+async def test_pods_are_placed_and_told_of(lab: Lab) -> None:
+    """It leads, binds what fits, and says why something does not."""
+    await _with_node(lab, "n1", "4")
+    await lab.create(PODS, _pod("fits", "1"))
+    await lab.create(PODS, _pod("large", "8"))
+    await lab.until(LEASES, lambda lease: bool(lease["spec"].get("holderIdentity")))
+    await lab.until(PODS, lambda pod: pod["spec"].get("nodeName") == "n1")
+    scheduled = await lab.until(EVENTS, lambda event: event["reason"] == "Scheduled")
+    assert scheduled["note"] == "Successfully assigned default/fits to n1"
+    waiting = await lab.until(PODS, lambda pod: _is_unschedulable(pod, "large"))
+    (condition,) = waiting["status"]["conditions"]
+    assert "Insufficient cpu" in condition["message"]
+
+
+async def test_a_less_important_pod_makes_room(lab: Lab) -> None:
+    """It deletes the pod and nominates the node."""
+    await _with_node(lab, "n1", "4")
+    await lab.create(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    await lab.create(PODS, _pod("low", "3"))
+    await lab.until(PODS, lambda pod: pod["spec"].get("nodeName") == "n1")
+    await lab.create(PODS, _pod("high", "3", priorityClassName="high"))
+    victim = await lab.until(PODS, lambda pod: "deletionTimestamp" in pod["metadata"])
+    assert victim["metadata"]["name"] == "low"
+    await lab.until(PODS, lambda pod: pod["status"].get("nominatedNodeName") == "n1")
+
+
+def _is_unschedulable(pod: Json, name: str) -> bool:
+    reasons = [c.get("reason") for c in pod["status"].get("conditions", ())]
+    return pod["metadata"]["name"] == name and "Unschedulable" in reasons
