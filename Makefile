@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: venv  ## Show what numakube does
-	@$(BIN)/numakube admit --example
+	@$(BIN)/numakube demo
 
 test: venv lint  ## Run every check
 	$(BIN)/pytest -n $(WORKERS) -q
