@@ -89,9 +89,15 @@ class Kubectl:
         return ended.err if fails else ended.out
 
     async def run(self, *arguments: str, stdin: str = "", editor: str = "false") -> Ended:
-        """Run it to its end, with a request time-out so that a watch ends too."""
+        """Run it to its end."""
+        process = await self.start(*arguments, editor=editor)
+        out, err = await process.communicate(stdin.encode())
+        return Ended(process.returncode or 0, out.decode(), err.decode())
+
+    async def start(self, *arguments: str, editor: str = "false") -> asyncio.subprocess.Process:
+        """Start it."""
         assert KUBECTL is not None
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             KUBECTL,
             f"--server={self.url}",
             f"--certificate-authority={self.directory / 'ca.crt'}",
@@ -104,8 +110,6 @@ class Kubectl:
             env={"KUBECONFIG": os.devnull, "HOME": str(self.directory), "EDITOR": editor}
             | {"PATH": os.environ["PATH"]},
         )
-        out, err = await process.communicate(stdin.encode())
-        return Ended(process.returncode or 0, out.decode(), err.decode())
 
     def file(self, name: str, text: str) -> str:
         """Write a file and return its path."""
@@ -198,11 +202,15 @@ async def test_get_prints_the_usual_columns(kubectl: Kubectl) -> None:
 async def test_get_watch_prints_changes_as_they_happen(kubectl: Kubectl) -> None:
     """A line for what is there, and one for each change after it."""
     await kubectl("apply", "-f", "-", stdin=OTHERS)
-    watch = ("get", "pods", "-w", "-o", "name", "--request-timeout=2s")
-    watching = asyncio.create_task(kubectl.run(*watch))
-    while not watching.done():
-        await kubectl("label", "--overwrite", "pod", "p", f"turn={id(object())}")
-    assert (await watching).out.splitlines()[:2] == ["pod/p", "pod/p"]
+    watching = await kubectl.start("get", "pods", "-w", "--no-headers", "--output-watch-events")
+    assert watching.stdout is not None
+    try:
+        assert (await watching.stdout.readline()).split()[:2] == [b"ADDED", b"p"]
+        await kubectl("label", "pod", "p", "turn=1")
+        assert (await watching.stdout.readline()).split()[:2] == [b"MODIFIED", b"p"]
+    finally:
+        watching.terminate()
+        await watching.communicate()
 
 
 async def test_describe_finds_what_belongs_to_an_object(kubectl: Kubectl) -> None:
