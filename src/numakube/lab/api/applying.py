@@ -8,13 +8,7 @@ from numakube.lab.api.creating import store_new
 from numakube.lab.api.decoding import MalformedYaml, read_yaml
 from numakube.lab.api.object_meta import in_namespace, timestamp
 from numakube.lab.api.ownership import endpoint_of
-from numakube.lab.api.refusals import (
-    Refusal,
-    bad_request,
-    failed,
-    not_found,
-    unsupported_media_type,
-)
+from numakube.lab.api.refusals import Refusal, bad_request, failed, not_found
 from numakube.lab.api.rendering import object_reply
 from numakube.lab.api.updating import check_name, store_changed
 from numakube.lab.patching import ApplyConflict, MalformedPatch, PatchError, apply
@@ -32,16 +26,12 @@ _PREFIX: Final = "error decoding YAML"
 
 def apply_patch(state: State, call: Call, options: WriteOptions) -> Reply:
     """Handle an apply patch."""
-    endpoint = endpoint_of(call)
-    if endpoint is None:
-        # Without the kind's type nobody can tell what a manager owns.
-        raise unsupported_media_type(f"apply is not supported on {call.resource.title} by the lab")
     existing = state.find(call.resource, call.namespace, call.info.name)
     if existing is None and call.info.subresource:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     config = read_config(call, options)
     live = None if existing is None else call.read(existing)
-    merged = applied(state, live, config, endpoint, options)
+    merged = applied(state, live, config, endpoint_of(call), options)
     obj = call.rules.complete(merged)
     check_name(obj, call.info.name)
     obj = in_namespace(obj, call.namespace)

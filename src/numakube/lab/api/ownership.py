@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.lab.api.object_meta import timestamp, with_metadata
+from numakube.lab.api.object_meta import timestamp
 from numakube.lab.patching import Endpoint, reset_fields, track_update, with_managed_fields
 
 if TYPE_CHECKING:
@@ -14,11 +14,9 @@ if TYPE_CHECKING:
     from numakube.lab.kinds import Json
 
 
-def endpoint_of(call: Call) -> Endpoint | None:
-    """Return where the request comes in; None if nothing is known of the kind's fields."""
+def endpoint_of(call: Call) -> Endpoint:
+    """Return where the request comes in."""
     root, part = call.rules.root, call.info.subresource
-    if root is None:
-        return None
     kind, custom = call.resource.kind, call.resource.custom
     has_status = custom and call.resource.subresource("status") is not None
     return Endpoint(
@@ -37,13 +35,10 @@ def manager_of(call: Call, options: WriteOptions) -> str:
 
 def track(state: State, call: Call, live: Json | None, new: Json, options: WriteOptions) -> Json:
     """Return *new* with what it changes of *live* credited to the request's manager."""
-    endpoint = endpoint_of(call)
-    if endpoint is None:
-        return with_metadata(new, managedFields=None)
     entries = track_update(
         live,
         new,
-        endpoint=endpoint,
+        endpoint=endpoint_of(call),
         manager=manager_of(call, options),
         now=timestamp(state.now()),
     )

@@ -95,7 +95,7 @@ def patched(call: Call, kind: str, obj: Json, options: WriteOptions, rules: Rule
     try:
         if kind == JSON_PATCH:
             result: JsonValue = json_patch(obj, change)
-        elif kind == MERGE_PATCH or rules.root is None:
+        elif kind == MERGE_PATCH:
             result = merge_patch(obj, change)
         else:
             result = strategic_merge_patch(obj, change, rules.root)
@@ -165,7 +165,7 @@ def decode_patched(
 
 def _problems(call: Call, obj: Json, rules: Rules, *, strict: bool) -> Problems:
     """Tell what is wrong with a patched document, as the kind of patch has it."""
-    if media_type(call.headers.get("Content-Type")) == STRATEGIC_PATCH and rules.root is not None:
+    if media_type(call.headers.get("Content-Type")) == STRATEGIC_PATCH:
         return check_converted(obj, rules.root, strict=strict)
     # Other patched documents are read in the order of their keys, and so problems are reported.
     return rules.check(_sorted(obj), strict=strict)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from numakube.lab.kinds import Problems
-
 if TYPE_CHECKING:
     from numakube.lab.field_errors import FieldError
-    from numakube.lab.kinds import GVK, Json
+    from numakube.lab.kinds import Json, Problems
     from numakube.lab.schema.types import Struct
 
 
@@ -20,8 +18,8 @@ class Rules(Protocol):
     """What the verbs need to know of a kind. Arguments are never changed."""
 
     @property
-    def root(self) -> Struct | None:
-        """The kind's type, if it is known: what patches are merged by."""
+    def root(self) -> Struct:
+        """The kind's type: what patches are merged by."""
         ...
 
     def check(self, obj: Json, *, strict: bool) -> Problems:
@@ -59,38 +57,3 @@ class Rules(Protocol):
     def empty(self) -> Json:
         """Return what an object in which nothing is set has next to its metadata."""
         ...
-
-
-class PlainRules:
-    """Rules of a kind of which nothing is known: everything is taken as it is."""
-
-    def __init__(self, kind: GVK) -> None:
-        self.kind = kind
-        self.root = None
-
-    def check(self, obj: Json, *, strict: bool) -> Problems:  # noqa: D102
-        return Problems()
-
-    def complete(self, obj: Json) -> Json:  # noqa: D102
-        return obj
-
-    def canonical(self, obj: Json) -> Json:  # noqa: D102
-        return obj
-
-    def prepare_create(self, obj: Json) -> Json:  # noqa: D102
-        return obj
-
-    def validate_create(self, obj: Json) -> list[FieldError]:  # noqa: D102
-        return []
-
-    def prepare_update(self, obj: Json, old: Json, subresource: str) -> Json:  # noqa: D102
-        return obj
-
-    def validate_update(self, obj: Json, old: Json, subresource: str) -> list[FieldError]:  # noqa: D102
-        return []
-
-    def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:  # noqa: D102
-        return []
-
-    def empty(self) -> Json:  # noqa: D102
-        return {}

@@ -134,7 +134,6 @@ def _replicas_path(call: Call) -> list[str]:
 
 
 def _endpoint(rules: Rules) -> Endpoint:
-    assert rules.root is not None  # noqa: S101 - Scale is a built-in kind
     named = {"apiVersion": SCALE.api_version, "kind": SCALE.kind}
     empty = {**named, **rules.canonical({})}
     return Endpoint(gvk=SCALE, root=rules.root, empty=empty, subresource="scale", ignored={})

@@ -28,7 +28,6 @@ from numakube.lab.api.front import MAX_BODY, Front
 from numakube.lab.api.journal import Journal
 from numakube.lab.api.object_meta import timestamp
 from numakube.lab.api.registry import Registry
-from numakube.lab.api.rules import PlainRules, Rules
 from numakube.lab.api.state import State
 from numakube.lab.api.store import Store
 from numakube.lab.api.tokens import ServiceAccountTokens, Signer
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from aiohttp.http_parser import RawRequestMessage
     from aiohttp.web_protocol import RequestHandler
 
+    from numakube.lab.api.rules import Rules
     from numakube.lab.faults import Faults
     from numakube.lab.kinds import GVK
 
@@ -178,11 +178,8 @@ def _authority(journal: Journal | None, now: datetime) -> Authority:
 
 
 def _rules(kind: GVK, now: Callable[[], str]) -> Rules:
-    info = BUILTIN.get(kind)
-    if info is None:
-        return PlainRules(kind)
     rules = DefinitionRules if kind.kind == "CustomResourceDefinition" else BuiltinRules
-    return rules(kind, info, now)
+    return rules(kind, BUILTIN[kind], now)
 
 
 def _request(

@@ -47,7 +47,7 @@ class CustomRules:
         self._has_status = has_status
 
     @property
-    def root(self) -> Struct | None:
+    def root(self) -> Struct:
         """The kind's type."""
         return self.info.root
 
