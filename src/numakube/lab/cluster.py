@@ -103,7 +103,7 @@ class Lab:
             faults=self.faults,
         )
         self.client = Client(InProcess(self.server, user=ADMIN), rate=0)
-        self.pool = NodePool(self.client)
+        self.pool = NodePool(self.client, root=folder.nodes)
         self._page = StatusPage(self.pool, host=options.host)
         self._stack = AsyncExitStack()
 

@@ -19,7 +19,7 @@ from numakube.cli.sources import MachineParameter, load_machine, read_text
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numakube.lab.cluster import LabOptions
+    from numakube.lab.cluster import Lab, LabOptions
     from numakube.lab.nodes.plan import NodePlan
     from numakube.lab.rundir import LabInfo, RunDir
 
@@ -124,9 +124,22 @@ def _plans(
 
 async def _run(options: LabOptions, folder: RunDir, *, quiet: bool) -> None:
     from numakube.lab.cluster import Lab
+    from numakube.lab.nodes.collector import quiet_collector
 
     loop = asyncio.get_running_loop()
-    async with Lab(options, folder) as lab:
+    with quiet_collector():
+        await _serve(Lab(options, folder), options, folder, loop, quiet=quiet)
+
+
+async def _serve(
+    lab: Lab,
+    options: LabOptions,
+    folder: RunDir,
+    loop: asyncio.AbstractEventLoop,
+    *,
+    quiet: bool,
+) -> None:
+    async with lab:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, lab.ended.set)
         folder.write_info(lab.info())
