@@ -19,10 +19,13 @@ _TIME: Final = re.compile(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)
 _AGE: Final = re.compile(r"(?:\d+[smhdy])+")
 _VERSION: Final = re.compile(
     r"(?<=ResourceVersion in the precondition \()\d+|(?<=ResourceVersion in record \()\d+"
+    r"|(?<=ResourceVersion in precondition: )\d+|(?<=ResourceVersion in object meta: )\d+"
 )
 _GENERATED: Final = re.compile(r"(gen\d+-)[bcdfghjklmnpqrstvwxz2456789]{5}")
 _DIFF: Final = re.compile(r"(previously negative\))\n.*", re.DOTALL)
-_DUMP: Final = re.compile(r"Invalid value: (?:\{.*[{\[].*\}|\"\{.*\}\"): ")
+_DUMP: Final = re.compile(
+    r'Invalid value: (?:\{.*[{\[].*\}|\{"[A-Za-z]*vailable.*\}|"\{.*\}"|"map\[.*\]"): '
+)
 GIVEN_UID: Final = "00000000-0000-4000-8000-000000000000"
 
 

@@ -132,9 +132,12 @@ def _check(call: Call, obj: Json, refused: objects.Refused | None) -> None:
 
 def _refusal(call: Call, obj: Json, refused: objects.Refused) -> Refusal:
     resource = call.resource
-    name = metadata_of(obj).get("name") or ""
+    metadata = metadata_of(obj)
+    name = metadata.get("name") or ""
     if refused.errors:
         return invalid(resource.group, resource.kind.kind, name, refused.errors)
+    # A name that is to be generated is not there yet.
+    name = name or metadata.get("generateName") or ""
     return forbidden(resource.group, resource.plural, name, refused.reason)
 
 

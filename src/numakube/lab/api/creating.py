@@ -46,6 +46,8 @@ def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Sto
     attempts = _NAME_ATTEMPTS if generated else 1
     for attempt in range(attempts):
         ready = _ready(state, call, obj)
+        if not options.dry_run:
+            _check_unversioned(ready)
         key = Key(call.resource.shelf, call.namespace, metadata_of(ready)["name"])
         existing = state.store.get(key)
         if existing is None:
@@ -74,14 +76,16 @@ def _ready(state: State, call: Call, obj: Json) -> Json:
     return obj
 
 
-def _put(state: State, call: Call, key: Key, obj: Json, options: WriteOptions) -> Stored:
+def _check_unversioned(obj: Json) -> None:
     version = metadata_of(obj).get("resourceVersion") or ""
     if version.isdigit() and int(version):
         raise failed("resourceVersion should not be set on objects to be created")
+
+
+def _put(state: State, call: Call, key: Key, obj: Json, options: WriteOptions) -> Stored:
     written, form = call.write(obj)
     if options.dry_run:
-        shown = with_metadata(written, resourceVersion=None)
-        return Stored(key, shown, state.store.version, form)
+        return Stored(key, written, state.store.version, form)
     return state.store.put(key, written, form=form)
 
 

@@ -151,6 +151,13 @@ def _delete_namespace(
     uid = options.preconditions.uid
     if uid is not None and uid != existing.obj["metadata"]["uid"]:
         raise precondition_failed(call, uid, existing)
+    version, actual = options.preconditions.resource_version, existing.obj["metadata"]
+    if version is not None and version != actual["resourceVersion"]:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {version}, "
+            f"ResourceVersion in object meta: {actual['resourceVersion']}"
+        )
+        raise conflict(call.resource.group, call.resource.plural, existing.key.name, why)
     state.admission.validate_delete(state, call, existing.obj)
     obj = existing.obj
     if not obj["metadata"].get("deletionTimestamp"):

@@ -97,9 +97,19 @@ def list_objects(state: State, call: Call, options: ListOptions) -> Listing:
     found = state.store.list_at(call.resource.shelf, call.namespace, version)
     if isinstance(found, Expired):
         raise _too_old(options, start)
+    if name := _only_name(call, selection):
+        found = [stored for stored in found if stored.key.name == name]
     # A list that any version satisfies comes from a cache, which knows no pages.
     limit = 0 if options.resource_version == "0" else max(options.limit, 0)
     return _page(found, selection, Continuation(version, start), limit)
+
+
+def _only_name(call: Call, selection: Selection) -> str:
+    """Return the name that all selected objects have, if a list is to look at one object only."""
+    if call.resource.namespaced and not call.namespace:
+        return ""
+    names = (term for term in selection.fields if term.field == "metadata.name")
+    return next((term.value for term in names if not term.negated), "")
 
 
 def _where(state: State, options: ListOptions) -> tuple[int, str]:

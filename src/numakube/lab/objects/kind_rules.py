@@ -126,6 +126,8 @@ class KindRules:
         check: checks an object, new or changed, beyond its metadata.
         check_create: checks what only holds for new objects.
         check_change: checks a change, before everything else if ``change_first``.
+        whole_first: an update checks the object as a whole before what changed of it, metadata
+            included.
         rechecks_name: an update checks the metadata as a creation does, too.
         warn: tells the user what is accepted but odd.
         version_notes: annotations that stand for fields of other versions; the metadata alone
@@ -147,6 +149,7 @@ class KindRules:
     check_create: Check = _accept
     check_change: CheckChange = _accept_change
     change_first: bool = False
+    whole_first: bool = False
     rechecks_name: bool = False
     warn: Warn = _stay_silent
     version_notes: frozenset[str] = frozenset()
@@ -180,6 +183,8 @@ class KindRules:
         errors = self._check_metadata_change(new, old)
         change = self.check_change(new, old)
         whole = (self._check_name(new) if self.rechecks_name else []) + self.check(new)
+        if self.whole_first:
+            return whole + errors + change
         return errors + (change + whole if self.change_first else whole + change)
 
     def validate_part(self, part: str, new: Json, old: Json) -> list[FieldError]:

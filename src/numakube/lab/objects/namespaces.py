@@ -92,5 +92,6 @@ NAMESPACE: Final = KindRules(
     on_create=_on_create,
     on_update=_on_update,
     check=_check,
+    whole_first=True,
     rechecks_name=True,
 )

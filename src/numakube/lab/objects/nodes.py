@@ -126,6 +126,7 @@ NODE: Final = KindRules(
     on_update=_on_update,
     check=_check,
     check_change=_check_change,
+    whole_first=True,
     rechecks_name=True,
     warn=_warn,
 )

@@ -77,7 +77,8 @@ PRIORITY_CLASS: Final = KindRules(
     namespaced=False,
     default=_default_priority,
     on_create=_on_priority_create,
-    check=_check_priority,
+    # What was accepted once is not looked at again: only what changes is.
+    check_create=_check_priority,
     check_change=_check_priority_change,
 )
 

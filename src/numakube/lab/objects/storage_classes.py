@@ -106,6 +106,7 @@ STORAGE_CLASS: Final = KindRules(
     default=_default_class,
     check=_check_class,
     check_change=_check_class_change,
+    whole_first=True,
     rechecks_name=True,
     warn=_warn_class,
 )
