@@ -234,7 +234,10 @@ def test_a_value_that_its_go_type_cannot_take_is_refused() -> None:
         "metadata": {"name": "p"},
         "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
     }
-    message = r"failed to convert new typed object \(/p; /v1, Kind=Pod\) to object: quantities must"
+    message = (
+        r"failed to convert new object \(/p; /v1, Kind=Pod\) to proper version: "
+        r"unable to convert unstructured object to /v1, Kind=Pod: quantities must"
+    )
     with pytest.raises(PatchFailure, match=message):
         apply(None, pod, endpoint=_endpoint(_POD), manager="m", now=_NOW)
 

@@ -195,7 +195,11 @@ def _check_convertible(merged: dict[str, Any], config: dict[str, Any], endpoint:
     problem = check_converted(merged, endpoint.root, strict=False).fatal
     if problem is not None:
         described = _described(config, endpoint)
-        raise PatchFailure(f"failed to convert new typed object ({described}) to object: {problem}")
+        kind = described.partition("; ")[2]
+        raise PatchFailure(
+            f"failed to convert new object ({described}) to proper version: "
+            f"unable to convert unstructured object to {kind}: {problem}"
+        )
 
 
 def _described(config: dict[str, Any], endpoint: Endpoint) -> str:
