@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,8 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from numakube.kubelet.machines.synthetic import from_shape
 from numakube.lab.api.authentication import User
 from numakube.lab.api.server import ApiServer
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.rundir import RunDir
 
 # The one that belongs to the real server, if there is one, or else the user's.
 KUBECTL = shutil.which("kubectl", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"]))
@@ -77,9 +81,9 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """kubectl for one server, with its caches and files in *directory*."""
+    """kubectl with *options* that name a server, with its caches and files in *directory*."""
 
-    url: str
+    options: tuple[str, ...]
     directory: Path
 
     async def __call__(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:
@@ -99,9 +103,7 @@ class Kubectl:
         assert KUBECTL is not None
         return await asyncio.create_subprocess_exec(
             KUBECTL,
-            f"--server={self.url}",
-            f"--certificate-authority={self.directory / 'ca.crt'}",
-            f"--token={TOKEN}",
+            *self.options,
             f"--cache-dir={self.directory / 'cache'}",
             *arguments,
             stdin=asyncio.subprocess.PIPE,
@@ -130,8 +132,22 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     # Over plain HTTP kubectl does not send tokens.
     async with ApiServer(users=users, rbac=True, tls=True) as server:
         assert server.authority is not None
-        (tmp_path / "ca.crt").write_bytes(server.authority.certificate)
-        yield Kubectl(server.url, tmp_path)
+        ca = tmp_path / "ca.crt"
+        ca.write_bytes(server.authority.certificate)
+        options = (f"--server={server.url}", f"--certificate-authority={ca}", f"--token={TOKEN}")
+        yield Kubectl(options, tmp_path)
+
+
+@pytest.fixture
+async def in_lab(tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """Run kubectl with the kubeconfig of a lab of two nodes."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as path:  # short, for sockets
+        folder = RunDir(Path(path) / "kubectl")
+        folder.create()
+        machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi")
+        plans = uniform_plans(2, machine, "", "1.35")
+        async with Lab(LabOptions(name="kubectl", plans=plans, tls=True), folder):
+            yield Kubectl((f"--kubeconfig={folder.kubeconfig}",), tmp_path)
 
 
 async def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
@@ -342,3 +358,20 @@ async def test_nodes_are_cordoned_tainted_and_drained(kubectl: Kubectl) -> None:
     assert "evicting pod default/p" in drained
     assert await kubectl("get", "pods", "-o", "name") == ""
     await kubectl("uncordon", "n1")
+
+
+async def test_a_deployment_is_rolled_out_in_a_lab(in_lab: Kubectl) -> None:
+    """Its pods run on the lab's nodes, and each change is followed to its end."""
+    await in_lab("apply", "-f", "-", stdin=WEB)
+    rolled_out = ("rollout", "status", "deploy/web", "--timeout=40s")
+    assert "successfully rolled out" in await in_lab(*rolled_out)
+    await in_lab("set", "image", "deploy/web", "main=img:2")
+    assert "successfully rolled out" in await in_lab(*rolled_out)
+    await in_lab("wait", "--for=condition=available", "deploy/web", "--timeout=20s")
+    assert "2/2" in await in_lab("get", "deploy", "web")
+    history = await in_lab("rollout", "history", "deploy/web")
+    assert history.split()[-2:] == ["2", "<none>"]
+    await in_lab("rollout", "undo", "deploy/web")
+    assert await in_lab("get", "deploy", "web", "-o", "jsonpath={..image}") == "img:1"
+    await in_lab("scale", "deploy", "web", "--replicas=0")
+    await in_lab("wait", "--for=delete", "pod", "-l", "app=web", "--timeout=40s")
