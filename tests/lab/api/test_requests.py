@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from multidict import MultiDict
 from tests.lab.api.client import Client
 
+from numakube.lab.api import router
 from numakube.lab.api.authentication import User
+from numakube.lab.api.call import Call, Stream
+from numakube.lab.api.request_info import parse_request
 from numakube.lab.api.server import ApiServer
+from numakube.lab.api.store import Key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -258,3 +263,23 @@ async def test_a_version_that_is_no_number_is_an_error(api: Client, version: str
 
     assert status == 500
     assert refused["message"] == f'strconv.ParseUint: parsing "{version}": invalid syntax'
+
+
+async def test_a_watch_misses_nothing_between_its_answer_and_its_first_reader(
+    server: ApiServer,
+) -> None:
+    """What happens before anybody reads is told of; a watch that nobody reads is released."""
+    query = MultiDict({"watch": "true", "resourceVersion": str(server.state.store.version)})
+    info = parse_request("GET", CONFIG_MAPS, query)
+    call = Call("GET", info, query, {}, b"", User("a", "", ("system:masters",)))
+    stream = router.answer(server.state, call)
+    assert isinstance(stream, Stream)
+    server.state.store.put(Key("configmaps", "default", "a"), config_map("a"))
+    first = json.loads(await anext(stream.chunks))
+    await stream.chunks.aclose()
+
+    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "a")
+    unread = router.answer(server.state, call)
+    assert isinstance(unread, Stream)
+    await unread.chunks.aclose()
+    assert server.state.feeds.count == 0

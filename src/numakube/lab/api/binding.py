@@ -29,6 +29,8 @@ def bind(state: State, call: Call) -> Reply:
     binding = in_namespace(binding, call.namespace)
     metadata = metadata_of(binding)
     name = call.info.name or metadata.get("name") or ""
+    if not name:
+        raise bad_request("Name parameter required.")
     if metadata.get("name", "") != name:
         raise bad_request("name in URL does not match name in Binding object")
     if errors := _check(binding):

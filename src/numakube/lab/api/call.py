@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -12,7 +12,7 @@ from numakube.lab.api.conversions import from_stored, is_converted, to_stored
 from numakube.lab.api.negotiation import JSON_TYPE, PLAIN, Representation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from multidict import MultiMapping
 
@@ -110,11 +110,23 @@ class Reply:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+class Chunks(Protocol):
+    """Parts of an answer; whoever takes them closes them in the end."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def __anext__(self) -> bytes: ...
+
+    async def aclose(self) -> None:
+        """Let the source stop."""
+        ...
+
+
 @dataclass
 class Stream:
     """An answer that goes on: chunks until the source ends."""
 
-    chunks: AsyncGenerator[bytes, None]
+    chunks: Chunks
     content_type: str = JSON_TYPE
 
 

@@ -26,7 +26,7 @@ from numakube.lab.schema.registry import BUILTIN
 from numakube.lab.schema.scalars import json_type
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Collection, Hashable, Sequence
 
     from numakube.lab.api.call import Call
     from numakube.lab.api.options import WriteOptions
@@ -157,10 +157,18 @@ def describe_yaml_error(error: yaml.YAMLError) -> str:
     return f"yaml: line {error.problem_mark.line + 1}: {worded}"
 
 
-def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) -> Json:
+def decode_object(
+    call: Call,
+    options: WriteOptions,
+    kind: GVK,
+    rules: Rules,
+    *,
+    aliases: Collection[GVK] = (),
+) -> Json:
     """Return the body as an object of *kind*, its fields checked as the options ask.
 
-    The returned object has been completed by its rules but has not been validated.
+    The returned object has been completed by its rules but has not been validated. It may also be
+    sent as one of *aliases*, which are other names of the same.
     """
     target = _Target(kind, rules, call.resource.custom)
     try:
@@ -178,6 +186,8 @@ def decode_object(call: Call, options: WriteOptions, kind: GVK, rules: Rules) ->
     checked = options.field_validation != "Ignore"
     if call.resource.custom and checked:
         _warn_of_other_version(call, value, target.kind)
+    if GVK.of(value) in aliases:
+        value = {**value, "apiVersion": kind.api_version}
     obj = identify(value, target.kind, call.resource)
     problems = rules.check(obj, strict=checked)
     if problems.fatal is not None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numakube.lab.kinds import Json
 
 _EVICTION: Final = GVK("policy", "v1", "Eviction")
+_OLD_EVICTION: Final = GVK("policy", "v1beta1", "Eviction")
 _BUDGETS: Final = "policy/poddisruptionbudgets"
 _VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _CAUSE: Final = "DisruptionBudget"
@@ -43,7 +44,8 @@ _MAX_DISRUPTED: Final = 2000
 def evict(state: State, call: Call) -> Reply:
     """Handle the POST of an eviction."""
     options = write_options(call.query, kind="CreateOptions")
-    eviction = decode_object(call, options, _EVICTION, state.rules_of(_EVICTION))
+    rules = state.rules_of(_EVICTION)
+    eviction = decode_object(call, options, _EVICTION, rules, aliases=(_OLD_EVICTION,))
     eviction = in_namespace(eviction, call.namespace)
     if metadata_of(eviction).get("name", "") != call.info.name:
         raise bad_request("name in URL does not match name in Eviction object")

@@ -50,6 +50,7 @@ class Front:
         warnings: list[str] = []
         try:
             reply = self._answer(request, await _body(request), warnings)
+            await self._state.settled()
         except Refusal as refusal:
             reply = refusal_reply(refusal, request.headers.get("Accept"))
         except Exception:
@@ -58,7 +59,6 @@ class Front:
             reply = refusal_reply(failed("Internal error occurred", "InternalError"), None)
         if isinstance(reply, Stream):
             return await self._stream(request, reply)
-        await self._state.settled()
         return _response(reply, warnings)
 
     def _answer(self, request: web.BaseRequest, body: bytes, warnings: list[str]) -> Reply | Stream:

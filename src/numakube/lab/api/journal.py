@@ -94,7 +94,14 @@ class Journal:
         try:
             while self._pending:
                 batch, self._pending = self._pending, []
-                await asyncio.get_running_loop().run_in_executor(self._worker, self._commit, batch)
+                try:
+                    await asyncio.get_running_loop().run_in_executor(
+                        self._worker, self._commit, batch
+                    )
+                except sqlite3.Error:
+                    # Nobody was told of these changes; the next to wait will try again.
+                    self._pending = batch + self._pending
+                    raise
         finally:
             self._flush = None
 

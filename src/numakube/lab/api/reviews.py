@@ -11,6 +11,7 @@ from numakube.lab.api.object_meta import in_namespace, metadata_of, timestamp, w
 from numakube.lab.api.options import write_options
 from numakube.lab.api.refusals import bad_request, invalid
 from numakube.lab.api.rendering import document_reply
+from numakube.lab.api.tokens import ISSUER
 from numakube.lab.field_errors import FieldError
 from numakube.lab.field_errors import invalid as invalid_field
 
@@ -35,13 +36,16 @@ def review(state: State, call: Call) -> Reply:
 
 def _token_review(state: State, call: Call, obj: Json) -> Json:
     del call
-    token = (obj.get("spec") or {}).get("token")
+    spec = obj.get("spec") or {}
+    token = spec.get("token")
     if not token:
         raise bad_request("token is required for TokenReview in authentication")
     user = state.authenticator.user_of(token)
     if user is None:
         return {**obj, "status": {"user": {}, "error": "invalid bearer token"}}
-    return {**obj, "status": {"authenticated": True, "user": user.info()}}
+    audiences = spec.get("audiences") or [ISSUER]
+    status = {"authenticated": True, "user": user.info(), "audiences": audiences}
+    return {**obj, "status": status}
 
 
 def _self_subject_review(state: State, call: Call, obj: Json) -> Json:
@@ -94,7 +98,7 @@ def _self_rules_review(state: State, call: Call, obj: Json) -> Json:
     resource_rules, path_rules = [], []
     for rule in state.authorizer.rules_for(call.user, namespace):
         if rule.get("resources"):
-            resource_rules.append(rule)
+            resource_rules.append({k: v for k, v in rule.items() if k != "nonResourceURLs"})
         if rule.get("nonResourceURLs"):
             path_rules.append({k: rule[k] for k in ("verbs", "nonResourceURLs")})
     status = {
@@ -102,7 +106,7 @@ def _self_rules_review(state: State, call: Call, obj: Json) -> Json:
         "nonResourceRules": path_rules,
         "incomplete": False,
     }
-    return {**obj, "status": status}
+    return {**obj, "spec": {}, "status": status}
 
 
 _REVIEWS: Final[Mapping[str, Callable[[State, Call, Json], Json]]] = {

@@ -55,10 +55,11 @@ _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 def answer(state: State, call: Call) -> Reply | Stream:
     """Answer *call*, whose sender may do what it asks, and do what follows from it."""
     call.now = state.now()
-    reply = _answer(state, call)
-    for follow in state.after_request:
-        follow()
-    return reply
+    try:
+        return _answer(state, call)
+    finally:
+        for follow in state.after_request:
+            follow()
 
 
 def _answer(state: State, call: Call) -> Reply | Stream:

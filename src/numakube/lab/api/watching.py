@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
@@ -22,7 +22,7 @@ from numakube.lab.api.store import Change, ChangeType, Expired, Stored
 from numakube.lab.api.views import EventView, event_text, included
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from numakube.lab.api.call import Call
     from numakube.lab.api.state import State
@@ -34,6 +34,9 @@ DEFAULT_TIMEOUT: Final = 1800.0
 BOOKMARK_INTERVAL: Final = 60.0
 BOOKMARK_BEFORE_END: Final = 2.0
 """A watch that ends gets a last bookmark this many seconds before."""
+
+MAX_EVENTS_AT_ONCE: Final = 500
+"""How many events are written together: enough to be quick, few enough to spare memory."""
 
 MAX_BACKLOG: Final = 20_000
 """How many events a client may lag behind before its watch is ended."""
@@ -47,7 +50,36 @@ def watch(state: State, call: Call) -> Stream:
     included(call)
     feed = Feed(selection, call.namespace, EventView(call))
     feed.begin(state, call, options, version)
-    return Stream(_stream(state, call, options, feed))
+    # From here on no change may be missed, although nobody reads yet.
+    stop = state.store.subscribe(call.resource.shelf, feed.put)
+    state.feeds.add(call.resource.shelf, feed)
+
+    def release() -> None:
+        stop()
+        state.feeds.discard(call.resource.shelf, feed)
+
+    return Stream(_Chunks(_events(state, options, feed), release))
+
+
+class _Chunks:
+    """The events of a watch; closing it ends the watch, also one that was never read."""
+
+    def __init__(self, events: AsyncGenerator[bytes, None], release: Callable[[], None]) -> None:
+        self._events = events
+        self._release = release
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        return await anext(self._events)
+
+    async def aclose(self) -> None:
+        """End the watch."""
+        try:
+            await self._events.aclose()
+        finally:
+            self._release()
 
 
 @dataclass
@@ -124,10 +156,11 @@ class Feed:
         self.ready.set()
 
     def take(self) -> bytes:
-        """Return everything pending."""
-        text = b"".join(self.pending)
-        self.pending.clear()
-        self.ready.clear()
+        """Return what is pending, or the first part of it if that is a lot."""
+        count = min(len(self.pending), MAX_EVENTS_AT_ONCE)
+        text = b"".join([self.pending.popleft() for _ in range(count)])
+        if not self.pending:
+            self.ready.clear()
         return text
 
     def _add(self, kind: ChangeType, stored: Stored) -> None:
@@ -155,33 +188,22 @@ def _last_seen(change: Change, before: Stored) -> Stored:
     return Stored(before.key, {**before.obj, "metadata": metadata}, change.version, before.form)
 
 
-async def _stream(
-    state: State, call: Call, options: ListOptions, feed: Feed
-) -> AsyncGenerator[bytes, None]:
+async def _events(state: State, options: ListOptions, feed: Feed) -> AsyncGenerator[bytes, None]:
     loop = asyncio.get_running_loop()
     timeout = options.timeout_seconds or DEFAULT_TIMEOUT * (1 + state.rng.random())
     deadline = loop.time() + timeout
     bookmark_at = _next_bookmark(loop.time(), deadline) if options.bookmarks else deadline
-    # Nobody listened between the request and the first reading of its answer.
-    if not feed.ended:
-        feed.catch_up(state, call.resource.shelf, feed.version)
-    stop = state.store.subscribe(call.resource.shelf, feed.put)
-    state.feeds.add(call.resource.shelf, feed)
-    try:
-        while True:
-            if feed.pending:
-                yield feed.take()
-            if feed.ended or loop.time() >= deadline:
-                return
-            if options.bookmarks and loop.time() >= bookmark_at:
-                feed.version = state.store.version
-                feed.bookmark()
-                bookmark_at = _next_bookmark(loop.time(), deadline)
-                continue
-            await _wait(feed, min(bookmark_at, deadline) - loop.time())
-    finally:
-        stop()
-        state.feeds.discard(call.resource.shelf, feed)
+    while True:
+        while feed.pending:
+            yield feed.take()
+        if feed.ended or loop.time() >= deadline:
+            return
+        if options.bookmarks and loop.time() >= bookmark_at:
+            feed.version = state.store.version
+            feed.bookmark()
+            bookmark_at = _next_bookmark(loop.time(), deadline)
+            continue
+        await _wait(feed, min(bookmark_at, deadline) - loop.time())
 
 
 def _next_bookmark(now: float, deadline: float) -> float:
@@ -203,6 +225,11 @@ class Feeds:
     def __init__(self) -> None:
         self._open: dict[str, set[int]] = {}
         self._feeds: dict[int, Feed] = {}
+
+    @property
+    def count(self) -> int:
+        """How many watches are open."""
+        return len(self._feeds)
 
     def add(self, shelf: str, feed: Feed) -> None:
         """Take note of an open watch."""
