@@ -93,6 +93,7 @@ class LabKubelet:
         state: whether it is stopped, running or paused.
         lag_seconds: how long it takes to notice a change of a pod.
         admission: the book-keeping of the present incarnation; ``None`` if it is stopped.
+        addresses: the node's addresses, and those of its pods.
     """
 
     def __init__(
@@ -126,7 +127,7 @@ class LabKubelet:
         self.reporter = NodeReporter(client, plan, addresses)
         self._client = client
         self._pods = pods
-        self._addresses = addresses
+        self.addresses = addresses
         self._wake = wake
         self._runtime = runtime or Simulation()
         self._disk = disk or MemoryDisk()
@@ -161,7 +162,7 @@ class LabKubelet:
             admission,
             client=self._client,
             pods=self._pods,
-            addresses=self._addresses,
+            addresses=self.addresses,
             runtime=self._runtime,
             aligner=self._aligner_of(admission),
             on_change=lambda: self._disk.save(admission),
@@ -247,7 +248,9 @@ class LabKubelet:
     async def _begin(self, keeper: PodKeeper, admission: Admission) -> None:
         """Register, and admit the pods again that were there before."""
         await self.reporter.register(admission.offer())
-        for pod in sorted(self._pods.select("node", self.name), key=_creation):
+        pods = sorted(self._pods.select("node", self.name), key=_creation)
+        self._runtime.retain(self.name, {pod.metadata.uid for pod in pods})
+        for pod in pods:
             await self._visit(keeper, key_of(pod))
         admission.all_pods_known()
         self._disk.save(admission)

@@ -103,7 +103,7 @@ def observed_status(
 def phase_of(pod: Pod, run: PodRun) -> str:
     """Return the phase that follows from the containers, as the kubelet derives it."""
     runs = list(run.containers.values())
-    if run.deadline_exceeded and run.stopped:
+    if (run.deadline_exceeded and run.stopped) or _cannot_initialize(pod, run):
         return FAILED
     if any(one.started is None and one.ended is None and one.last is None for one in runs):
         return PENDING
@@ -111,6 +111,12 @@ def phase_of(pod: Pod, run: PodRun) -> str:
         return RUNNING
     failed = any(one.ended and one.ended.exit_code for one in runs)
     return FAILED if failed else SUCCEEDED
+
+
+def _cannot_initialize(pod: Pod, run: PodRun) -> bool:
+    """Tell whether an init container has failed for good."""
+    ends = (run.init[one.name].ended for one in pod.spec.init_containers if not is_sidecar(one))
+    return any(ended.exit_code for ended in ends if ended is not None)
 
 
 def status_patch(pod: Pod, status: PodStatus) -> Document:
@@ -270,7 +276,7 @@ def _waiting(pod: Pod, container: Container, run: ContainerRun) -> ContainerStat
     if run.trouble is not None:
         reason, message = run.trouble
         return ContainerStateWaiting(reason=reason, message=message)
-    if run.last is None:
+    if run.last is None or not run.back_off:
         initializes = bool(pod.spec.init_containers)
         return ContainerStateWaiting(
             reason="PodInitializing" if initializes else "ContainerCreating"

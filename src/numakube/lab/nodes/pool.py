@@ -149,6 +149,8 @@ class NodePool:
         kubelet = self.kubelet(name)
         kubelet.kill()
         await self._close_sockets(name)
+        if self._runtime is not None:
+            self._runtime.retain(name, ())
         del self._kubelets[name], self._registered[name]
         self._sockets.pop(name, None)
         self._heartbeats.forget(name)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from numakube.api.pods import is_sidecar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numakube.api.core import Pod
 
@@ -137,6 +137,10 @@ class Runtime(Protocol):
         """Drop everything about a pod that is gone; unknown uids are fine."""
         ...
 
+    def retain(self, node: str, uids: Collection[str]) -> None:
+        """Drop what runs on a node and is none of *uids*: its kubelet did not see them go."""
+        ...
+
 
 class Simulation:
     """The runtime that only pretends."""
@@ -147,6 +151,9 @@ class Simulation:
 
     def forget(self, uid: str) -> None:
         """Do nothing: there is nothing to remember."""
+
+    def retain(self, node: str, uids: Collection[str]) -> None:
+        """Do nothing."""
 
 
 def script_of(annotations: Mapping[str, str]) -> Script:
@@ -173,12 +180,12 @@ def observe(pod: Pod, *, begun: datetime, now: datetime, stop: Stop | None = Non
     """Return how the containers of *pod*, admitted at *begun*, are doing at *now*."""
     script = script_of(pod.metadata.annotations)
     start = begun + timedelta(seconds=script.start_seconds)
-    deadline = _deadline(pod, begun)
+    deadline = deadline_of(pod, begun)
     exceeded = deadline is not None and deadline <= (min(now, stop.since) if stop else now)
     if deadline is not None and exceeded:
-        stop = Stop(since=deadline, grace_seconds=_grace(pod))
+        stop = Stop(since=deadline, grace_seconds=grace_of(pod))
     policy = pod.spec.restart_policy or "Always"
-    app, changes = _app_run(script, start, now, policy, stop)
+    app, changes = app_run(script, start, now, policy, stop)
     if not exceeded and deadline is not None and stop is None:
         changes.append(deadline)
     containers = {one.name: app for one in pod.spec.containers}
@@ -205,7 +212,7 @@ def blocked(run: PodRun, reason: str, message: str, *, again: datetime) -> PodRu
     )
 
 
-def _app_run(
+def app_run(
     script: Script, start: datetime, now: datetime, policy: str, stop: Stop | None
 ) -> tuple[ContainerRun, list[datetime]]:
     """Return the state of an app container, and moments at which it will change."""
@@ -241,11 +248,9 @@ def _undisturbed(
         if now < end:
             return replace(run, started=start), [end]
         ended = Ended(started=start, finished=end, exit_code=script.exit_code)
-        if not _restarts(policy, script.exit_code):
+        if not restarts(policy, script.exit_code):
             return replace(run, ended=ended), []
-        if script.run_seconds > _FORGIVEN_AFTER:
-            back_off = 0.0
-        pause, back_off = back_off, min(max(2 * back_off, FIRST_BACK_OFF), LONGEST_BACK_OFF)
+        pause, back_off = next_pause(back_off, ran_seconds=script.run_seconds)
         run = ContainerRun(last=ended, restarts=run.restarts + 1)
         start = end + timedelta(seconds=pause)
     # A container counts as restarted once it runs again.
@@ -263,16 +268,31 @@ def _init_run(start: datetime, now: datetime, app: ContainerRun, *, sidecar: boo
     return ContainerRun(started=start)
 
 
-def _restarts(policy: str, exit_code: int) -> bool:
+def restarts(policy: str, exit_code: int) -> bool:
+    """Tell whether a container that ended with *exit_code* is started again."""
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def _deadline(pod: Pod, begun: datetime) -> datetime | None:
+def next_pause(back_off: float, *, ran_seconds: float) -> tuple[float, float]:
+    """Return the pause before the next restart, and the *back_off* to remember for the one after.
+
+    Args:
+        back_off: what was remembered the time before; 0 at first.
+        ran_seconds: how long the container ran.
+    """
+    if ran_seconds > _FORGIVEN_AFTER:
+        back_off = 0.0
+    return back_off, min(max(2 * back_off, FIRST_BACK_OFF), LONGEST_BACK_OFF)
+
+
+def deadline_of(pod: Pod, begun: datetime) -> datetime | None:
+    """Return when a pod that was admitted at *begun* has been active for too long."""
     seconds = pod.spec.active_deadline_seconds
     return None if seconds is None else begun + timedelta(seconds=seconds)
 
 
-def _grace(pod: Pod) -> float:
+def grace_of(pod: Pod) -> float:
+    """Return the seconds that a pod's containers have to end."""
     seconds = pod.spec.termination_grace_period_seconds
     return 30.0 if seconds is None else float(seconds)
 
