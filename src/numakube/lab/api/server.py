@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 # Requests that are under way when the server stops have this many seconds to finish.
 _SHUTDOWN_SECONDS = 2.0
+# Pods that really run do so in this very process.
+_LOOPBACK = "127.0.0.1"
 
 
 class ApiServer:
@@ -66,11 +68,13 @@ class ApiServer:
         now: the clock.
         rng: source of uids and generated names.
         faults: what befalls requests that come over HTTP.
+        for_pods: whether pods that really run reach it over HTTPS, on a port of their own.
 
     Attributes:
         state: what handlers work with, once the server has started.
         url: where it is reached.
         authority: the certificate authority, if there is one.
+        inside: host and port for pods, if they can reach it.
     """
 
     def __init__(
@@ -86,9 +90,11 @@ class ApiServer:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Random | None = None,
         faults: Faults | None = None,
+        for_pods: bool = False,
     ) -> None:
         self._address = (host, port)
         self._tls = tls
+        self._for_pods = for_pods
         self._data = data
         self._faults = faults
         self._stack = AsyncExitStack()
@@ -106,6 +112,7 @@ class ApiServer:
         self.state.authenticator.sources.append(ServiceAccountTokens(self.state))
         self.authority: Authority | None = None
         self.url = ""
+        self.inside: tuple[str, int] | None = None
 
     async def __aenter__(self) -> Self:
         """Start to serve."""
@@ -155,11 +162,15 @@ class ApiServer:
         stack.push_async_callback(runner.cleanup)
         stack.callback(self.state.feeds.end)
         context = None
-        if self._tls:
+        if self._tls or self._for_pods:
             self.authority = _authority(journal, self.state.now())
-            context = server_context(*self.authority.issue([host], self.state.now()))
-        await web.TCPSite(runner, host, port, ssl_context=context).start()
+            names = dict.fromkeys((host, _LOOPBACK))
+            context = server_context(*self.authority.issue(names, self.state.now()))
+        await web.TCPSite(runner, host, port, ssl_context=context if self._tls else None).start()
         bound, number = runner.addresses[0][:2]
+        if self._for_pods:
+            await web.TCPSite(runner, _LOOPBACK, 0, ssl_context=context).start()
+            self.inside = runner.addresses[-1][:2]
         self.state.address = f"[{bound}]:{number}" if ":" in bound else f"{bound}:{number}"
         self.url = f"{'https' if self._tls else 'http'}://{self.state.address}"
 
