@@ -31,6 +31,9 @@ from numakube.lab.inprocess import InProcess
 from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
 from numakube.lab.nodes.plan import NodePlan
 from numakube.lab.nodes.pool import NodePool
+from numakube.lab.processes.logs import ContainerLogs
+from numakube.lab.processes.runtime import ProcessRuntime
+from numakube.lab.processes.sources import InsideAddress
 from numakube.lab.rundir import LabInfo
 from numakube.lab.status_page import StatusPage, node_summaries
 
@@ -83,6 +86,7 @@ class Lab:
         ended: set when the lab is told to end.
         client: a client with all rights that needs no sockets.
         pool: the nodes.
+        runtime: what runs containers of numakube's own image.
         faults: what befalls requests over HTTP.
     """
 
@@ -101,16 +105,23 @@ class Lab:
             tls=options.tls,
             data=options.data,
             faults=self.faults,
+            for_pods=True,
         )
         self.client = Client(InProcess(self.server, user=ADMIN), rate=0)
-        self.pool = NodePool(self.client, root=folder.nodes)
+        self.runtime = ProcessRuntime(
+            self.client, folder=folder.pods, nodes=folder.nodes, inside=self._inside
+        )
+        self.pool = NodePool(self.client, root=folder.nodes, runtime=self.runtime)
         self._page = StatusPage(self.pool, host=options.host)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
+            self.server.state.logs.append(ContainerLogs(self.runtime, self.client.clock))
+            await stack.enter_async_context(self.runtime)
             await stack.enter_async_context(self.pool)
+            self.runtime.attach(self.pool)
             await stack.enter_async_context(Controllers(self.client))
             await self.pool.add(*self._options.plans)
             await stack.enter_async_context(self._page)
@@ -225,6 +236,14 @@ class Lab:
         self.ended.set()
         return {}
 
+    def _inside(self) -> InsideAddress:
+        """Return where pods reach the API server."""
+        server = self.server
+        if server.inside is None or server.authority is None:
+            raise ConfigError("the API server of this lab cannot be reached by pods")
+        host, port = server.inside
+        return InsideAddress(host=host, port=port, authority=server.authority.certificate)
+
     def _next_number(self) -> int:
         numbers = [
             int(name.removeprefix("node-"))
@@ -236,7 +255,7 @@ class Lab:
     def _kubeconfig(self) -> str:
         context = f"numakube-{self._options.name}"
         cluster = {"server": self.url}
-        if self.server.authority is not None:
+        if self._options.tls and self.server.authority is not None:
             certificate = base64.b64encode(self.server.authority.certificate)
             cluster["certificate-authority-data"] = certificate.decode()
         return dump_yaml(

@@ -1,9 +1,9 @@
 """Where a running lab keeps its files, and how other commands find it.
 
 One folder a lab below the user's runtime folder: ``kubeconfig``, ``control.sock``, ``lab.json``
-with the process id and addresses, ``log`` of a detached lab and ``nodes/`` with what each kubelet
-keeps on disk. It is removed when the lab ends. Paths are short because unix sockets allow 107
-bytes.
+with the process id and addresses, ``log`` of a detached lab, ``nodes/`` with what each kubelet
+keeps on disk and ``pods/`` with the volumes of pods that really run. It is removed when the lab
+ends. Paths are short because unix sockets allow 107 bytes.
 """
 
 from __future__ import annotations
@@ -68,6 +68,11 @@ class RunDir:
     def nodes(self) -> Path:
         """What the kubelets keep on disk."""
         return self.path / "nodes"
+
+    @property
+    def pods(self) -> Path:
+        """The volumes of pods that really run."""
+        return self.path / "pods"
 
     def create(self) -> None:
         """Make the folder; only its owner may look into it."""

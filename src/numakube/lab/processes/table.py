@@ -1,0 +1,19 @@
+"""Every program that a container of numakube's image can run in the lab."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from numakube.lab.processes.probe import run_probe
+from numakube.lab.processes.programs import print_version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.lab.processes.programs import Program
+
+PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
+    {"version": print_version, "lab-probe": run_probe}
+)
+"""Programs by name; a component joins by an entry here."""
