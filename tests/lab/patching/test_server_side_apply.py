@@ -339,7 +339,9 @@ def test_kubectl_may_take_over_what_its_annotation_proves_to_be_its_own() -> Non
         _apply(stored, _config(a="2"), "other")
     done = _apply(stored, _config(a="2"), "kubectl").object
     assert done["data"] == {"a": "2"}
-    assert '"data":{"a":"2"}' in done["metadata"]["annotations"][ANNOTATION]
+    renewed = done["metadata"]["annotations"][ANNOTATION]
+    assert '"data":{"a":"2"}' in renewed
+    assert "annotations" not in renewed
 
 
 def test_owners_of_the_replicas_are_seen_through_the_scale() -> None:

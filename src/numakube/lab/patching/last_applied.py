@@ -63,5 +63,7 @@ def _annotation(obj: dict[str, Any]) -> str:
 
 def _bare(config: dict[str, Any]) -> dict[str, Any]:
     metadata = config.get("metadata") or {}
-    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != ANNOTATION}
+    if metadata.get("annotations") is None:
+        return config
+    annotations = {k: v for k, v in metadata["annotations"].items() if k != ANNOTATION}
     return {**config, "metadata": {**metadata, "annotations": annotations}}
