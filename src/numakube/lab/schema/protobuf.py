@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import struct
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from numakube.lab.kinds import GVK
 from numakube.lab.schema.jsontext import MalformedJson, parse_json
@@ -139,23 +139,41 @@ def _signed(value: int, bits: int = 64) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
+class _Place(NamedTuple):
+    """Where a field stands: under *number*, in the message that the numbers *outer* lead to."""
+
+    field: Field
+    outer: tuple[int, ...]
+    number: int
+
+
+def _places(root: Struct) -> list[_Place]:
+    """Return where the fields of *root* stand, worked out once."""
+    known: list[_Place] | None = root.__dict__.get("_protobuf_places")
+    if known is None:
+        numbered = (field for field in root.fields.values() if field.number)
+        known = [_Place(field, field.number[:-1], field.number[-1]) for field in numbered]
+        root.__dict__["_protobuf_places"] = known
+    return known
+
+
 def _read_struct(root: Struct, message: Message) -> dict[str, Any]:
     document = {}
-    for field in root.fields.values():
-        values = _values(message, field)
+    inner: dict[tuple[int, ...], Message] = {(): message}
+    for field, outer, number in _places(root):
+        if outer not in inner:
+            inner[outer] = _inside(message, outer)
+        values = inner[outer].get(number)
         if values:
             document[field.name] = _read_field(field.type, values)
     return document
 
 
-def _values(message: Message, field: Field) -> list[int | bytes]:
-    """Return what stands under the field's number, below the messages that it is embedded in."""
-    if not field.number:
-        return []
-    *outer, last = field.number
-    for number in outer:
+def _inside(message: Message, numbers: tuple[int, ...]) -> Message:
+    """Return the message that *numbers* lead to."""
+    for number in numbers:
         message = read_message(b"".join(map(_as_bytes, message.get(number, []))))
-    return message.get(last, [])
+    return message
 
 
 def _read_field(kind: Type, values: list[int | bytes]) -> JsonValue:

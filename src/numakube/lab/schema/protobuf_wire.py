@@ -91,6 +91,8 @@ def _after_group(data: bytes, at: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
     value = 0
     for index in range(_MAX_VARINT_BYTES):
         if at + index >= len(data):
