@@ -286,7 +286,7 @@ LimitRangeItem:
 
 kind Event:
     1  metadata            ObjectMeta  !
-    2  involvedObject      ObjectReference  ! granular
+    2  involvedObject      ObjectReference  !
     3  reason              str
     4  message             str
     5  source              EventSource
