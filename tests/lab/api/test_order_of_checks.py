@@ -61,6 +61,8 @@ async def test_a_refusal_shows_the_prefix_of_a_name_to_come(api: Client) -> None
     status, answer = await api.send("POST", "/api/v1/namespaces/default/pods", body)
     assert status == 403
     assert answer["message"].startswith('pods "p-" is forbidden')
+    _, answer = await api.send("POST", "/api/v1/namespaces/default/pods", body | {"metadata": {}})
+    assert answer["message"].startswith('pods "Unknown" is forbidden')
 
 
 async def test_a_node_is_checked_as_a_whole_before_what_changed_of_it(api: Client) -> None:

@@ -137,7 +137,7 @@ def _refusal(call: Call, obj: Json, refused: objects.Refused) -> Refusal:
     if refused.errors:
         return invalid(resource.group, resource.kind.kind, name, refused.errors)
     # A name that is to be generated is not there yet.
-    name = name or metadata.get("generateName") or ""
+    name = name or metadata.get("generateName") or "Unknown"
     return forbidden(resource.group, resource.plural, name, refused.reason)
 
 
