@@ -184,6 +184,7 @@ async def bench(
     nodes: Sequence[str] = (),
     assign: str = "node-1",
     also: Sequence[Resource[Any]] = (),
+    report_seconds: float = 0.0,
 ) -> AsyncIterator[Bench]:
     """Run controllers against a fresh API server.
 
@@ -193,13 +194,14 @@ async def bench(
         nodes: nodes to create.
         assign: the node to bind all pods to; empty to leave that to a scheduler.
         also: resources that no controller looks at, but the test does.
+        report_seconds: how long at least between two reports of a status.
     """
     clock = clock or SystemClock()
     async with ApiServer(now=clock.now) as server:
         client = Client(InProcess(server), rate=0, clock=clock)
         for name in nodes:
             await add_node(client, node(name))
-        controllers = Controllers(client, which=which)
+        controllers = Controllers(client, which=which, report_seconds=report_seconds)
         async with controllers:
             seen = Cluster(client)
             for resource in also:

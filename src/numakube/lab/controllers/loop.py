@@ -7,6 +7,7 @@ out to rest on an outdated view is dropped, and made again.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -52,6 +53,8 @@ class Controller(ABC):
         self.queue: WorkQueue[ObjectKey] = WorkQueue(clock=cluster.clock)
         self._recorder = recorder
         self._stale: Counter[ObjectKey] = Counter()
+        self._reported: dict[ObjectKey, float] = {}
+        self._held: set[ObjectKey] = set()
         self._unsubscribe: list[Callable[[], None]] = []
 
     @abstractmethod
@@ -87,7 +90,13 @@ class Controller(ABC):
         self._unsubscribe.append(mirror.store.subscribe(handler))
 
     async def _work(self, key: ObjectKey) -> float | None:
+        if self._holds_back(key):
+            return None
         plan = self.plan(key)
+        if plan.actions and all(map(_is_report, plan.actions)):
+            self._reported[key] = asyncio.get_running_loop().time()
+        else:
+            self._reported.pop(key, None)
         try:
             await self._perform(plan.actions)
         except (AlreadyExists, Conflict, NotFound) as stale:
@@ -98,6 +107,23 @@ class Controller(ABC):
             return 0.0
         self._stale.pop(key, None)
         return plan.again_after
+
+    def _holds_back(self, key: ObjectKey) -> bool:
+        """Put off an object that has only just been reported on, so that reports are few.
+
+        A hundred pods that get ready one by one should not cause a hundred new statuses. This is
+        about the load of this process, so it goes by the event loop's time.
+        """
+        loop = asyncio.get_running_loop()
+        last = self._reported.get(key)
+        left = 0.0 if last is None else last + self.cluster.report_seconds - loop.time()
+        if left <= 0:
+            self._held.discard(key)
+            return False
+        if key not in self._held:
+            self._held.add(key)
+            loop.call_later(left, self.queue.add, key)
+        return True
 
     async def _perform(self, actions: Iterable[Action]) -> None:
         """Act, then wait until the mirrors show it."""
@@ -183,6 +209,10 @@ class Controller(ABC):
             return
         record = self._recorder.warning if note.warning else self._recorder.normal
         record(note.about, note.reason, note.message)
+
+
+def _is_report(action: Action) -> bool:
+    return isinstance(action, Patch) and action.subresource == "status"
 
 
 def _states(change: Change[T]) -> tuple[T, ...]:

@@ -42,6 +42,7 @@ BY_CONTROLLER = "controller"
 ORPHANS = "orphans"
 """Finds objects that no controller manages, by namespace."""
 
+REPORT_SECONDS = 0.05
 PATIENCE = 10.0
 """Seconds after which a controller goes on with a mirror that does not show its work.
 
@@ -116,10 +117,16 @@ class Mirror(Generic[T]):
 
 
 class Cluster:
-    """The mirrors of the resources that somebody asked for, and the client to change them."""
+    """The mirrors of the resources that somebody asked for, and the client to change them.
 
-    def __init__(self, client: Client) -> None:
+    Attributes:
+        report_seconds: how long at least between two reports about an object, if nothing but its
+            status is to change.
+    """
+
+    def __init__(self, client: Client, *, report_seconds: float = REPORT_SECONDS) -> None:
         self.client = client
+        self.report_seconds = report_seconds
         self.clock = client.clock
         self._mirrors: dict[tuple[str, str], Mirror[Any]] = {}
 

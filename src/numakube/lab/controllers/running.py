@@ -21,7 +21,7 @@ from numakube.lab.controllers.evictions import TaintEvictions
 from numakube.lab.controllers.garbage import GarbageCollector
 from numakube.lab.controllers.jobs import Jobs
 from numakube.lab.controllers.leftovers import Leftovers
-from numakube.lab.controllers.mirrors import Cluster
+from numakube.lab.controllers.mirrors import REPORT_SECONDS, Cluster
 from numakube.lab.controllers.namespaces import Namespaces
 from numakube.lab.controllers.nodes import Nodes
 from numakube.lab.controllers.replicasets import ReplicaSets
@@ -87,7 +87,12 @@ class Controllers:
     """
 
     def __init__(
-        self, client: Client, *, which: Sequence[Factory] = ALL, instance: str = "lab"
+        self,
+        client: Client,
+        *,
+        which: Sequence[Factory] = ALL,
+        instance: str = "lab",
+        report_seconds: float = REPORT_SECONDS,
     ) -> None:
         """Prepare to run controllers.
 
@@ -95,8 +100,10 @@ class Controllers:
             client: how they reach the API server; its clock is theirs.
             which: the controllers; all by default.
             instance: what their events name as their host.
+            report_seconds: how long at least between two reports about an object.
         """
-        self.cluster = Cluster(client)
+        self.cluster = Cluster(client, report_seconds=report_seconds)
+        self._report_seconds = report_seconds
         self._client = client
         self._which = which
         self._instance = instance
@@ -105,7 +112,7 @@ class Controllers:
 
     async def __aenter__(self) -> Self:
         """Start, and return once they know the cluster."""
-        self.cluster = Cluster(self._client)
+        self.cluster = Cluster(self._client, report_seconds=self._report_seconds)
         self._recorders.clear()
         made = [self._make(factory) for factory in self._which]
         self._task = asyncio.create_task(self._run(made), name="controllers")
