@@ -176,6 +176,6 @@ def test_room_is_what_a_fresh_count_gives(steps: list[tuple[str, int]]) -> None:
         fresh.put_node(one)
     for uid, (name, cpu) in placed.items():
         fresh.place(uid, name, Demand.of(_pod(cpu)))
-    assert {each.node.metadata.name: each.free for each in rooms.all()} == {
-        each.node.metadata.name: each.free for each in fresh.all()
+    assert {each.node.metadata.name: (each.free, each.weight) for each in rooms.all()} == {
+        each.node.metadata.name: (each.free, each.weight) for each in fresh.all()
     }

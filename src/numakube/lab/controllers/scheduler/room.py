@@ -28,9 +28,16 @@ DEFAULT_MEMORY: Final = 200 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod needs of a node: amounts of resources, one of them its place among the pods."""
+    """What a pod needs of a node: amounts of resources, one of them its place among the pods.
+
+    Attributes:
+        cpu_milli: what it counts as when nodes are compared; never nothing.
+        memory_bytes: likewise.
+    """
 
     amounts: Mapping[str, int]
+    cpu_milli: int = DEFAULT_MILLI_CPU
+    memory_bytes: int = DEFAULT_MEMORY
 
     @classmethod
     def of(cls, pod: Pod) -> Demand:
@@ -40,7 +47,11 @@ class Demand:
             name: each.milli_value() if name == CPU else each.value()
             for name, each in requests.items()
         }
-        return cls({PODS: 1, **{name: amount for name, amount in amounts.items() if amount > 0}})
+        return cls(
+            {PODS: 1, **{name: amount for name, amount in amounts.items() if amount > 0}},
+            amounts.get(CPU) or DEFAULT_MILLI_CPU,
+            amounts.get(MEMORY) or DEFAULT_MEMORY,
+        )
 
 
 @dataclass(slots=True)
@@ -49,11 +60,13 @@ class Room:
 
     Attributes:
         free: what is left of each; negative if too much was promised.
+        weight: the CPU and memory that its pods count as when nodes are compared.
     """
 
     node: Node
     allocatable: Mapping[str, int]
     free: dict[str, int]
+    weight: list[int]
 
     def shortages(self, demand: Demand) -> tuple[str, ...]:
         """Return the resources of which there is too little; none if the pod fits."""
@@ -70,15 +83,15 @@ class Room:
 
     def score(self, demand: Demand) -> float:
         """Return how good the node is for the pod: more free, and evenly, is better."""
-        cpu = self._share_left(CPU, demand.amounts.get(CPU, DEFAULT_MILLI_CPU))
-        memory = self._share_left(MEMORY, demand.amounts.get(MEMORY, DEFAULT_MEMORY))
+        cpu = self._share_left(CPU, self.weight[0] + demand.cpu_milli)
+        memory = self._share_left(MEMORY, self.weight[1] + demand.memory_bytes)
         return (cpu + memory) / 2 + 1 - abs(cpu - memory) / 2
 
     def _share_left(self, name: str, amount: int) -> float:
         total = self.allocatable.get(name, 0)
         if total <= 0:
             return 0.0
-        return max(0.0, (self.free.get(name, 0) - amount) / total)
+        return max(0.0, (total - amount) / total)
 
 
 @dataclass
@@ -95,6 +108,7 @@ class Rooms:
     _rooms: dict[str, Room] = field(default_factory=dict)
     _placed: dict[str, tuple[str, Demand]] = field(default_factory=dict)
     _used: dict[str, dict[str, int]] = field(default_factory=dict)
+    _weights: dict[str, list[int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._rooms)
@@ -116,7 +130,8 @@ class Rooms:
         allocatable = amounts_of(node.status.allocatable)
         used = self._used.get(name, {})
         free = {each: amount - used.get(each, 0) for each, amount in allocatable.items()}
-        self._rooms[name] = Room(node, allocatable, free)
+        weight = self._weights.setdefault(name, [0, 0])
+        self._rooms[name] = Room(node, allocatable, free, weight)
         self.version += 1
         self.shape_version += 1
 
@@ -145,6 +160,9 @@ class Rooms:
     def _book(self, node: str, demand: Demand, sign: int) -> None:
         used = self._used.setdefault(node, {})
         room = self._rooms.get(node)
+        weight = self._weights.setdefault(node, [0, 0])
+        weight[0] += sign * demand.cpu_milli
+        weight[1] += sign * demand.memory_bytes
         for name, amount in demand.amounts.items():
             used[name] = used.get(name, 0) + sign * amount
             if room is not None and name in room.free:
