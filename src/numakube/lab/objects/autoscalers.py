@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.lab.field_errors import FieldError, forbidden, invalid, not_supported, required
 from numakube.lab.objects import names
+from numakube.lab.objects.autoscaler_metrics import validate_metric, validate_reference
 from numakube.lab.objects.kind_rules import KindRules, PartRules
-from numakube.lab.objects.metadata import invalids
 from numakube.lab.objects.numbers import not_negative
+from numakube.lab.objects.resource_names import validate_not_negative
+from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:
     from numakube.lab.kinds import Json
 
-_SOURCES: Final = {
-    "ContainerResource": "containerResource",
-    "External": "external",
-    "Object": "object",
-    "Pods": "pods",
-    "Resource": "resource",
-}
+_TYPE: Final = ("apiVersion", "kind")
 _SELECTIONS: Final = ("Disabled", "Max", "Min")
 _MAX_WINDOW: Final = 3600
 _MAX_PERIOD: Final = 1800
@@ -57,41 +53,21 @@ def _default_v2(autoscaler: Json) -> None:
         behavior[side] = rules | {k: v for k, v in given.items() if v is not None}
 
 
-def _check_any(spec: Json) -> list[FieldError]:
+def _check(spec: Json, before: Json | None) -> list[FieldError]:
     least, most = spec.get("minReplicas"), spec.get("maxReplicas") or 0
     errors: list[FieldError] = []
-    if least is not None and least < 1:
-        errors.append(invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
+    may_be_zero = before is not None and before.get("minReplicas") == 0
+    lowest = 0 if may_be_zero else 1
+    if least is not None and least < lowest:
+        detail = f"must be greater than or equal to {lowest}"
+        errors.append(invalid("spec.minReplicas", least, detail))
     if most < 1:
         errors.append(invalid("spec.maxReplicas", most, "must be greater than 0"))
     if least is not None and most < least:
         detail = "must be greater than or equal to `minReplicas`"
         errors.append(invalid("spec.maxReplicas", most, detail))
-    return errors + _check_reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
-
-
-def _check_reference(ref: Json, path: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for field in ("kind", "name"):
-        value, place = ref.get(field) or "", f"{path}.{field}"
-        good = invalids(place, value, names.path_segment(value))
-        errors += good if value else [required(place)]
-    version = ref.get("apiVersion") or ""
-    if version.count("/") > 1:
-        detail = f"unexpected GroupVersion string: {version}"
-        errors.append(invalid(f"{path}.apiVersion", version, detail))
-    return errors
-
-
-def _check_v1(autoscaler: Json) -> list[FieldError]:
-    return _check_any(autoscaler.get("spec") or {})
-
-
-def _check_v2(autoscaler: Json) -> list[FieldError]:
-    spec = autoscaler.get("spec") or {}
-    errors = _check_any(spec)
-    for index, metric in enumerate(spec.get("metrics") or []):
-        errors += _check_metric(metric, f"spec.metrics[{index}]")
+    errors += _check_target(spec.get("scaleTargetRef") or {}, before)
+    errors += _check_metrics(spec)
     for side in ("scaleUp", "scaleDown"):
         rules = (spec.get("behavior") or {}).get(side)
         if rules is not None:
@@ -99,23 +75,52 @@ def _check_v2(autoscaler: Json) -> list[FieldError]:
     return errors
 
 
-def _check_metric(metric: Json, path: str) -> list[FieldError]:
-    kind = metric.get("type") or ""
-    errors = []
-    if not kind:
-        errors.append(required(f"{path}.type", "must specify a metric source type"))
-    unknown = not_supported(f"{path}.type", kind, tuple(_SOURCES))
-    if kind not in _SOURCES:
-        errors += [unknown, unknown]
-    expected = _SOURCES.get(kind, "")
-    given = [field for field in _SOURCES.values() if metric.get(field) is not None]
-    if expected and expected not in given:
-        detail = "must populate information for the given metric source"
-        errors.append(required(f"{path}.{expected}", detail))
-    if len(given) != 1:
-        detail = "must populate the given metric source only"
-        errors += [forbidden(f"{path}.{field}", detail) for field in given if field != expected]
+def _check_target(target: Json, before: Json | None) -> list[FieldError]:
+    old = (before or {}).get("scaleTargetRef") or {}
+    same = all((old.get(field) or "") == (target.get(field) or "") for field in _TYPE)
+    return validate_reference(
+        target,
+        "spec.scaleTargetRef",
+        any_version=before is not None and same,
+        any_group=target.get("kind") == "ReplicationController",
+    )
+
+
+def _check_metrics(spec: Json) -> list[FieldError]:
+    metrics = spec.get("metrics") or []
+    errors: list[FieldError] = []
+    for index, metric in enumerate(metrics):
+        errors += validate_metric(metric, f"spec.metrics[{index}]")
+    from_zero = any(metric.get("type") in {"Object", "External"} for metric in metrics)
+    if spec.get("minReplicas") == 0 and not from_zero:
+        need = "must specify at least one Object or External metric"
+        errors.append(forbidden("spec.metrics", f"{need} to support scaling to zero replicas"))
     return errors
+
+
+def _spec_v1(autoscaler: Json) -> Json:
+    """Return a spec of the first version with its one metric as the second describes it."""
+    spec = dict(autoscaler.get("spec") or {})
+    if (share := spec.pop("targetCPUUtilizationPercentage", None)) is not None:
+        target = {"type": "Utilization", "averageUtilization": share}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    return spec
+
+
+def _check_new_v1(autoscaler: Json) -> list[FieldError]:
+    return _check(_spec_v1(autoscaler), None)
+
+
+def _check_change_v1(new: Json, old: Json) -> list[FieldError]:
+    return _check(_spec_v1(new), _spec_v1(old))
+
+
+def _check_new_v2(autoscaler: Json) -> list[FieldError]:
+    return _check(autoscaler.get("spec") or {}, None)
+
+
+def _check_change_v2(new: Json, old: Json) -> list[FieldError]:
+    return _check(new.get("spec") or {}, old.get("spec") or {})
 
 
 def _check_rules(rules: Json, path: str) -> list[FieldError]:
@@ -133,6 +138,8 @@ def _check_rules(rules: Json, path: str) -> list[FieldError]:
         errors.append(required(f"{path}.policies", "must specify at least one Policy"))
     for index, policy in enumerate(policies):
         errors += _check_policy(policy, f"{path}.policies[{index}]")
+    if (tolerance := rules.get("tolerance")) is not None:
+        errors += validate_not_negative(parse_quantity(tolerance), f"{path}.tolerance")
     return errors
 
 
@@ -158,10 +165,16 @@ def _check_status(new: Json, old: Json) -> list[FieldError]:
 
 
 AUTOSCALER_V1: Final = KindRules(
-    parts={"status": PartRules(check=_check_status)}, default=_default_v1, check=_check_v1
+    parts={"status": PartRules(check=_check_status)},
+    default=_default_v1,
+    check_create=_check_new_v1,
+    check_change=_check_change_v1,
 )
 AUTOSCALER: Final = KindRules(
-    parts={"status": PartRules(check=_check_status)}, default=_default_v2, check=_check_v2
+    parts={"status": PartRules(check=_check_status)},
+    default=_default_v2,
+    check_create=_check_new_v2,
+    check_change=_check_change_v2,
 )
 
 

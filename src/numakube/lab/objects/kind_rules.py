@@ -129,6 +129,8 @@ class KindRules:
         whole_first: an update checks the object as a whole before what changed of it, metadata
             included.
         rechecks_name: an update checks the metadata as a creation does, too.
+        rechecks_twice: an update applies the checks of a creation twice, and so tells every
+            problem twice, as the real server does for some kinds.
         warn: tells the user what is accepted but odd.
         version_notes: annotations that stand for fields of other versions; the metadata alone
             is shown without them.
@@ -151,6 +153,7 @@ class KindRules:
     change_first: bool = False
     whole_first: bool = False
     rechecks_name: bool = False
+    rechecks_twice: bool = False
     warn: Warn = _stay_silent
     version_notes: frozenset[str] = frozenset()
 
@@ -183,6 +186,7 @@ class KindRules:
         errors = self._check_metadata_change(new, old)
         change = self.check_change(new, old)
         whole = (self._check_name(new) if self.rechecks_name else []) + self.check(new)
+        whole *= 2 if self.rechecks_twice else 1
         if self.whole_first:
             return whole + errors + change
         return errors + (change + whole if self.change_first else whole + change)

@@ -348,5 +348,9 @@ def _warn_policy(policy: Json, old: Json | None) -> list[str]:
 
 
 NETWORK_POLICY: Final = KindRules(
-    counted=("spec",), default=_default_policy, check=_check_policy, warn=_warn_policy
+    counted=("spec",),
+    default=_default_policy,
+    check=_check_policy,
+    rechecks_twice=True,
+    warn=_warn_policy,
 )

@@ -192,6 +192,7 @@ PERSISTENT_VOLUME: Final = KindRules(
     check=_check_volume,
     check_change=_check_volume_change,
     rechecks_name=True,
+    rechecks_twice=True,
     warn=_warn_volume,
 )
 

@@ -249,6 +249,7 @@ CSI_NODE: Final = KindRules(
     namespaced=False,
     own_metadata_change=False,
     check=_check_csi_node,
+    rechecks_twice=True,
     check_change=_check_csi_node_change,
     rechecks_name=True,
 )
