@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import msgspec
+
 from numakube.lab.field_errors import FieldError
 from numakube.lab.kinds import Json
 from numakube.lab.objects import names
@@ -214,11 +216,6 @@ class KindRules:
 
 
 def copy_json(obj: Json) -> Json:
-    """Return a deep copy of a JSON object, several times as fast as ``copy.deepcopy``."""
-    return {key: _copied(value) for key, value in obj.items()}
-
-
-def _copied(value: object) -> object:
-    if isinstance(value, dict):
-        return copy_json(value)
-    return [_copied(item) for item in value] if isinstance(value, list) else value
+    """Return a deep copy of a JSON object, many times as fast as ``copy.deepcopy``."""
+    copied: Json = msgspec.to_builtins(obj)
+    return copied
