@@ -5,6 +5,7 @@ Of these the defaults are filled in and the fields that must be there are checke
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Final
 
 from numakube.lab.field_errors import FieldError, go_quote, invalid, not_supported, required
@@ -19,6 +20,7 @@ from numakube.values.quantity import parse_quantity
 if TYPE_CHECKING:
     from numakube.lab.kinds import Json
 
+_PEM: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
 _MAX_PRECEDENCE: Final = 10000
 _MAX_GROUP_PRIORITY: Final = 20000
 _MAX_VERSION_PRIORITY: Final = 1000
@@ -134,11 +136,10 @@ def _on_request_update(new: Json, old: Json) -> None:
 
 def _check_signing_request(request: Json) -> list[FieldError]:
     spec = request.get("spec") or {}
-    errors = (
-        []
-        if spec.get("request")
-        else [required("spec.request", "PEM block type must be CERTIFICATE REQUEST")]
-    )
+    errors = []
+    text = spec.get("request") or ""
+    if _PEM not in base64.b64decode(text):
+        errors.append(invalid("spec.request", text, "PEM block type must be CERTIFICATE REQUEST"))
     if not spec.get("usages"):
         errors.append(required("spec.usages", "usages must be provided"))
     if not spec.get("signerName"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from numakube.lab.objects.tables.durations import human_age
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from datetime import datetime
 
     from numakube.lab.kinds import Json, JsonValue
@@ -83,11 +83,6 @@ def name_of(obj: Json) -> str:
 def age_of(obj: Json, now: datetime) -> str:
     """Return the age of an object."""
     return human_age(obj["metadata"].get("creationTimestamp"), now)
-
-
-def shown_labels(labels: Mapping[str, str] | None) -> str:
-    """Return labels as ``a=1,b=2``."""
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
 def shown_some(texts: Iterable[str], count: int, limit: int = 3) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.lab.objects.label_selectors import format_labels, format_selector
 from numakube.lab.objects.tables.columns import (
     AGE,
     NAME,
@@ -13,11 +14,9 @@ from numakube.lab.objects.tables.columns import (
     Table,
     age_of,
     name_of,
-    shown_labels,
     shown_some,
     wide,
 )
-from numakube.lab.objects.tables.workloads import shown_selector
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -34,7 +33,7 @@ def _service(obj: Json, now: datetime) -> list[JsonValue]:
         _external_addresses(spec, status),
         ",".join(map(_service_port, spec.get("ports") or [])) or NONE,
         age_of(obj, now),
-        shown_labels(spec.get("selector")),
+        format_labels(spec.get("selector")),
     ]
 
 
@@ -194,7 +193,7 @@ INGRESS_CLASS: Final = Table(
 
 def _network_policy(obj: Json, now: datetime) -> list[JsonValue]:
     selector = (obj.get("spec") or {}).get("podSelector")
-    return [name_of(obj), shown_selector(selector), age_of(obj, now)]
+    return [name_of(obj), format_selector(selector), age_of(obj, now)]
 
 
 NETWORK_POLICY: Final = Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.lab.objects.label_selectors import format_labels, format_selector
 from numakube.lab.objects.tables.columns import (
     AGE,
     NAME,
@@ -16,7 +17,6 @@ from numakube.lab.objects.tables.columns import (
     flag,
     name_of,
     number,
-    shown_labels,
     wide,
 )
 from numakube.lab.objects.tables.durations import human_age, time_between
@@ -40,40 +40,17 @@ def _template_cells(template: Json | None) -> list[JsonValue]:
     ]
 
 
-def selector_text(selector: Json | None) -> str:
-    """Return a label selector as it would be written in a query."""
-    labels = (selector or {}).get("matchLabels") or {}
-    terms = [(key, f"{key}={value}") for key, value in labels.items()]
-    expressions = (selector or {}).get("matchExpressions") or []
-    terms += [(expression["key"], _expression_text(expression)) for expression in expressions]
-    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
-
-
-def _expression_text(expression: Json) -> str:
-    key = expression["key"]
-    values = ",".join(sorted(expression.get("values") or []))
-    match expression.get("operator"):
-        case "In":
-            return f"{key} in ({values})"
-        case "NotIn":
-            return f"{key} notin ({values})"
-        case "DoesNotExist":
-            return f"!{key}"
-        case _:
-            return str(key)
-
-
-def shown_selector(selector: Json | None) -> str:
-    """Return a label selector for a cell."""
-    return selector_text(selector) or NONE
-
-
 def _parts(obj: Json) -> tuple[Json, Json]:
     return obj.get("spec") or {}, obj.get("status") or {}
 
 
+# A deployment shows selectors that select nothing or cannot be read in its own way.
+_DEPLOYMENT_SELECTORS: Final = {"<none>": "", "<error>": "<invalid>"}
+
+
 def _deployment(obj: Json, now: datetime) -> list[JsonValue]:
     spec, status = _parts(obj)
+    selector = format_selector(spec.get("selector"))
     return [
         name_of(obj),
         f"{status.get('readyReplicas') or 0}/{spec.get('replicas') or 0}",
@@ -81,7 +58,7 @@ def _deployment(obj: Json, now: datetime) -> list[JsonValue]:
         status.get("availableReplicas") or 0,
         age_of(obj, now),
         *_template_cells(spec.get("template")),
-        selector_text(spec.get("selector")),
+        _DEPLOYMENT_SELECTORS.get(selector, selector),
     ]
 
 
@@ -112,11 +89,11 @@ def _replica_cells(obj: Json, now: datetime) -> list[JsonValue]:
 
 
 def _replica_set(obj: Json, now: datetime) -> list[JsonValue]:
-    return [*_replica_cells(obj, now), shown_selector(obj["spec"].get("selector"))]
+    return [*_replica_cells(obj, now), format_selector(obj["spec"].get("selector"))]
 
 
 def _replication_controller(obj: Json, now: datetime) -> list[JsonValue]:
-    return [*_replica_cells(obj, now), shown_labels(obj["spec"].get("selector"))]
+    return [*_replica_cells(obj, now), format_labels(obj["spec"].get("selector"))]
 
 
 _REPLICA_COLUMNS: Final = (
@@ -162,10 +139,10 @@ def _daemon_set(obj: Json, now: datetime) -> list[JsonValue]:
     return [
         name_of(obj),
         *(status.get(field) or 0 for field in _DAEMON_COUNTS),
-        shown_labels((template.get("spec") or {}).get("nodeSelector")),
+        format_labels((template.get("spec") or {}).get("nodeSelector")),
         age_of(obj, now),
         *_template_cells(template),
-        shown_selector(spec.get("selector")),
+        format_selector(spec.get("selector")),
     ]
 
 
@@ -204,7 +181,7 @@ def _job(obj: Json, now: datetime) -> list[JsonValue]:
         _job_duration(status, now),
         age_of(obj, now),
         *_template_cells(spec.get("template")),
-        shown_selector(spec.get("selector")),
+        format_selector(spec.get("selector")),
     ]
 
 
@@ -257,7 +234,7 @@ def _cron_job(obj: Json, now: datetime) -> list[JsonValue]:
         human_age(last, now) if last else NONE,
         age_of(obj, now),
         *_template_cells(job.get("template")),
-        shown_selector(job.get("selector")),
+        format_selector(job.get("selector")),
     ]
 
 
@@ -281,7 +258,7 @@ def _pod_template(obj: Json, now: datetime) -> list[JsonValue]:
     del now
     template = obj.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels")
-    return [name_of(obj), *_template_cells(template), shown_labels(labels)]
+    return [name_of(obj), *_template_cells(template), format_labels(labels)]
 
 
 POD_TEMPLATE: Final = Table(
