@@ -13,6 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TextIO
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
@@ -37,8 +38,8 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return level(form(command))
 
 
-def configure_logs(level: str, form: str) -> None:
-    """Send events of *level* and above to standard error in the given form."""
+def configure_logs(level: str, form: str, *, stream: TextIO | None = None) -> None:
+    """Send events of *level* and above to *stream*, or else standard error, in the given form."""
     import structlog
 
     renderer: structlog.typing.Processor = (
@@ -55,6 +56,6 @@ def configure_logs(level: str, form: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=True,
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.lab.processes.build import (
     IMAGE,
@@ -178,6 +180,33 @@ async def test_the_node_is_the_labs_own(lab: Lab) -> None:
     await lab.client.create(PODS, document)
     log = await log_with(lab.client, "h", "pods in the cluster")
     assert "lab-probe: file /host/kubelet/cpu_manager_state" in log
+
+
+async def test_parts_of_a_log_are_read_over_http(lab: Lab) -> None:
+    """As kubectl asks for them."""
+    await lab.client.create(PODS, pod_document("p", "lab-probe", "--every", "60"))
+    log = await log_with(lab.client, "p", "pods in the cluster")
+    url = f"{lab.url}/api/v1/namespaces/default/pods/p/log"
+
+    async with aiohttp.ClientSession() as session:
+
+        async def get(**query: str) -> tuple[int, str]:
+            async with session.get(url, params=query) as response:
+                return response.status, await response.text()
+
+        assert await get() == (200, log)
+        assert await get(tailLines="1") == (200, log.splitlines(keepends=True)[-1])
+        assert await get(limitBytes="9") == (200, "lab-probe")
+        assert await get(sinceSeconds="3600") == (200, log)
+        assert await get(sinceTime="2100-01-01T00:00:00Z") == (200, "")
+        (_, stamped) = await get(timestamps="true", tailLines="1")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{9}Z lab-probe: .*\n", stamped)
+        (status, text) = await get(previous="true")
+        assert status == 400
+        assert 'previous terminated container \\"main\\" in pod \\"p\\" not found' in text
+        (status, text) = await get(container="x")
+        assert status == 400
+        assert "container x is not valid for pod p" in text
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")

@@ -75,8 +75,9 @@ def command(
     Prints the path of a kubeconfig and the dashboard's address. Ctrl-C leaves nothing behind.
     """
     from numakube.lab.cluster import LabOptions
+    from numakube.lab.processes.output import Routed
 
-    configure_logs(log_level, log_format)
+    configure_logs(log_level, log_format, stream=Routed(sys.stderr))
     if not tls and not _is_loopback(host):
         raise click.UsageError(f"--host {host} can be reached by others: it needs --tls.")
     options = LabOptions(

@@ -77,6 +77,8 @@ class ContainerProcess:
         self._stop = asyncio.Event()
         self._due: datetime | None = None
         self._kill_at: datetime | None = None
+        # Whether it is to end for good.
+        self._told = False
         self._back_off = 0.0
 
     @property
@@ -93,7 +95,7 @@ class ContainerProcess:
         """Start it if it is time to, and return how it is doing."""
         due = self._due is None or now >= self._due
         if self._task is None and self.run.ended is None and due:
-            self._stop, self._kill_at = asyncio.Event(), None
+            self._stop = asyncio.Event()
             self._task = self._tasks.start(self._live(), name=self._name)
         return self.run
 
@@ -106,6 +108,7 @@ class ContainerProcess:
         elif self.run.started is None:
             self._task.cancel()
         else:
+            self._told = True
             self._stop.set()
             if self._kill_at is None or deadline < self._kill_at:
                 self._kill_at = deadline
@@ -114,6 +117,7 @@ class ContainerProcess:
 
     def kill(self) -> None:
         """End it on the spot."""
+        self._told = True
         if self._task is not None:
             self._task.cancel()
 
@@ -143,7 +147,6 @@ class ContainerProcess:
             self._wait(trouble.reason, trouble.message)
         except asyncio.CancelledError:
             if self.run.started is not None:
-                self._stop.set()
                 self._finish(KILLED)
         except Exception as error:  # the lab itself must not suffer from one container
             self._wait("CreateContainerError", f"{type(error).__name__}: {error}")
@@ -167,7 +170,7 @@ class ContainerProcess:
         started, now = self.run.started, self._clock.now()
         assert started is not None  # noqa: S101 - only what has begun comes to an end
         ended = Ended(started=started, finished=now, exit_code=code)
-        if self._stop.is_set() or not restarts(self._policy, code):
+        if self._told or not restarts(self._policy, code):
             self.run = replace(self.run, started=None, ended=ended)
             return
         ran = (now - started).total_seconds()

@@ -56,7 +56,7 @@ def resource_value(
     if found is None and kind == "limits":
         found = allocatable.get(name)
     amount = milli_value if name == CPU else value
-    unit = amount(ref.divisor or 1) or 1
+    unit = amount(ref.divisor) or amount(1)
     return str(-(-amount(found or 0) // unit))
 
 

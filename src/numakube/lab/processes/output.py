@@ -97,10 +97,11 @@ CURRENT: ContextVar[Output | None] = ContextVar("container_output", default=None
 """The output of the container whose task this is; tasks that it starts inherit it."""
 
 
-class Routed(io.TextIOBase):
+class Routed(io.StringIO):
     """A stream for logs of the whole process: what a container writes goes to its own output."""
 
     def __init__(self, otherwise: TextIO) -> None:
+        super().__init__()
         self._otherwise = otherwise
 
     def write(self, text: str) -> int:
