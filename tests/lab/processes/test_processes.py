@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,14 +21,18 @@ from tests.lab.processes.build import (
 )
 
 import numakube
+from numakube.api.yamls import load_manifests
 from numakube.errors import BadRequest
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, PODS
 from numakube.kube.config import load_config
 from numakube.kube.connect import connect
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
-from numakube.lab.cluster import Lab
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
 from numakube.lab.rundir import RunDir
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "probe-daemonset.yaml"
 
 
 async def test_a_program_runs_to_its_end(lab: Lab) -> None:
@@ -54,16 +59,12 @@ async def test_a_container_sees_its_files_and_reaches_the_api(lab: Lab) -> None:
 
 
 async def test_a_daemon_set_comes_alive_on_every_node(lab: Lab) -> None:
-    """As the operator's will."""
-    template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [probe_container()]}}
-    document = {
-        "metadata": {"name": "d", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": template},
-    }
-    await lab.client.create(DAEMON_SETS, document)
+    """As the operator's will; the example shows it."""
+    (document,) = load_manifests(EXAMPLE.read_text(), EXAMPLE.name)
+    await lab.client.create(DAEMON_SETS, document, namespace="default")
 
     async def ready() -> bool:
-        status = (await lab.client.get(DAEMON_SETS, "d", namespace="default"))["status"]
+        status = (await lab.client.get(DAEMON_SETS, "probe", namespace="default"))["status"]
         return bool(status.get("numberReady") == 2)
 
     await until(ready)
@@ -244,3 +245,31 @@ def waits(reason: str, message: str = "") -> Any:
         return waiting is not None and waiting.reason == reason and message in waiting.message
 
     return check
+
+
+async def test_rights_of_the_service_account_are_held_to(folder: RunDir) -> None:
+    """In a lab with RBAC a pod may do what its account may, and its log says what it may not."""
+    plans = uniform_plans(1, from_shape("4 cores, 8Gi"), "", "1.35")
+    async with Lab(LabOptions(name="t", plans=plans, rbac=True, tls=True), folder) as lab:
+        await lab.client.create(PODS, pod_document("p", "lab-probe", "--every", "60"))
+        log = await log_with(lab.client, "p", "forbidden")
+        assert "system:serviceaccount:default:default" in log
+
+
+async def test_what_ran_when_the_lab_went_down_is_started_again(folder: RunDir) -> None:
+    """A lab that keeps its data comes back like a machine after a power cut."""
+    plans = uniform_plans(1, from_shape("4 cores, 8Gi"), "", "1.35")
+    options = LabOptions(name="t", plans=plans, data=folder.path / "data")
+    async with Lab(options, folder) as lab:
+        await lab.client.create(PODS, pod_document("p", "lab-probe", "--every", "60"))
+        await lab.client.create(PODS, pod_document("v", "version", restart="Never"))
+        await pod_in(lab.client, "p", "Running")
+        await pod_in(lab.client, "v", "Succeeded")
+    async with Lab(options, folder) as lab:
+        pod = await pod_with(
+            lab.client, "p", lambda pod: pod.status.container_statuses[0].restart_count == 1
+        )
+        (status,) = pod.status.container_statuses
+        assert status.last_state.terminated.exit_code == 255
+        await log_with(lab.client, "p", "pods in the cluster")
+        assert (await pod_in(lab.client, "v", "Succeeded")).status.container_statuses
