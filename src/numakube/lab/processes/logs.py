@@ -6,6 +6,7 @@ kubelet's.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from numakube.lab.api.refusals import bad_request
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, Iterable
     from datetime import datetime
 
     from numakube.kube.clock import Clock
@@ -56,7 +57,7 @@ class ContainerLogs:
 
 async def _read(
     output: Output, options: LogOptions, since: datetime | None
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Give the lines that are wanted."""
     kept = [line for line in output.lines() if since is None or line.moment >= since]
     if options.tail_lines is not None:
@@ -65,29 +66,30 @@ async def _read(
     for line in kept:
         yield _rendered(line.moment, line.text, options)
     if options.follow:
-        async for line in output.follow(since=following):
-            yield _rendered(line.moment, line.text, options)
+        async with contextlib.aclosing(output.follow(since=following)) as lines:
+            async for line in lines:
+                yield _rendered(line.moment, line.text, options)
 
 
-async def _cut(chunks: AsyncIterator[bytes], options: LogOptions) -> AsyncGenerator[bytes, None]:
+async def _cut(
+    chunks: AsyncGenerator[bytes, None], options: LogOptions
+) -> AsyncGenerator[bytes, None]:
     """Give no more bytes than are wanted."""
     left = options.limit_bytes
-    async for chunk in chunks:
-        if left is None:
-            yield chunk
-            continue
-        yield chunk[:left]
-        left -= len(chunk)
-        if left <= 0:
-            return
+    async with contextlib.aclosing(chunks):
+        async for chunk in chunks:
+            yield chunk[:left]
+            left = None if left is None else left - len(chunk)
+            if left is not None and left <= 0:
+                return
 
 
-async def _once(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def _once(chunks: Iterable[bytes]) -> AsyncGenerator[bytes, None]:
     for chunk in chunks:
         yield chunk
 
 
-def _simulated(pod: Json, state: Json, options: LogOptions) -> AsyncIterator[bytes]:
+def _simulated(pod: Json, state: Json, options: LogOptions) -> AsyncGenerator[bytes, None]:
     every = (*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ()))
     images = {one["name"]: one["image"] for one in every}
     text = f"simulated by the lab: {images.get(options.container)} does not really run"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, Iterator
     from datetime import datetime
     from typing import TextIO
 
@@ -73,7 +73,7 @@ class Output:
         """Return the lines that are kept, from number *since* on."""
         return (line for line in list(self._lines) if line.number >= since)
 
-    async def follow(self, *, since: int = 0) -> AsyncIterator[Line]:
+    async def follow(self, *, since: int = 0) -> AsyncGenerator[Line, None]:
         """Give the lines as they come, from number *since* on, until the run ends."""
         while True:
             news, closed = self._news, self.closed
