@@ -26,6 +26,8 @@ _DIFF: Final = re.compile(r"(previously negative\))\n.*", re.DOTALL)
 _DUMP: Final = re.compile(
     r'Invalid value: (?:\{.*[{\[].*\}|\{"[A-Za-z]*vailable.*\}|"\{.*\}"|"map\[.*\]"): '
 )
+# A real server walks the fields of an applied object in random order and stops at some mistakes.
+_TYPED: Final = re.compile(r"(failed to create typed patch object \([^)]*\): ).*", re.DOTALL)
 GIVEN_UID: Final = "00000000-0000-4000-8000-000000000000"
 
 
@@ -67,6 +69,7 @@ class Normaliser:
         text = _UID.sub(self._uid, text)
         text = _VERSION.sub(lambda found: self._number("rv", found[0]), text)
         text = _GENERATED.sub(r"\1<suffix>", text)
+        text = _TYPED.sub(r"\1<mistakes>", text)
         return _DUMP.sub("Invalid value: <dump>: ", _DIFF.sub(r"\1\n<diff>", text))
 
     def _uid(self, found: re.Match[str]) -> str:

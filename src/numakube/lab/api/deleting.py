@@ -16,7 +16,6 @@ from numakube.lab.api.refusals import bad_request, conflict, not_found, target
 from numakube.lab.api.rendering import document_reply, list_reply, object_reply
 from numakube.lab.api.resources import Orphaning
 from numakube.lab.api.store import Stored
-from numakube.lab.api.updating import precondition_failed
 from numakube.lab.kinds import GVK
 from numakube.lab.schema.jsontext import MalformedJson
 from numakube.lab.schema.protobuf import UnknownKind
@@ -150,7 +149,7 @@ def _delete_namespace(
     """Let a namespace go, or mark it as terminating while something is to be cleaned up."""
     uid = options.preconditions.uid
     if uid is not None and uid != existing.obj["metadata"]["uid"]:
-        raise precondition_failed(call, uid, existing)
+        raise _precondition_failed(call, uid, existing)
     version, actual = options.preconditions.resource_version, existing.obj["metadata"]
     if version is not None and version != actual["resourceVersion"]:
         why = (
@@ -302,3 +301,10 @@ def _store(state: State, existing: Stored, obj: Json, options: DeleteOptions) ->
     if options.dry_run:
         return Stored(existing.key, obj, existing.version, existing.form)
     return state.store.put(existing.key, obj, form=existing.form)
+
+
+def _precondition_failed(call: Call, uid: str, existing: Stored) -> Exception:
+    """The object to be deleted is not the one with that uid."""
+    actual = existing.obj["metadata"]["uid"]
+    why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
+    return conflict(call.resource.group, call.resource.plural, existing.key.name, why)

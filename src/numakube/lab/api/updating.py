@@ -38,7 +38,7 @@ def update(state: State, call: Call) -> Reply:
         return _create_missing(state, call, obj, options)
     uid = metadata_of(obj).get("uid")
     if uid and uid != existing.obj["metadata"]["uid"]:
-        raise precondition_failed(call, uid, existing)
+        raise _wrong_uid(call, uid, existing.obj["metadata"]["uid"])
     obj = track(state, call, call.read(existing), obj, options)
     return object_reply(call, 200, store_changed(state, call, existing, obj, options))
 
@@ -62,28 +62,21 @@ def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) 
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     state.admission.authorize_create(state, call)
     if uid := metadata_of(obj).get("uid"):
-        raise _missing_with_uid(call, uid)
+        raise _wrong_uid(call, uid)
     obj = track(state, call, None, with_metadata(wiped(obj), resourceVersion=None), options)
     return object_reply(call, 201, store_new(state, call, obj, options))
 
 
-def _missing_with_uid(call: Call, uid: str) -> Exception:
-    """The request is about an object with a uid, but there is none at all."""
+def _wrong_uid(call: Call, uid: str, actual: str = "") -> Exception:
+    """The object to be written has another uid than the request says, or does not exist at all."""
     resource, info = call.resource, call.info
     path = "/".join(part for part in (resource.plural, call.namespace, info.name) if part)
     why = (
         f"StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, "
         f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-        "UID in object meta: "
+        f"UID in object meta: {actual}"
     )
     return conflict(resource.group, resource.plural, info.name, why)
-
-
-def precondition_failed(call: Call, uid: str, existing: Stored) -> Exception:
-    """The object is not the one with that uid."""
-    actual = existing.obj["metadata"]["uid"]
-    why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
-    return conflict(call.resource.group, call.resource.plural, existing.key.name, why)
 
 
 def store_changed(
