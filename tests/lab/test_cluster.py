@@ -123,6 +123,8 @@ async def test_a_running_lab_is_steered_over_its_socket(lab: Lab, folder: RunDir
     machine = from_shape("4 cores, 8Gi, gpu 1")
     request = {"machine": to_cadvisor(machine), "devices": write_devices(machine.devices)}
     assert await control.call("POST", "/nodes", request) == {"nodes": ["node-2"]}
+    await control.call("POST", "/nodes/node-2/kill")
+    await control.call("POST", "/nodes/node-2/start")
     await control.call("POST", "/nodes/node-2/restart")
     await control.call("POST", "/nodes/node-2/pause")
     states = {

@@ -187,8 +187,12 @@ class Lab:
         return {"nodes": [plan.name for plan in plans]}
 
     async def steer_node(self, name: str, action: str) -> dict[str, Any]:
-        """Restart, pause, resume or remove a node."""
+        """Kill, start, restart, pause, resume or remove a node."""
         match action:
+            case "kill":
+                await self.pool.kill(name)
+            case "start":
+                await self.pool.start(name)
             case "restart":
                 await self.pool.restart(name)
             case "pause":

@@ -13,7 +13,9 @@ from numakube.cli.lazy import Lazy, LazyGroup
         "up": Lazy("numakube.cli.lab.up", "Start a lab and run it until interrupted."),
         "down": Lazy("numakube.cli.lab.down", "Stop a lab."),
         "status": Lazy("numakube.cli.lab.status", "Show the labs that run, or one in detail."),
-        "node": Lazy("numakube.cli.lab.node", "Add, restart, pause, resume or remove nodes."),
+        "node": Lazy(
+            "numakube.cli.lab.node", "Add, kill, start, restart, pause, resume or remove nodes."
+        ),
         "fault": Lazy("numakube.cli.lab.fault", "Make requests fail, lag or break off."),
     },
 )

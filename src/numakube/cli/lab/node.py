@@ -11,7 +11,7 @@ from numakube.cli.sources import MachineParameter, load_machine
 
 @click.group("node")
 def command() -> None:
-    """Add, restart, pause, resume or remove nodes of a running lab."""
+    """Add, kill, start, restart, pause, resume or remove nodes of a running lab."""
 
 
 @command.command("add")
@@ -51,6 +51,8 @@ def _steering(action: str, past: str, summary: str) -> None:
         click.echo(f"node/{node} {past}")
 
 
+_steering("kill", "killed", "End the kubelet of NODE on the spot; its disk is kept.")
+_steering("start", "started", "Start the kubelet of NODE after it was killed.")
 _steering("restart", "restarted", "Restart the kubelet of NODE; its state files are kept.")
 _steering("pause", "paused", "Let the kubelet of NODE fall silent, as if it had died.")
 _steering("resume", "resumed", "Wake a paused kubelet.")
