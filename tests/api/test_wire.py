@@ -21,7 +21,9 @@ from numakube.api.placement import NodeAffinity
 from numakube.api.wire import Wire
 
 # Words that Kubernetes writes in capitals when they are not the first word of a name.
-ACRONYMS = frozenset({"id", "ids", "ip", "ips", "cidr", "cidrs", "uuid", "pid", "ipc", "cpus"})
+ACRONYMS = frozenset(
+    {"api", "id", "ids", "ip", "ips", "cidr", "cidrs", "uuid", "pid", "ipc", "cpus"}
+)
 # Names that Kubernetes spells otherwise than by its own rules.
 EXCEPTIONS = {
     (PodStatus, "qos_class"): "qosClass",
