@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.creating import store_new
-from numakube.lab.api.decoding import MalformedYaml, read_yaml
-from numakube.lab.api.object_meta import in_namespace, timestamp
+from numakube.lab.api.object_meta import (
+    dedupe_owners,
+    in_namespace,
+    metadata_of,
+    timestamp,
+    with_metadata,
+)
 from numakube.lab.api.ownership import endpoint_of
-from numakube.lab.api.refusals import Refusal, bad_request, failed, not_found
+from numakube.lab.api.refusals import Refusal, bad_request, conflict, failed, not_found
 from numakube.lab.api.rendering import object_reply
 from numakube.lab.api.updating import check_name, store_changed
+from numakube.lab.api.yaml_bodies import MalformedYaml, read_yaml
 from numakube.lab.patching import ApplyConflict, MalformedPatch, PatchError, apply
 from numakube.lab.schema.scalars import json_type
 
@@ -34,10 +40,17 @@ def apply_patch(state: State, call: Call, options: WriteOptions) -> Reply:
     merged = applied(state, live, config, endpoint_of(call), options)
     obj = call.rules.complete(merged)
     check_name(obj, call.info.name)
-    obj = in_namespace(obj, call.namespace)
+    obj = dedupe_owners(call, in_namespace(obj, call.namespace), late=True)
     if existing is not None:
         return object_reply(call, 200, store_changed(state, call, existing, obj, options))
+    if uid := metadata_of(config).get("uid"):
+        why = (
+            f"uid mismatch: the provided object specified uid {uid}, "
+            "and no existing object was found"
+        )
+        raise conflict(call.resource.group, call.resource.plural, call.info.name, why)
     state.admission.authorize_create(state, call)
+    obj = with_metadata(obj, resourceVersion=None)
     return object_reply(call, 201, store_new(state, call, obj, options))
 
 
@@ -53,10 +66,12 @@ def read_config(call: Call, options: WriteOptions) -> Json:
             f"{_PREFIX}: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
             f"{json_type(config)} into Go value of type map[string]interface {{}}"
         )
-    for problem in document.problems if options.field_validation != "Ignore" else ():
-        if options.field_validation == "Strict":
-            raise bad_request(f"error strict decoding YAML: {problem}")
-        call.warnings.append(problem)
+    if document.repeated and options.field_validation == "Strict":
+        raise bad_request(
+            f"error strict decoding YAML: error converting YAML to JSON: {document.refusal}"
+        )
+    if options.field_validation != "Ignore":
+        call.warnings.extend(document.repeated)
     return config
 
 

@@ -8,15 +8,17 @@ from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import in_namespace, metadata_of, with_metadata
 from numakube.lab.api.options import write_options
 from numakube.lab.api.pod_conditions import with_condition
-from numakube.lab.api.refusals import Refusal, bad_request, conflict, failed, not_found
+from numakube.lab.api.refusals import bad_request, conflict, failed, not_found
 from numakube.lab.api.rendering import document_reply
 from numakube.lab.api.store import Key
+from numakube.lab.api.updating import precondition_failed
 from numakube.lab.field_errors import FieldError, aggregate, not_supported, required
 from numakube.lab.kinds import GVK
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
     from numakube.lab.api.state import State
+    from numakube.lab.api.store import Stored
     from numakube.lab.kinds import Json
 
 _BINDING = GVK("", "v1", "Binding")
@@ -65,7 +67,7 @@ def _assign(state: State, call: Call, name: str, binding: Json, *, dry_run: bool
     if stored is None:
         raise not_found("", "pods", name)
     pod, wanted = stored.obj, metadata_of(binding)
-    _check_preconditions(name, pod, wanted)
+    _check_preconditions(state, stored, wanted)
     if why := _unassignable(pod):
         raise conflict("", "pods/binding", name, why)
     metadata = pod["metadata"]
@@ -79,18 +81,14 @@ def _assign(state: State, call: Call, name: str, binding: Json, *, dry_run: bool
         state.store.put(stored.key, pod)
 
 
-def _check_preconditions(name: str, pod: Json, wanted: Json) -> None:
-    metadata = pod["metadata"]
-    if wanted.get("uid") and wanted["uid"] != metadata["uid"]:
-        raise _failed(name, "UID", wanted["uid"], metadata["uid"])
-    version = wanted.get("resourceVersion")
-    if version and version != metadata["resourceVersion"]:
-        raise _failed(name, "ResourceVersion", version, metadata["resourceVersion"])
-
-
-def _failed(name: str, what: str, wanted: str, actual: str) -> Refusal:
-    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}"
-    return conflict("", "pods", name, why)
+def _check_preconditions(state: State, stored: Stored, wanted: Json) -> None:
+    pods = state.registry.find("", "v1", "pods")
+    assert pods is not None  # noqa: S101 - a built-in resource
+    metadata = stored.obj["metadata"]
+    for what, member in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
+        asked, actual = wanted.get(member), metadata[member]
+        if asked and asked != actual:
+            raise precondition_failed(pods.resource, stored.key[1:], asked, actual, what)
 
 
 def _unassignable(pod: Json) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.decoding import decode_object
 from numakube.lab.api.object_meta import (
+    dedupe_owners,
     generate_name,
     in_namespace,
     metadata_of,
@@ -34,7 +35,7 @@ def create(state: State, call: Call) -> Reply:
     """Handle a POST to a collection."""
     options = write_options(call.query, kind="CreateOptions")
     obj = decode_object(call, options, call.resource.kind, call.rules)
-    obj = in_namespace(wiped(obj), call.namespace)
+    obj = dedupe_owners(call, in_namespace(wiped(obj), call.namespace))
     obj = track(state, call, None, obj, options)
     return object_reply(call, 201, store_new(state, call, obj, options))
 

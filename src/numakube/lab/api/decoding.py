@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import yaml
-
 from numakube.lab.api.negotiation import (
     JSON_TYPE,
     MEDIA_TYPES,
@@ -15,6 +13,7 @@ from numakube.lab.api.negotiation import (
     media_type,
 )
 from numakube.lab.api.refusals import bad_request, invalid, unsupported_media_type
+from numakube.lab.api.yaml_bodies import Document, MalformedYaml, read_yaml
 from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.kinds import GVK
@@ -26,11 +25,10 @@ from numakube.lab.schema.registry import BUILTIN
 from numakube.lab.schema.scalars import json_type
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Sequence
+    from collections.abc import Collection, Sequence
 
     from numakube.lab.api.call import Call
     from numakube.lab.api.options import WriteOptions
-    from numakube.lab.api.resources import Resource
     from numakube.lab.api.rules import Rules
     from numakube.lab.kinds import Json, JsonValue
 
@@ -38,17 +36,7 @@ _SUMMARY_LENGTH: Final = 30
 LEGACY_SCHEME: Final = "pkg/api/legacyscheme/scheme.go:30"
 """How messages of the real server name its registry of built-in kinds."""
 
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A body that was read.
-
-    Attributes:
-        problems: what its form alone has wrong, beyond what the value tells.
-    """
-
-    value: JsonValue
-    problems: tuple[str, ...] = ()
+KIND_UNKNOWN: Final = "couldn't get version/kind; json parse error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,83 +68,6 @@ def accepted_types(types: Sequence[str]) -> str:
     )
 
 
-class MalformedYaml(MalformedJson):
-    """A text is not YAML; the message is that of Go's library."""
-
-
-def read_yaml(text: bytes) -> Document:
-    """Read YAML as JSON; repeated keys are reported as Go's YAML library does."""
-    loader = _Loader(text)
-    try:
-        value = loader.get_single_data()
-    except yaml.YAMLError as error:
-        raise MalformedYaml(describe_yaml_error(error)) from None
-    finally:
-        loader.dispose()
-    problems: tuple[str, ...] = ()
-    if loader.repeated:
-        lines = "".join(
-            f"\n  line {line}: key {go_quote(key)} already set in map"
-            for line, key in loader.repeated
-        )
-        problems = (f"yaml: unmarshal errors:{lines}",)
-    return Document(value, problems)
-
-
-class _Loader(yaml.SafeLoader):
-    """A safe loader that notes repeated keys and leaves times as text, as JSON would."""
-
-    def __init__(self, stream: bytes) -> None:
-        super().__init__(stream)
-        self.repeated: list[tuple[int, str]] = []
-
-    def construct_mapping(
-        self, node: yaml.MappingNode, deep: bool = False
-    ) -> dict[Hashable, JsonValue]:
-        """Build a mapping, noting keys that are already there."""
-        seen: set[str] = set()
-        for key_node, _ in node.value:
-            key = str(key_node.value)
-            if key in seen:
-                self.repeated.append((key_node.start_mark.line + 1, key))
-            seen.add(key)
-        mapping = super().construct_mapping(node, deep=deep)
-        return {_key_text(key): value for key, value in mapping.items()}
-
-
-def _key_text(key: object) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:timestamp"]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-# What Python's YAML library says, and how Go's puts the same.
-_YAML_PROBLEMS: Final = (
-    ("mapping values are not allowed here", "mapping values are not allowed in this context"),
-    ("that cannot start any token", "found character that cannot start any token"),
-    ("expected <block end>, but found", "did not find expected key"),
-    ("expected ',' or ']'", "did not find expected ',' or ']'"),
-    ("expected ',' or '}'", "did not find expected ',' or '}'"),
-    ("could not find expected ':'", "could not find expected ':'"),
-    ("found unexpected end of stream", "found unexpected end of stream"),
-)
-
-
-def describe_yaml_error(error: yaml.YAMLError) -> str:
-    """Return the error as Go's YAML library words it, as far as the two agree."""
-    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
-        return f"yaml: {error}"
-    problem = str(error.problem)
-    worded = next((go for python, go in _YAML_PROBLEMS if python in problem), problem)
-    return f"yaml: line {error.problem_mark.line + 1}: {worded}"
-
-
 def decode_object(
     call: Call,
     options: WriteOptions,
@@ -170,9 +81,29 @@ def decode_object(
     The returned object has been completed by its rules but has not been validated. It may also be
     sent as one of *aliases*, which are other names of the same.
     """
-    target = _Target(kind, rules, call.resource.custom)
+    target = _Target(kind, rules, call.resource.custom and kind == call.resource.kind)
+    document = _read_object(call, target)
+    value: Json = document.value
+    checked = options.field_validation != "Ignore"
+    if target.custom and checked:
+        _warn_of_other_version(call, value, target.kind)
+    if GVK.of(value) in aliases:
+        value = {**value, "apiVersion": kind.api_version}
+    obj = _identify(value, target)
+    problems = rules.check(obj, strict=checked)
+    if problems.fatal is not None:
+        raise _undecodable(target, obj, problems.fatal)
+    if checked:
+        strict = options.field_validation == "Strict" and document.repeated
+        repeated = [document.refusal] if strict else document.repeated
+        report_strict(call, options, [*repeated, *problems.strict], target, obj)
+    return rules.complete(obj)
+
+
+def _read_object(call: Call, target: _Target) -> Document:
+    """Read the body, which must be an object that tells its kind if it has to."""
     try:
-        document = read_body(call, kind)
+        document = read_body(call, target.kind)
     except MalformedJson as error:
         raise bad_request(_unrecognized(target, error, call.body)) from None
     except MalformedProtobuf as error:
@@ -183,18 +114,9 @@ def decode_object(
     for member in ("kind", "apiVersion"):
         if not isinstance(value.get(member, ""), str | None):
             raise bad_request(_unrecognized(target, _not_text(member, value[member]), call.body))
-    checked = options.field_validation != "Ignore"
-    if call.resource.custom and checked:
-        _warn_of_other_version(call, value, target.kind)
-    if GVK.of(value) in aliases:
-        value = {**value, "apiVersion": kind.api_version}
-    obj = identify(value, target.kind, call.resource)
-    problems = rules.check(obj, strict=checked)
-    if problems.fatal is not None:
-        raise _undecodable(target, obj, problems.fatal)
-    if checked:
-        report_strict(call, options, [*document.problems, *problems.strict], target, obj)
-    return rules.complete(obj)
+    if target.custom and not value.get("kind"):
+        raise bad_request(_kindless(target, call.body))
+    return Document(value, document.repeated)
 
 
 def _warn_of_other_version(call: Call, obj: Json, kind: GVK) -> None:
@@ -244,20 +166,20 @@ def _undecodable(target: _Target, obj: Json, problem: str) -> Exception:
     )
 
 
-def identify(obj: Json, kind: GVK, resource: Resource) -> Json:
+def _identify(obj: Json, target: _Target) -> Json:
     """Return *obj* with its kind filled in; refuse an object of another kind."""
-    sent = GVK.of(obj)
-    if not obj.get("kind") and not obj.get("apiVersion"):
-        sent = kind
-    full = GVK(
-        sent.group if obj.get("apiVersion") else kind.group,
-        sent.version or kind.version,
-        sent.kind or kind.kind,
-    )
+    kind, sent = target.kind, GVK.of(obj)
+    full = sent
+    if not target.custom:
+        full = GVK(
+            sent.group if obj.get("apiVersion") else kind.group,
+            sent.version or kind.version,
+            sent.kind or kind.kind,
+        )
     named = {**obj, "apiVersion": full.api_version, "kind": full.kind}
     if full == kind:
         return named
-    if resource.custom:
+    if target.custom:
         _refuse_custom(named, full, kind)
     raise bad_request(_wrong_kind(full, kind))
 
@@ -275,13 +197,18 @@ def _refuse_custom(obj: Json, sent: GVK, kind: GVK) -> None:
 
 def _wrong_kind(sent: GVK, kind: GVK) -> str:
     head = f"{sent.kind} in version {go_quote(sent.version)} cannot be handled as a {kind.kind}"
+    return f"{head}: {inconvertible(sent, kind)}"
+
+
+def inconvertible(sent: GVK, kind: GVK) -> str:
+    """Return why an object of the kind *sent* cannot be one of *kind*."""
     if _is_registered(sent):
         package = kind.group.split(".")[0] or "core"
         return (
-            f"{head}: converting ({sent.version}.{sent.kind}) to ({package}.{kind.kind}): "
+            f"converting ({sent.version}.{sent.kind}) to ({package}.{kind.kind}): "
             "unknown conversion"
         )
-    return f"{head}: {unregistered(sent, LEGACY_SCHEME)}"
+    return unregistered(sent, LEGACY_SCHEME)
 
 
 def _is_registered(kind: GVK) -> bool:
@@ -312,9 +239,19 @@ def _unreadable(target: _Target, error: MalformedProtobuf, body: bytes) -> str:
 
 
 def _unrecognized(target: _Target, problem: object, body: bytes) -> str:
+    where = "" if isinstance(problem, MalformedYaml) else f"{KIND_UNKNOWN}: "
     return (
         f"the object provided is unrecognized (must be of type {target.kind.kind}): "
-        f"couldn't get version/kind; json parse error: {problem} ({_summary(body)})"
+        f"{where}{problem} ({_summary(body)})"
+    )
+
+
+def _kindless(target: _Target, body: bytes) -> str:
+    """Return what is said of a custom object that does not tell its kind."""
+    text = body.decode("utf-8", "replace")
+    return (
+        f"the object provided is unrecognized (must be of type {target.kind.kind}): "
+        f"Object 'Kind' is missing in '{text}' ({_summary(body)})"
     )
 
 

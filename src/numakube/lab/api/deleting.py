@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.custom.definitions import SHELF as DEFINITIONS
 from numakube.lab.api.custom.definitions import is_terminating, marked_for_deletion
-from numakube.lab.api.decoding import read_body, unregistered
+from numakube.lab.api.decoding import KIND_UNKNOWN, read_body, unregistered
 from numakube.lab.api.object_meta import metadata_of, timestamp, with_metadata
 from numakube.lab.api.options import DeleteOptions, delete_options, list_options
 from numakube.lab.api.reading import Listing, list_objects
@@ -17,9 +17,11 @@ from numakube.lab.api.rendering import document_reply, list_reply, object_reply
 from numakube.lab.api.resources import Orphaning
 from numakube.lab.api.store import Stored
 from numakube.lab.kinds import GVK
+from numakube.lab.schema.decoding import check
 from numakube.lab.schema.jsontext import MalformedJson
 from numakube.lab.schema.protobuf import UnknownKind
 from numakube.lab.schema.protobuf_wire import MalformedProtobuf
+from numakube.lab.schema.registry import struct
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
@@ -34,6 +36,7 @@ _ORPHAN_WARNING: Final = (
     "this warning"
 )
 _OPTIONS: Final = GVK("", "v1", "DeleteOptions")
+_OPTIONS_TYPE: Final = struct("meta.v1", "DeleteOptions")
 _OPTIONS_SCHEME: Final = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
 
 
@@ -83,7 +86,7 @@ def options_body(call: Call) -> Json | None:
     try:
         body = read_body(call, _OPTIONS).value
     except MalformedJson as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+        raise bad_request(f"{KIND_UNKNOWN}: {error}") from None
     except UnknownKind as error:
         raise bad_request(unregistered(error.kind or _OPTIONS, _OPTIONS_SCHEME)) from None
     except MalformedProtobuf as error:
@@ -93,6 +96,9 @@ def options_body(call: Call) -> Json | None:
     sent = GVK.of(body)
     if sent.kind not in ("", "DeleteOptions"):
         raise bad_request(unregistered(sent, _OPTIONS_SCHEME))
+    problems = check(body, _OPTIONS_TYPE, strict=False)
+    if problems.fatal is not None:
+        raise bad_request(problems.fatal)
     return body
 
 

@@ -12,7 +12,7 @@ from numakube.lab.api.label_selectors import matches, selector_of
 from numakube.lab.api.object_meta import in_namespace, metadata_of, timestamp
 from numakube.lab.api.options import DeleteOptions, delete_options, write_options
 from numakube.lab.api.pod_conditions import with_condition
-from numakube.lab.api.refusals import Refusal, bad_request, forbidden, not_found
+from numakube.lab.api.refusals import Refusal, bad_request, failed, forbidden, not_found
 from numakube.lab.api.rendering import document_reply
 from numakube.lab.api.store import Key
 from numakube.lab.kinds import GVK
@@ -28,15 +28,10 @@ _OLD_EVICTION: Final = GVK("policy", "v1beta1", "Eviction")
 _BUDGETS: Final = "policy/poddisruptionbudgets"
 _VIOLATES: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _CAUSE: Final = "DisruptionBudget"
-_TOO_MANY_BUDGETS: Final = {
-    "kind": "Status",
-    "apiVersion": "v1",
-    "metadata": {},
-    "status": "Failure",
-    "message": "This pod has more than one PodDisruptionBudget, "
-    "which the eviction subresource does not support.",
-    "code": 500,
-}
+_TOO_MANY_BUDGETS: Final = (
+    "This pod has more than one PodDisruptionBudget, "
+    "which the eviction subresource does not support."
+)
 _MAX_DISRUPTED: Final = 2000
 """How many evictions a budget may have that its controller has not seen yet."""
 
@@ -56,8 +51,7 @@ def evict(state: State, call: Call) -> Reply:
         raise not_found("", "pods", call.info.name)
     budgets = [] if _needs_no_budget(pod.obj) else _budgets(state, pod)
     if len(budgets) > 1:
-        # The real server answers so: created, and the body says that it failed.
-        return document_reply(call, 201, _TOO_MANY_BUDGETS)
+        raise failed(_TOO_MANY_BUDGETS)
     if budgets:
         _ask_budget(state, budgets[0], pod, dry_run=wanted.dry_run)
     _delete(state, call, pod, wanted)

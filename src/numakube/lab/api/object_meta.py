@@ -10,6 +10,7 @@ from numakube.lab.api.refusals import bad_request
 if TYPE_CHECKING:
     from random import Random
 
+    from numakube.lab.api.call import Call
     from numakube.lab.kinds import Json
 
 _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -58,6 +59,28 @@ def with_metadata(obj: Json, **changes: object) -> Json:
 def wiped(obj: Json) -> Json:
     """Return *obj* without the metadata that only the server sets."""
     return with_metadata(obj, **dict.fromkeys(_SYSTEM_FIELDS))
+
+
+_DUPLICATE_OWNERS: Final = (
+    ".metadata.ownerReferences contains duplicate entries{}; API server dedups owner references in "
+    "1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate "
+    "UID(s) observed: {}"
+)
+
+
+def dedupe_owners(call: Call, obj: Json, *, late: bool = False) -> Json:
+    """Return *obj* without owners that are listed twice, and warn of them.
+
+    *late* tells that admission has seen the object already: so it is with patches.
+    """
+    owners = metadata_of(obj).get("ownerReferences") or []
+    unique = [owner for index, owner in enumerate(owners) if owner not in owners[:index]]
+    if len(unique) == len(owners):
+        return obj
+    doubled = dict.fromkeys(o["uid"] for i, o in enumerate(owners) if o in owners[:i])
+    when = " after mutating admission happens" if late else ""
+    call.warnings.append(_DUPLICATE_OWNERS.format(when, ", ".join(doubled)))
+    return with_metadata(obj, ownerReferences=unique)
 
 
 def in_namespace(obj: Json, namespace: str) -> Json:

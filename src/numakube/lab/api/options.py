@@ -200,12 +200,10 @@ def _check_watch(options: ListOptions) -> Iterator[FieldError]:
     initial = options.send_initial_events
     if initial is not None and match != NOT_OLDER_THAN:
         yield forbidden(field, f"sendInitialEvents requires setting {field} to {NOT_OLDER_THAN}")
-    if not match:
-        return
-    if initial is None:
+    if match and initial is None:
         why = f"{field} is forbidden for watch unless sendInitialEvents is provided"
         yield forbidden(field, why)
-    if match != NOT_OLDER_THAN:
+    if match and match != NOT_OLDER_THAN:
         yield not_supported(field, match, (NOT_OLDER_THAN,))
     if options.continuation:
         yield forbidden(field, f"{field} is forbidden when continue is provided")

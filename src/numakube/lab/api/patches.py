@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.lab.api.applying import apply_patch
 from numakube.lab.api.decoding import (
-    LEGACY_SCHEME,
     accepted_types,
+    inconvertible,
     repeated_fields,
-    unregistered,
 )
 from numakube.lab.api.negotiation import media_type
-from numakube.lab.api.object_meta import in_namespace
+from numakube.lab.api.object_meta import dedupe_owners, in_namespace, metadata_of
 from numakube.lab.api.options import WriteOptions, write_options
 from numakube.lab.api.ownership import track
 from numakube.lab.api.refusals import (
@@ -25,6 +24,7 @@ from numakube.lab.api.refusals import (
 )
 from numakube.lab.api.rendering import object_reply
 from numakube.lab.api.updating import check_name, store_changed
+from numakube.lab.field_errors import go_json
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.kinds import GVK
 from numakube.lab.patching import (
@@ -76,17 +76,17 @@ def patch(state: State, call: Call) -> Reply:
     changed = patched(call, kind, shown, options, call.rules)
     obj = decode_patched(call, changed, options, call.resource.kind, call.rules)
     check_name(obj, call.info.name)
-    obj = in_namespace(obj, call.namespace)
+    obj = dedupe_owners(call, in_namespace(obj, call.namespace), late=True)
     obj = track(state, call, shown, obj, options)
     return object_reply(call, 200, store_changed(state, call, existing, obj, options))
 
 
 def check_patch_type(call: Call, kind: str) -> None:
     """Refuse a patch of type *kind* if the resource does not know it."""
-    if kind not in _TYPES:
-        raise unsupported_media_type("415: Unsupported Media Type", {})
     if call.resource.custom and kind not in _CUSTOM_TYPES:
         raise unsupported_media_type(accepted_types(_CUSTOM_TYPES))
+    if kind not in _TYPES:
+        raise unsupported_media_type("415: Unsupported Media Type", {})
 
 
 def patched(call: Call, kind: str, obj: Json, options: WriteOptions, rules: Rules) -> Patched:
@@ -151,8 +151,10 @@ def decode_patched(
     """Return a patched document as an object of *kind*."""
     obj = patched.document
     sent = GVK.of(obj)
+    if sent != kind and call.resource.custom:
+        raise _other_kind(obj, sent, kind)
     if sent != kind:
-        raise _invalid_patch(obj, unregistered(sent, LEGACY_SCHEME))
+        raise _invalid_patch(obj, inconvertible(sent, kind))
     problems = _problems(call, obj, rules, strict=options.field_validation != "Ignore")
     if problems.fatal is not None:
         raise _invalid_patch(obj, problems.fatal)
@@ -177,5 +179,16 @@ def _sorted(value: JsonValue) -> JsonValue:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
+def _other_kind(obj: Json, sent: GVK, kind: GVK) -> Refusal:
+    """A patch made a custom object one of another kind or version."""
+    problems = []
+    if sent.kind != kind.kind:
+        problems.append(invalid_field("kind", sent.kind, f"must be {kind.kind}"))
+    if sent.api_version != kind.api_version:
+        detail = f"must be {kind.api_version}"
+        problems.append(invalid_field("apiVersion", sent.api_version, detail))
+    return invalid(sent.group, sent.kind, metadata_of(obj).get("name") or "", problems)
+
+
 def _invalid_patch(document: JsonValue, why: str) -> Refusal:
-    return invalid("", "", "", [invalid_field("patch", document, why)])
+    return invalid("", "", "", [invalid_field("patch", go_json(document), why)])

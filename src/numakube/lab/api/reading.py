@@ -121,7 +121,7 @@ def _where(state: State, options: ListOptions) -> tuple[int, str]:
         continuation = parse_continuation(options.continuation)
         version = continuation.version
         return newest if version == INCONSISTENT else version, continuation.start
-    asked = parse_version(options.resource_version)
+    asked = _list_version(options.resource_version)
     if asked > newest:
         raise too_large(asked, newest)
     exact = options.version_match == EXACT or (
@@ -153,6 +153,13 @@ def _too_old(options: ListOptions, start: str) -> Refusal:
         fresh = Continuation(INCONSISTENT, start).token()
         return expired(_CONTINUE_EXPIRED, {"continue": fresh})
     return expired(_LIST_EXPIRED)
+
+
+def _list_version(text: str) -> int:
+    try:
+        return parse_version(text)
+    except Refusal as refusal:
+        raise bad_request(f"invalid resource version: {refusal}") from None
 
 
 def parse_version(text: str) -> int:

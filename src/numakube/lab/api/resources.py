@@ -103,6 +103,24 @@ class Resource:
         return next((sub for sub in self.subresources if sub.name == name), None)
 
 
+# Resources whose objects are stored elsewhere than under their own names.
+_REGISTRY_PLACES: Final = {
+    "endpoints": "services/endpoints",
+    "networking.k8s.io/ingresses": "ingress",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+
+
+def registry_path(resource: Resource, namespace: str, name: str) -> str:
+    """Return the key under which a real server stores an object: some messages name it."""
+    place = _REGISTRY_PLACES.get(resource.shelf, resource.plural)
+    if resource.custom or resource.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+        place = f"{resource.group}/{resource.plural}"
+    return "/".join(part for part in ("/registry", place, namespace, name) if part)
+
+
 def storage_version_hash(stored_as: GVK) -> str:
     """Return the opaque value by which discovery tells which version objects are stored in."""
     text = f"{stored_as.group}/{stored_as.version}/{stored_as.kind}"

@@ -12,7 +12,13 @@ from numakube.lab.api.eviction import evict
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
 from numakube.lab.api.paths import NOT_FOUND_TEXT, answer_path
 from numakube.lab.api.pod_logs import read_log, refuse_streaming
-from numakube.lab.api.refusals import method_not_allowed, no_such_resource, not_found
+from numakube.lab.api.refusals import (
+    bad_request,
+    method_not_allowed,
+    no_such_resource,
+    not_found,
+    not_supported_on,
+)
 from numakube.lab.api.reviews import review
 from numakube.lab.api.scale import scale
 from numakube.lab.api.tokens import request_token
@@ -118,11 +124,22 @@ def _check_verb(served: Served, info: RequestInfo) -> None:
     if info.subresource:
         part = served.resource.subresource(info.subresource)
         verbs = part.verbs if part else ()
+    if served.resource.custom:
+        _check_custom_verb(served, info, verbs)
+        return
     on_one_object = bool(info.name) and not info.selected
     addressed = {"create": bool(info.subresource), "list": False, "deletecollection": False}
     wrong = on_one_object != addressed.get(info.verb, True) and info.verb != "watch"
     if info.verb not in verbs or wrong:
         raise method_not_allowed()
+
+
+def _check_custom_verb(served: Served, info: RequestInfo, verbs: tuple[str, ...]) -> None:
+    """Custom resources are served by a part that is laxer about names, and words it otherwise."""
+    if info.verb not in verbs:
+        raise not_supported_on(info.group, info.resource, info.verb)
+    if info.verb in ("update", "patch") and not info.name:
+        raise bad_request("name must be provided")
 
 
 def compact(state: State) -> Reply:

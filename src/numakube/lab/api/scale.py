@@ -16,9 +16,12 @@ from numakube.lab.api.patches import APPLY_PATCH, check_patch_type, decode_patch
 from numakube.lab.api.refusals import conflict, internal_error, invalid, not_found
 from numakube.lab.api.rendering import document_reply
 from numakube.lab.api.scale_paths import SCALE
-from numakube.lab.api.updating import check_name, store_changed
+from numakube.lab.api.tables import CREATED_DESCRIPTION, NAME_DESCRIPTION, definition
+from numakube.lab.api.updating import check_name, precondition_failed, store_changed
+from numakube.lab.api.views import view_object
 from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
+from numakube.lab.objects.tables import Row, human_age
 from numakube.lab.patching import (
     Endpoint,
     to_parent,
@@ -28,6 +31,8 @@ from numakube.lab.patching import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from numakube.lab.api.call import Call, Reply
     from numakube.lab.api.rules import Rules
     from numakube.lab.api.scale_paths import ScalePaths
@@ -45,12 +50,39 @@ def scale(state: State, call: Call) -> Reply:
         if call.resource.custom and not find(_paths(call).wanted, call.read(existing)):
             why = f"the spec replicas field {go_quote(_paths(call).wanted)} does not exist"
             raise internal_error(why)
-        return document_reply(call, 200, scale_of(call, existing.obj))
+        return _reply(call, existing.obj)
     options, wanted = _wanted(state, call, existing)
     _check(call, existing, wanted)
     changed = _scaled(call, call.read(existing), wanted)
     stored = store_changed(state, call, existing, changed, options, part="")
-    return document_reply(call, 200, scale_of(call, stored.obj))
+    return _reply(call, stored.obj)
+
+
+def _reply(call: Call, obj: Json) -> Reply:
+    shown = scale_of(call, obj)
+    if call.representation.view:
+        shown = view_object(call, shown, ScaleColumns())
+    return document_reply(call, 200, shown)
+
+
+class ScaleColumns:
+    """What a table shows of a scale."""
+
+    def definitions(self) -> list[Json]:
+        """Return the columns."""
+        return [
+            definition("Name", description=NAME_DESCRIPTION),
+            definition("Desired", "integer", description="Number of desired pods."),
+            definition("Available", "integer", description="Number of pods that are there."),
+            definition("Age", description=CREATED_DESCRIPTION),
+        ]
+
+    def row(self, obj: Json, now: datetime) -> Row:
+        """Return what is shown of *obj*."""
+        metadata = obj["metadata"]
+        replicas = obj["spec"].get("replicas", 0)
+        age = human_age(metadata["creationTimestamp"], now)
+        return Row([metadata["name"], replicas, obj["status"]["replicas"], age])
 
 
 def scale_of(call: Call, obj: Json) -> Json:
@@ -142,12 +174,14 @@ def _endpoint(rules: Rules) -> Endpoint:
 def _check(call: Call, existing: Stored, wanted: Json) -> None:
     name, resource = existing.key.name, call.resource
     replicas = (wanted.get("spec") or {}).get("replicas", 0)
-    if replicas < 0:
+    if replicas < 0 and not resource.custom:
         detail = "must be greater than or equal to 0"
         problem = invalid_field("spec.replicas", replicas, detail)
         raise invalid(SCALE.group, SCALE.kind, name, [problem])
     uid, actual = metadata_of(wanted).get("uid"), existing.obj["metadata"]["uid"]
     if uid and uid != actual:
+        if call.info.verb == "update":
+            raise precondition_failed(resource, existing.key[1:], uid, actual)
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
         raise conflict(resource.group, f"{resource.plural}/scale", name, why)
 
@@ -162,7 +196,9 @@ def _scaled(call: Call, obj: Json, wanted: Json) -> Json:
         api_version=call.resource.kind.api_version,
         replicas=_replicas_path(call),
     )
-    changed = with_managed_fields(with_metadata(obj, resourceVersion=version), entries)
+    if version or not call.resource.custom:
+        obj = with_metadata(obj, resourceVersion=version)
+    changed = with_managed_fields(obj, entries)
     return _with_value(changed, _paths(call).wanted.strip(".").split("."), replicas)
 
 

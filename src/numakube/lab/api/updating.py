@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING
 
 from numakube.lab.api.creating import store_new
 from numakube.lab.api.decoding import decode_object
-from numakube.lab.api.object_meta import in_namespace, metadata_of, wiped, with_metadata
+from numakube.lab.api.object_meta import (
+    dedupe_owners,
+    in_namespace,
+    metadata_of,
+    wiped,
+    with_metadata,
+)
 from numakube.lab.api.options import WriteOptions, write_options
 from numakube.lab.api.ownership import track
 from numakube.lab.api.refusals import bad_request, conflict, failed, invalid, not_found
 from numakube.lab.api.rendering import object_reply
+from numakube.lab.api.resources import registry_path
 from numakube.lab.api.store import Stored
 from numakube.lab.field_errors import go_quote
 from numakube.lab.field_errors import invalid as invalid_field
@@ -19,6 +26,7 @@ from numakube.lab.patching import keep_times
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
+    from numakube.lab.api.resources import Resource
     from numakube.lab.api.state import State
     from numakube.lab.kinds import Json
 
@@ -38,7 +46,9 @@ def update(state: State, call: Call) -> Reply:
         return _create_missing(state, call, obj, options)
     uid = metadata_of(obj).get("uid")
     if uid and uid != existing.obj["metadata"]["uid"]:
-        raise _wrong_uid(call, uid, existing.obj["metadata"]["uid"])
+        actual = existing.obj["metadata"]["uid"]
+        raise precondition_failed(call.resource, existing.key[1:], uid, actual)
+    obj = dedupe_owners(call, obj)
     obj = track(state, call, call.read(existing), obj, options)
     return object_reply(call, 200, store_changed(state, call, existing, obj, options))
 
@@ -62,21 +72,22 @@ def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) 
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     state.admission.authorize_create(state, call)
     if uid := metadata_of(obj).get("uid"):
-        raise _wrong_uid(call, uid)
-    obj = track(state, call, None, with_metadata(wiped(obj), resourceVersion=None), options)
+        raise precondition_failed(call.resource, (call.namespace, call.info.name), uid)
+    obj = dedupe_owners(call, with_metadata(wiped(obj), resourceVersion=None))
+    obj = track(state, call, None, obj, options)
     return object_reply(call, 201, store_new(state, call, obj, options))
 
 
-def _wrong_uid(call: Call, uid: str, actual: str = "") -> Exception:
-    """The object to be written has another uid than the request says, or does not exist at all."""
-    resource, info = call.resource, call.info
-    path = "/".join(part for part in (resource.plural, call.namespace, info.name) if part)
+def precondition_failed(
+    resource: Resource, key: tuple[str, str], wanted: str, actual: str = "", what: str = "UID"
+) -> Exception:
+    """The object at *key* is not the one that the request is about, or does not exist at all."""
     why = (
-        f"StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, "
-        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-        f"UID in object meta: {actual}"
+        f"StorageError: invalid object, Code: 4, Key: {registry_path(resource, *key)}, "
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: "
+        f"{wanted}, {what} in object meta: {actual}"
     )
-    return conflict(resource.group, resource.plural, info.name, why)
+    return conflict(resource.group, resource.plural, key[1], why)
 
 
 def store_changed(

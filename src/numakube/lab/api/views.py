@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.lab.api.refusals import invalid, not_acceptable
+from numakube.lab.api.refusals import bad_request, not_acceptable
 from numakube.lab.field_errors import invalid as invalid_field
 from numakube.lab.objects import bare_metadata
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
     from numakube.lab.api.call import Call
     from numakube.lab.api.store import ChangeType, Stored
+    from numakube.lab.api.tables import Columns
     from numakube.lab.kinds import Json
 
 _INCLUDED: Final = ("", "None", "Metadata", "Object")
 
 
-def view_object(call: Call, obj: Json) -> Json:
-    """Return *obj* in the shape that the client asked for."""
+def view_object(call: Call, obj: Json, columns: Columns | None = None) -> Json:
+    """Return *obj* in the shape that the client asked for, a table with the given *columns*."""
     shown = call.representation
     if shown.view == "PartialObjectMetadata":
         return partial(call, obj)
@@ -31,7 +32,7 @@ def view_object(call: Call, obj: Json) -> Json:
             f"({_go_type(call, call.resource.kind.kind)})"
         )
     metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-    return table(call, [obj], metadata, headed=True)
+    return table(call, [obj], metadata, headed=True, columns=columns)
 
 
 def view_list(call: Call, items: Sequence[Stored], metadata: Json) -> Json:
@@ -70,10 +71,20 @@ def partial(call: Call, obj: Json) -> Json:
     }
 
 
-def table(call: Call, objects: Sequence[Json], metadata: Json, *, headed: bool) -> Json:
-    """Return *objects* as a table, with its column definitions if *headed*."""
+def table(
+    call: Call,
+    objects: Sequence[Json],
+    metadata: Json,
+    *,
+    headed: bool,
+    columns: Columns | None = None,
+) -> Json:
+    """Return *objects* as a table, with its column definitions if *headed*.
+
+    The columns are those of the resource unless others are given.
+    """
     assert call.served is not None  # noqa: S101 - the router looked it up
-    columns = call.served.columns
+    columns = columns or call.served.columns
     include = included(call)
     rows = []
     for obj in objects:
@@ -97,7 +108,7 @@ def included(call: Call) -> str:
     if include not in _INCLUDED:
         detail = "must be 'Metadata', 'Object', 'None', or empty"
         problem = invalid_field("includeObject", include, detail)
-        raise invalid("meta.k8s.io", "TableOptions", "", [problem])
+        raise bad_request(f"Unable to convert to Table as requested: {problem}")
     return include or "Metadata"
 
 
@@ -118,9 +129,11 @@ class EventView:
         self._call = call
         self._headed = True
 
-    def event(self, kind: ChangeType, stored: Stored) -> bytes:
-        """Return the line that tells of *stored*."""
+    def event(self, kind: ChangeType, stored: Stored) -> bytes | None:
+        """Return the line that tells of *stored*; None if it cannot be told as the client asked."""
         call = self._call
+        if call.representation.view == "PartialObjectMetadataList":
+            return None
         if not call.representation.view:
             return event_text(kind.value, call.encoded(stored))
         if call.representation.view == "Table":

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from numakube.lab.api.call import Stream
+from numakube.lab.api.negotiation import STREAM_TYPES
 from numakube.lab.api.options import ListOptions, list_options
 from numakube.lab.api.reading import Selection, parse_version, selection_of
-from numakube.lab.api.refusals import expired
+from numakube.lab.api.refusals import expired, internal_error, not_acceptable
 from numakube.lab.api.store import Change, ChangeType, Expired, Stored
 from numakube.lab.api.views import EventView, event_text, included
 
@@ -48,8 +49,13 @@ def watch(state: State, call: Call) -> Stream:
     selection = selection_of(call, options)
     version = parse_version(options.resource_version)
     included(call)
+    if call.representation.yaml:
+        known = ", ".join(STREAM_TYPES)
+        raise not_acceptable(f"only the following media types are accepted: {known}")
     feed = Feed(selection, call.namespace, EventView(call))
     feed.begin(state, call, options, version)
+    if options.timeout_seconds is not None and options.timeout_seconds < 0:
+        feed.overdue()
     # From here on no change may be missed, although nobody reads yet.
     stop = state.store.subscribe(call.resource.shelf, feed.put)
     state.feeds.add(call.resource.shelf, feed)
@@ -168,7 +174,20 @@ class Feed:
             self._emit(kind, stored)
 
     def _emit(self, kind: ChangeType, stored: Stored) -> None:
-        self._push(self.view.event(kind, stored))
+        text = self.view.event(kind, stored)
+        if text is None:
+            self.end()
+        else:
+            self._push(text)
+
+    def overdue(self) -> None:
+        """Tell a client that asked for a watch which is over before it begins."""
+        self.pending.clear()
+        status = internal_error("").status
+        status["message"] = "context deadline exceeded"
+        del status["details"]
+        self._push(event_text("ERROR", msgspec.json.encode(status)))
+        self.end()
 
     def _push(self, text: bytes) -> None:
         self.pending.append(text)

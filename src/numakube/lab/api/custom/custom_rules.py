@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.lab.api.json_paths import find
 from numakube.lab.api.object_meta import with_metadata
-from numakube.lab.field_errors import invalid
+from numakube.lab.field_errors import go_quote, invalid
 from numakube.lab.objects.metadata import validate_metadata, validate_metadata_update
-from numakube.lab.objects.names import dns_subdomain
+from numakube.lab.objects.names import dns_subdomain, qualified_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numakube.lab.api.scale_paths import ScalePaths
     from numakube.lab.field_errors import FieldError
     from numakube.lab.kinds import GVK, Json, Problems
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from numakube.lab.schema.types import Struct
 
 _MAX_INT32: Final = 2**31 - 1
+_STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
 
 
 class CustomRules:
@@ -107,16 +110,24 @@ class CustomRules:
         """Warn of finalizers without a prefix, which might clash with those of others."""
         del subresource
         known = (old or {}).get("metadata", {}).get("finalizers") or ()
-        return [
-            f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name including '
-            "a path (/) to avoid accidental conflicts with other finalizer writers"
-            for name in sorted(set(obj["metadata"].get("finalizers") or ()) - set(known))
-            if "/" not in name and name not in ("orphan", "foregroundDeletion", "kubernetes")
-        ]
+        added = set(obj["metadata"].get("finalizers") or ()) - set(known)
+        return [warning for name in sorted(added) for warning in _finalizer_warnings(name)]
 
     def empty(self) -> Json:
         """Return what an object in which nothing is set has next to its metadata: nothing."""
         return {}
+
+
+def _finalizer_warnings(name: str) -> Iterator[str]:
+    head = f"metadata.finalizers: {go_quote(name)}"
+    yield from (f"{head}: {problem}" for problem in qualified_name(name))
+    if "/" in name or name in _STANDARD_FINALIZERS:
+        return
+    path = " including a path (/)" if "." in name else ""
+    yield (
+        f"{head}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts "
+        "with other finalizer writers"
+    )
 
 
 def _check_replicas(path: str, obj: Json) -> list[FieldError]:
