@@ -155,11 +155,15 @@ def has_suffix(quantity: Quantity) -> bool:
 
 @given(amounts.filter(has_suffix))
 def test_canonical_form_reads_back_as_the_same_number(quantity: Quantity) -> None:
-    """Printing loses nothing, and printing again changes nothing."""
+    """Printing loses nothing, and printing again changes nothing.
+
+    Except that a binary amount without a binary suffix (312.5Ki is 320000) reads back as a decimal
+    one (320k), in Kubernetes too.
+    """
     again = parse_quantity(str(quantity))
 
     assert again == quantity
-    assert str(again) == str(quantity)
+    assert str(again) == str(quantity) or again.format is not quantity.format
 
 
 @given(amounts, amounts)
