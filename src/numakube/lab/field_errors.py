@@ -199,9 +199,12 @@ def _quote_character(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def go_json(value: object) -> str:
-    """Return *value* as Go's ``encoding/json`` writes it: compact, sorted, HTML-safe."""
-    text = json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+def go_json(value: object, *, struct: bool = False) -> str:
+    """Return *value* as Go's ``encoding/json`` writes it: compact, sorted, HTML-safe.
+
+    The fields of a *struct* are not sorted.
+    """
+    text = json.dumps(value, separators=(",", ":"), sort_keys=not struct, ensure_ascii=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 

@@ -71,7 +71,8 @@ def _referenced(state: State, call: Call, reference: Json) -> Sequence[Json]:
     namespace = "" if cluster else call.namespace
     stored = state.store.get(Key(f"{RBAC_GROUP}/{plural}", namespace, reference["name"]))
     if stored is None:
-        raise not_found(RBAC_GROUP, plural, reference["name"])
+        # The real server names the resource that was asked for, not the one that is missing.
+        raise not_found(RBAC_GROUP, call.resource.plural, reference["name"])
     return stored.obj.get("rules") or ()
 
 

@@ -27,14 +27,23 @@ def acting_user(user: User, headers: CIMultiDictProxy[str], authorizer: Authoriz
     """Return who *user* acts as; refuse if they may not."""
     name = headers.get(_USER)
     if name is None:
-        if any(header.title().startswith("Impersonate-") for header in headers):
-            raise bad_request("requested impersonation of groups or more without a user")
+        if wishes := " ".join(_wishes(headers)):
+            raise bad_request(f"requested [{wishes}] without impersonating a user")
         return user
     wanted = _wanted(name, headers)
     for action in _actions(name, headers):
         if not authorizer.decide(user, action).allowed:
             raise denied(user, action)
     return wanted
+
+
+def _wishes(headers: CIMultiDictProxy[str]) -> Iterator[str]:
+    """Yield what is to be impersonated besides a user, as the real server prints it."""
+    yield from (f"{{Group  {group}    }}" for group in headers.getall(_GROUP, []))
+    for key, values in _extra(headers):
+        yield from (f"{{UserExtra  {value}    {key}}}" for value in values)
+    if uid := headers.get(_UID):
+        yield f"{{UID  {uid}    }}"
 
 
 def _wanted(name: str, headers: CIMultiDictProxy[str]) -> User:

@@ -151,8 +151,8 @@ class _Parser:
         key = self._take()
         if not _is_word(key):
             raise _Malformed(f"found '{key}', expected: identifier")
-        for problem in qualified_name(key):
-            raise _Malformed(str(invalid("<nil>", key, problem)))
+        if problems := qualified_name(key):
+            raise _Malformed(str(invalid("<nil>", key, "; ".join(problems))))
         if self._peek() in (END, ","):
             return Requirement(key, "!" if negated else "exists")
         operator = self._take()
@@ -221,5 +221,6 @@ def _check(requirement: Requirement) -> Iterator[FieldError]:
         if requirement.operator in "<>" and not _INTEGER.fullmatch(value):
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
             yield invalid(f"values[{index}]", value, detail)
-        for problem in label_value(value):
-            yield invalid(f"values[{index}][{requirement.key}]", value, problem)
+        if problems := label_value(value):
+            where = f"values[{index}][{requirement.key}]"
+            yield invalid(where, value, "; ".join(problems))

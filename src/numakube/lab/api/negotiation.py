@@ -89,12 +89,12 @@ def check_route_accepts(header: str | None, *, streams: bool) -> None:
         raise not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {listed}", {})
 
 
-def negotiate(header: str | None, *, views: bool = True) -> Representation:
+def negotiate(header: str | None, *, tables: bool = True) -> Representation:
     """Return how to answer a client that accepts *header*.
 
     Args:
         header: the Accept header.
-        views: whether Table and partial metadata can be had.
+        tables: whether tables can be had.
     """
     clauses = parse_accept(header)
     if not clauses:
@@ -102,21 +102,23 @@ def negotiate(header: str | None, *, views: bool = True) -> Representation:
     for clause in clauses:
         if clause.type not in ("*/*", "application/*", *MEDIA_TYPES):
             continue
-        found = _representation(clause, views=views)
+        found = _representation(clause, tables=tables)
         if found is not None:
             return found
     known = ", ".join(MEDIA_TYPES)
     raise not_acceptable(f"only the following media types are accepted: {known}")
 
 
-def _representation(clause: Clause, *, views: bool) -> Representation | None:
+def _representation(clause: Clause, *, tables: bool) -> Representation | None:
     yaml = clause.type == YAML_TYPE
     view = clause.params.get("as", "")
     if not view:
         return Representation(yaml=yaml)
     version = clause.params.get("v", "")
     known = clause.params.get("g") == _META and version in _VIEWS.get(view, ())
-    return Representation(yaml, view, version) if known and views else None
+    if not known or (view == "Table" and not tables):
+        return None
+    return Representation(yaml, view, version)
 
 
 def media_type(header: str | None) -> str:

@@ -30,17 +30,23 @@ VERSION: Final = {
 """The version that the server behaves like."""
 
 
+# These come from parts of the real server that do not look at the method.
+_ANY_METHOD: Final = ("apis", "healthz", "livez", "readyz")
+
+
 def answer_path(state: State, call: Call) -> Reply:
     """Answer a request for a path that is no resource's."""
-    parts = call.info.path.strip("/").split("/")
+    path = call.info.path
+    parts = path.strip("/").split("/")
+    if path.endswith("/") and parts[0] in _ANY_METHOD[1:]:
+        return text_reply(404, NOT_FOUND_TEXT)
     found = _discovered(state, call, parts) or _document(state, call, parts)
     if found is None:
         group = {"api": "", "apis": "".join(parts[1:2])}.get(parts[0])
         if group is not None and state.registry.is_builtin(group):
             raise no_such_resource()
         return text_reply(404, NOT_FOUND_TEXT)
-    # The list of groups comes from a part of the real server that does not look at the method.
-    if call.method not in ("GET", "HEAD") and parts != ["apis"]:
+    if call.method not in ("GET", "HEAD") and parts[0] not in _ANY_METHOD:
         raise method_not_allowed()
     return found
 

@@ -52,7 +52,7 @@ def read_log(state: State, call: Call) -> Reply | Stream:
         raise not_found("", "pods", call.info.name)
     options = _options(call, stored.obj)
     if not stored.obj["spec"].get("nodeName"):
-        return Reply(200, b"", _TEXT)
+        return Reply(204, b"", "")
     for source in state.logs:
         output = source.open_log(stored.obj, options)
         if output is not None:
@@ -87,7 +87,7 @@ def _check(options: LogOptions) -> Iterator[FieldError]:
         yield invalid_field("limitBytes", options.limit_bytes, "must be greater than 0")
     if options.since_seconds is not None and options.since_time is not None:
         why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        yield forbidden("", why)
+        yield forbidden("[]", why)
     elif options.since_seconds is not None and options.since_seconds < 1:
         yield invalid_field("sinceSeconds", options.since_seconds, "must be greater than 0")
 
@@ -110,21 +110,17 @@ def _container(pod: Json, wanted: str) -> str:
         return default
     if len(regular) == 1:
         return str(regular[0])
-    message = (
-        f"a container name must be specified for pod {name}, choose one of: [{_list(regular)}]"
+    initial = [container["name"] for container in spec.get("initContainers") or ()]
+    listed = " ".join([*initial, *regular])
+    raise bad_request(
+        f"a container name must be specified for pod {name}, choose one of: [{listed}]"
     )
-    if initial := [container["name"] for container in spec.get("initContainers") or ()]:
-        message += f" or one of the init containers: [{_list(initial)}]"
-    raise bad_request(message)
-
-
-def _list(names: list[str]) -> str:
-    return " ".join(names)
 
 
 def refuse_streaming(state: State, call: Call) -> Reply:
     """Refuse what needs a connection into a container or node: the lab has none to offer."""
-    del state
+    if state.find(call.resource, call.namespace, call.info.name) is None:
+        raise not_found(call.resource.group, call.resource.plural, call.info.name)
     what = f"{call.resource.plural}/{call.info.subresource}"
     message = f"the lab's API server does not serve {what}: there is nothing to connect to"
     raise Refusal(405, "MethodNotAllowed", message, {})

@@ -22,6 +22,7 @@ from numakube.lab.field_errors import invalid as invalid_field
 
 if TYPE_CHECKING:
     from numakube.lab.api.call import Call, Reply
+    from numakube.lab.api.resources import Resource
     from numakube.lab.api.state import State
     from numakube.lab.kinds import Json
 
@@ -70,8 +71,13 @@ def get(state: State, call: Call) -> Reply:
         raise too_large(asked, state.store.version)
     stored = state.find(call.resource, call.namespace, call.info.name)
     if stored is None:
-        raise not_found(call.resource.group, call.resource.plural, call.info.name)
+        raise not_found(call.resource.group, _title(call.resource), call.info.name)
     return object_reply(call, 200, stored)
+
+
+def _title(resource: Resource) -> str:
+    """Return what a resource is called when it is not found: one has a name of its own."""
+    return "componentstatus" if resource.shelf == "componentstatuses" else resource.plural
 
 
 def list_collection(state: State, call: Call) -> Reply:

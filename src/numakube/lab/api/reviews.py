@@ -73,7 +73,7 @@ def _local_access_review(state: State, call: Call, obj: Json) -> Json:
             [
                 invalid_field(
                     "spec.nonResourceAttributes",
-                    spec["nonResourceAttributes"],
+                    _shown_path(spec["nonResourceAttributes"]),
                     "disallowed on this kind of request",
                 )
             ],
@@ -129,10 +129,15 @@ def _check_attributes(spec: Json) -> Iterator[FieldError]:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         detail = "cannot be specified in combination with resourceAttributes"
-        yield invalid_field("spec.nonResourceAttributes", path, detail)
+        yield invalid_field("spec.nonResourceAttributes", _shown_path(path), detail)
     if resource is None and path is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         yield invalid_field("spec.resourceAttributes", None, detail)
+
+
+def _shown_path(attributes: Json) -> Json:
+    """Return attributes as the real server's messages show them, with their names in Go."""
+    return {name.title(): value for name, value in attributes.items()}
 
 
 def _check_subject(spec: Json) -> Iterator[FieldError]:

@@ -55,6 +55,8 @@ _SPECIAL: Final[Mapping[tuple[str, str], Handler]] = {
     ("nodes", "proxy"): refuse_streaming,
     ("services", "proxy"): refuse_streaming,
 }
+_ITEM_VERBS: Final = frozenset({"get", "update", "patch", "delete"})
+_WITHOUT_TABLES: Final = (bind, evict, request_token, review)
 _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 
 
@@ -80,8 +82,9 @@ def _answer(state: State, call: Call) -> Reply | Stream:
     _check_verb(served, call.info)
     accept = call.headers.get("Accept")
     check_route_accepts(accept, streams=call.info.verb in ("list", "watch"))
-    call.representation = negotiate(accept)
-    return _handler(call)(state, call)
+    handler = _handler(call)
+    call.representation = negotiate(accept, tables=handler not in _WITHOUT_TABLES)
+    return handler(state, call)
 
 
 def _handler(call: Call) -> Handler:
@@ -128,6 +131,8 @@ def _check_verb(served: Served, info: RequestInfo) -> None:
         _check_custom_verb(served, info, verbs)
         return
     on_one_object = bool(info.name) and not info.selected
+    if on_one_object and not info.subresource and not set(verbs) & _ITEM_VERBS:
+        raise no_such_resource()
     addressed = {"create": bool(info.subresource), "list": False, "deletecollection": False}
     wrong = on_one_object != addressed.get(info.verb, True) and info.verb != "watch"
     if info.verb not in verbs or wrong:

@@ -113,8 +113,11 @@ def request_token(state: State, call: Call) -> Reply:
     account = state.find(call.resource, call.namespace, call.info.name)
     if account is None:
         raise not_found("", "serviceaccounts", call.info.name)
-    if metadata_of(request).get("name") not in (None, "", call.info.name):
-        raise bad_request("name in URL does not match name in TokenRequest object")
+    name = metadata_of(request).get("name")
+    if name not in (None, "", call.info.name):
+        detail = "must match the service account name if specified"
+        problem = invalid_field("metadata.name", name, detail)
+        raise invalid(_TOKEN_REQUEST.group, _TOKEN_REQUEST.kind, call.info.name, [problem])
     spec = {**(request.get("spec") or {})}
     seconds = _seconds(spec)
     audiences = spec.get("audiences") or [ISSUER]
@@ -168,10 +171,9 @@ def _bound(state: State, call: Call, reference: Json | None) -> Json:
     kind, name = reference.get("kind", ""), reference.get("name", "")
     shelf = _BOUND_KINDS.get(kind)
     if shelf is None:
-        raise bad_request(
-            f'cannot bind token for serviceaccount "{call.info.name}" to type '
-            f"{reference.get('apiVersion', '')}, Kind={kind}"
-        )
+        sent = GVK.of(reference)
+        shown = f"{sent.group}/{sent.version}, Kind={kind}"
+        raise bad_request(f"cannot bind token to object of type {shown}")
     namespace = "" if kind == "Node" else call.namespace
     stored = state.store.get(Key(shelf, namespace, name))
     if stored is None:

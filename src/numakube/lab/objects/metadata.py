@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.lab.field_errors import (
     FieldError,
+    Verbatim,
     forbidden,
+    go_json,
     invalid,
     required,
     too_long,
@@ -106,7 +108,8 @@ def _validate_owners(owners: Sequence[Json], path: str) -> list[FieldError]:
                 "Only one reference can have Controller set to true. "
                 f'Found "true" in references for {controller} and {current}'
             )
-            errors.append(invalid(path, owners, detail))
+            shown = Verbatim(go_json(owners, struct=True))
+            errors.append(invalid(path, shown, detail))
         controller = controller or current
     return errors
 
