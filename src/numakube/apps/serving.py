@@ -1,0 +1,197 @@
+"""What every long-running process serves: its health and its metrics, over HTTP or HTTPS.
+
+    health = Health()
+    health.ready("cache", lambda: "" if synced else "pods are not listed yet")
+    async with Serving(Listen(port=8080), health=health, registry=registry) as serving:
+        ...  # serving.url
+
+``/livez``, ``/readyz`` (and ``/healthz``, the same as ``/livez``) answer 200 ``ok`` or 503 with the
+checks that fail; ``?verbose`` lists all of them, as API servers do. ``/metrics`` is in Prometheus'
+text or OpenMetrics format. A process adds routes of its own.
+
+Servers listen on loopback unless told otherwise. Off loopback they need TLS, or the explicit word
+that plain HTTP is meant.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
+
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+
+from numakube.apps.certificates import TlsFiles, server_context
+from numakube.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+    from types import TracebackType
+
+    from prometheus_client import CollectorRegistry
+
+Check: TypeAlias = Callable[[], str]
+"""Returns what is wrong, or the empty text."""
+
+MAX_BODY_BYTES: Final = 1 << 20
+_LOOPBACK: Final = "127.0.0.1"
+_OK: Final = 200
+_FAILING: Final = 503
+_LONGEST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listen:
+    """Where to listen.
+
+    Attributes:
+        host: an address or a name; loopback by default.
+        port: 0 takes a free one.
+        tls: certificate and key for HTTPS; plain HTTP without.
+        plain: plain HTTP is meant, even where others can reach it.
+    """
+
+    host: str = _LOOPBACK
+    port: int = 0
+    tls: TlsFiles | None = None
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what would show things to others by accident."""
+        if not 0 <= self.port <= _LONGEST_PORT:
+            raise ConfigError(f"port {self.port}: must be between 0 and {_LONGEST_PORT}")
+        if self.tls is None and not self.plain and not is_loopback(self.host):
+            raise ConfigError(
+                f"{self.host}:{self.port} can be reached by others: give a certificate and a key "
+                "for HTTPS, or allow plain HTTP explicitly"
+            )
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``, ``:port`` (every address) or ``[v6]:port``."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ConfigError(f"{text!r} is not an address of the form HOST:PORT")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigError(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:8080")
+    return host or "0.0.0.0", int(port)  # noqa: S104 - refused by `Listen` unless it is meant
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach *host*."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(slots=True)
+class Health:
+    """Whether a process is alive, and whether it is ready to do its work."""
+
+    _live: dict[str, Check] = field(default_factory=dict)
+    _ready: dict[str, Check] = field(default_factory=dict)
+
+    def live(self, name: str, check: Check) -> None:
+        """Add a check without which the process is to be restarted."""
+        self._live[name] = check
+
+    def ready(self, name: str, check: Check) -> None:
+        """Add a check without which the process cannot do its work yet."""
+        self._ready[name] = check
+
+    def liveness(self) -> dict[str, str]:
+        """Return what is wrong by check; the empty text where all is well."""
+        return {name: check() for name, check in self._live.items()}
+
+    def readiness(self) -> dict[str, str]:
+        """Return what is wrong by check; what is not alive is not ready."""
+        return self.liveness() | {name: check() for name, check in self._ready.items()}
+
+
+class Serving:
+    """A server for health, metrics and a process' own routes; use it as a context."""
+
+    def __init__(
+        self,
+        listen: Listen,
+        *,
+        health: Health,
+        registry: CollectorRegistry,
+        routes: Iterable[web.AbstractRouteDef] = (),
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        self._listen = listen
+        self._health = health
+        self._registry = registry
+        application = web.Application(client_max_size=max_body_bytes)
+        application.add_routes([*self._own_routes(), *routes])
+        self._runner = web.AppRunner(application, handle_signals=False, access_log=None)
+        self._port = listen.port
+
+    async def __aenter__(self) -> Self:
+        tls = self._tls()
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._listen.host, self._listen.port, ssl_context=tls)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            where = f"{self._listen.host}:{self._listen.port}"
+            raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._runner.cleanup()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, such as ``http://127.0.0.1:8080``."""
+        scheme = "http" if self._listen.tls is None else "https"
+        host = self._listen.host
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._port}"
+
+    def _tls(self) -> ssl.SSLContext | None:
+        return None if self._listen.tls is None else server_context(self._listen.tls)
+
+    def _own_routes(self) -> list[web.RouteDef]:
+        health = self._health
+        return [
+            web.get("/livez", _answering(health.liveness)),
+            web.get("/healthz", _answering(health.liveness)),
+            web.get("/readyz", _answering(health.readiness)),
+            web.get("/metrics", self._metrics),
+        ]
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        body = encode(self._registry)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _answering(
+    examine: Callable[[], dict[str, str]],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        found = examine()
+        failing = [name for name, trouble in found.items() if trouble]
+        if not failing and "verbose" not in request.query:
+            return web.Response(text="ok")
+        lines = [f"[-]{name}: {why}" if why else f"[+]{name} ok" for name, why in found.items()]
+        lines.append(f"not ok: {', '.join(failing)}" if failing else "ok")
+        text = "\n".join(lines) + "\n"
+        return web.Response(status=_FAILING if failing else _OK, text=text)
+
+    return answer

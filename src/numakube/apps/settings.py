@@ -1,0 +1,219 @@
+"""Settings of a process, from a configuration file, the environment and flags.
+
+A process declares each setting once (`Setting`) and gets from its table (`Settings`) a command line
+with help, the reading of files and of the environment, and one mapping of values in which flags
+win over the environment, the environment over files, and files over defaults.
+
+    SETTINGS = Settings((
+        Setting(name="interval", flag="--sleep-interval", type=DURATION, default=60.0,
+                key="topologyExporter.sleepInterval", env="SLEEP_INTERVAL", help="..."),
+    ))
+    values = SETTINGS.resolve(files=[tree], env=os.environ, flags={"interval": 5.0})
+
+What is wrong with a file is said all at once, with the nearest known key for one that is unknown.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import click
+
+from numakube.errors import ConfigError, InvalidValue
+from numakube.values.durations import SECOND, format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Values: TypeAlias = dict[str, Any]
+"""Values by the name of their setting."""
+
+
+class DurationType(click.ParamType[Any]):
+    """Seconds, written as in Go (``1m30s``); in files also as a number of nanoseconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds that *value* stands for."""
+        if isinstance(value, float):
+            return value
+        if isinstance(value, int):
+            return value / SECOND
+        try:
+            return parse_duration(str(value)) / SECOND
+        except InvalidValue as error:
+            self.fail(f"{error}; write it as in 60s or 1m30s", param, ctx)
+
+
+DURATION: Final = DurationType()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One thing that can be set.
+
+    Attributes:
+        name: what its value is called in the program.
+        flag: how it is set on the command line; a switch is ``--name/--no-name``.
+        type: how text becomes a value.
+        default: its value if nobody sets it.
+        help: one sentence for the help.
+        key: its path in configuration files, dotted; empty if it cannot be set there.
+        env: the variable that sets it; empty if there is none.
+        multiple: several values can be given.
+        metavar: what the help calls its value.
+    """
+
+    name: str
+    flag: str
+    type: click.ParamType[Any] = click.STRING
+    default: Any = ""
+    help: str = ""
+    key: str = ""
+    env: str = ""
+    multiple: bool = False
+    metavar: str | None = None
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is on or off."""
+        return isinstance(self.default, bool)
+
+    def option(self) -> click.Option:
+        """Return it as an option of a command."""
+        shown = format_duration(round(self.default * SECOND)) if self.type is DURATION else None
+        is_shown = not self.multiple and self.default not in ("", None)
+        return click.Option(
+            [*self.flag.split(), self.name],
+            type=None if self.is_switch else self.type,
+            is_flag=self.is_switch,
+            default=shown if shown is not None else self.default or None,
+            show_default=is_shown,
+            multiple=self.multiple,
+            help=f"{self.help} [{self.env}]" if self.env else self.help,
+            metavar=self.metavar,
+        )
+
+    def read(self, value: Any, where: str) -> Any:  # noqa: ANN401 - what a file or variable has
+        """Return *value* of a file or a variable as a value of this setting.
+
+        Raises:
+            ConfigError: it makes no sense.
+        """
+        if self.multiple:
+            many = value if isinstance(value, list) else str(value).split(",")
+            return tuple(self._one(one, where) for one in many)
+        return self._one(value, where)
+
+    def _one(self, value: Any, where: str) -> Any:  # noqa: ANN401
+        if self.is_switch:
+            if isinstance(value, bool):
+                return value
+            return self._converted(click.BOOL, str(value), where)
+        if isinstance(value, bool | dict | list) or value is None:
+            raise ConfigError(f"{where}: {value!r} is not a {self.type.name}")
+        if self.type is not DURATION:
+            value = str(value)
+        return self._converted(self.type, value, where)
+
+    def _converted(self, type_: click.ParamType[Any], value: Any, where: str) -> Any:  # noqa: ANN401
+        try:
+            return type_.convert(value, None, None)
+        except click.BadParameter as error:
+            raise ConfigError(f"{where}: {error.message}") from None
+
+
+class Settings:
+    """The settings of a process."""
+
+    def __init__(self, settings: Iterable[Setting]) -> None:
+        self.all = tuple(settings)
+        self._by_key = {one.key: one for one in self.all if one.key}
+
+    def options(self) -> list[click.Parameter]:
+        """Return all settings as options of a command."""
+        return [one.option() for one in self.all]
+
+    def given(self, ctx: click.Context) -> Values:
+        """Return the values that were given on the command line."""
+        line = click.core.ParameterSource.COMMANDLINE
+        names = [one.name for one in self.all if ctx.get_parameter_source(one.name) is line]
+        return {name: ctx.params[name] for name in names}
+
+    def defaults(self) -> Values:
+        """Return the values if nobody sets any."""
+        return {one.name: one.default for one in self.all}
+
+    def from_environment(self, env: Mapping[str, str]) -> Values:
+        """Return the values that variables set; an empty variable sets nothing."""
+        return {
+            one.name: one.read(env[one.env], f"environment variable {one.env}")
+            for one in self.all
+            if one.env and env.get(one.env)
+        }
+
+    def from_tree(self, tree: object, subject: str, *, beside: Sequence[str] = ()) -> Values:
+        """Return the values that the file *subject* sets.
+
+        Args:
+            tree: what the file says; an empty file says nothing.
+            subject: what the file is called in complaints.
+            beside: keys at the top of the file that somebody else reads.
+
+        Raises:
+            ConfigError: with everything that is wrong.
+        """
+        values: Values = {}
+        problems: list[str] = []
+        for key, value in _flat(tree, subject, frozenset(beside), self._by_key.keys()):
+            setting = self._by_key.get(key)
+            if setting is None:
+                problems.append(self._unknown(key, beside))
+                continue
+            try:
+                values[setting.name] = setting.read(value, key)
+            except ConfigError as error:
+                problems.append(str(error))
+        if problems:
+            raise ConfigError(f"{subject}: {'; '.join(problems)}")
+        return values
+
+    def resolve(
+        self, *, files: Iterable[Values] = (), env: Mapping[str, str], flags: Values
+    ) -> Values:
+        """Return the value of every setting; later files win over earlier ones."""
+        merged = self.defaults()
+        for values in files:
+            merged |= values
+        return merged | self.from_environment(env) | flags
+
+    def _unknown(self, key: str, beside: Sequence[str]) -> str:
+        near = difflib.get_close_matches(key, [*self._by_key, *beside], n=1)
+        return f"unknown key {key!r}" + (f" (is {near[0]!r} meant?)" if near else "")
+
+
+def _flat(
+    tree: object, subject: str, beside: frozenset[str], known: Iterable[str]
+) -> list[tuple[str, Any]]:
+    """Return the leaves of *tree* by their dotted paths."""
+    if tree is None:
+        return []
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{subject}: must be a mapping of keys to values")
+    keys = frozenset(known)
+    leaves: list[tuple[str, Any]] = []
+
+    def walk(path: str, value: Any) -> None:  # noqa: ANN401
+        if isinstance(value, dict) and path not in keys:
+            for key, below in value.items():
+                walk(f"{path}.{key}" if path else str(key), below)
+        else:
+            leaves.append((path, value))
+
+    walk("", {key: value for key, value in tree.items() if key not in beside})
+    return leaves
