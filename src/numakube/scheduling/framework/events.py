@@ -1,0 +1,56 @@
+"""What can happen in a cluster that lets a refused pod fit after all.
+
+A plugin that refuses pods says which events may change its mind (`Plugin.wakes_on`) and, given the
+event, whether it could for this pod (`Plugin.wakes`). The queue asks only the plugins that refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+class EventKind(Flag):
+    """Kinds of events; a plugin registers for several by ``|``."""
+
+    POD_ADDED = auto()
+    """A pod was bound by anybody (it may satisfy affinity)."""
+    POD_UPDATED = auto()
+    """A bound pod changed labels or shrank."""
+    POD_DELETED = auto()
+    """A bound pod is gone or has ended."""
+    UNSCHEDULED_POD_UPDATED = auto()
+    """The waiting pod itself changed (gates, tolerations, labels, requests)."""
+    NODE_ADDED = auto()
+    NODE_UPDATED = auto()
+    """Allocatable, labels, taints, conditions or ``unschedulable`` changed."""
+    TOPOLOGY_CHANGED = auto()
+    """The NRT of a node changed, or a cache resynced it."""
+    STORAGE_CHANGED = auto()
+    """A claim, volume, storage class or CSI node changed."""
+    NAMESPACE_CHANGED = auto()
+    OTHER = auto()
+    """Periodic flush and forced wake-ups."""
+
+    @classmethod
+    def every(cls) -> EventKind:
+        """Return all kinds together."""
+        return ~cls(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterEvent:
+    """One event.
+
+    Attributes:
+        node: name of the node it happened on, if it has one.
+        pod: the pod that it happened to, as it was before a deletion and after anything else.
+    """
+
+    kind: EventKind
+    node: str = ""
+    pod: PodInfo | None = None

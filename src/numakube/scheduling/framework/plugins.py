@@ -1,0 +1,200 @@
+"""The extension points: what a plugin may be.
+
+A plugin derives from `Plugin` and from every point that it takes part in. Points up to `Reserve`
+are plain functions of the snapshot; `PreBind`, `Bind` and `PostBind` may await.
+
+A filter or a score comes in two forms. `Filter.filter` judges one node, and is also what preemption
+asks about nodes from which pods were taken away in thought; `VectorFilter.filter_all` judges all
+rows at once. A plugin with both must give equal answers (tests hold ours to that); one with only
+the vectorised form is asked about a snapshot of one node where a single node is in question.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.status import SUCCESS, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Amount, Rows, Verdicts
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+MAX_NODE_SCORE = 100
+"""Scores of a plugin lie between 0 and this after normalisation."""
+
+
+class Plugin(ABC):
+    """Base of all plugins."""
+
+    name: ClassVar[str]
+    """As it stands in a KubeSchedulerConfiguration."""
+    wakes_on: ClassVar[EventKind] = EventKind.every()
+    """Events that may make a pod fit which this plugin refused."""
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Tell whether *event* may make *pod*, refused by this plugin, fit. When in doubt: yes."""
+        return True
+
+
+class PreEnqueue(Plugin):
+    """Keeps a pod out of the active queue."""
+
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Return a refusal if *pod* must not be tried yet."""
+
+
+class QueueSort(Plugin):
+    """Orders the active queue."""
+
+    @abstractmethod
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[object, ...]:
+        """Return what pods are ordered by, smallest first; *queued_at* is when it entered."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """What a pre-filter found.
+
+    Attributes:
+        status: `Status.skipped` takes the plugin's filter out of this cycle.
+        nodes: the only nodes that can fit, or ``None`` for all.
+    """
+
+    status: Status = SUCCESS
+    nodes: frozenset[str] | None = None
+
+
+class PreFilter(Plugin):
+    """Prepares for the filter, and may refuse the pod everywhere."""
+
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Compute what the filter needs and keep it in *state*."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Take into account that *added* now runs on *node*; only while trying things out."""
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Take into account that *removed* no longer runs on *node*."""
+
+
+class Filter(Plugin):
+    """Says whether a node can take the pod."""
+
+    @abstractmethod
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Judge *node*."""
+
+
+class VectorFilter(Plugin):
+    """Says for many nodes at once whether they can take the pod."""
+
+    @abstractmethod
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Judge the nodes at *rows*; ``None`` if all of them pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nomination:
+    """What a post-filter achieved: the node on which room is being made."""
+
+    node: str
+    victims: tuple[PodInfo, ...] = ()
+
+
+class PostFilter(Plugin):
+    """Tries to make room after no node could take the pod."""
+
+    @abstractmethod
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
+    ) -> tuple[Nomination | None, Status]:
+        """Return where the pod will fit once the victims are gone; nothing is evicted here."""
+
+
+class PreScore(Plugin):
+    """Prepares for the score."""
+
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Compute what the score needs of the feasible *rows*; `Code.SKIP` drops the score."""
+
+
+class NormalizesScores(Plugin):
+    """A score whose raw values are not between 0 and `MAX_NODE_SCORE`."""
+
+    @abstractmethod
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Amount) -> Amount:
+        """Return the raw *scores* of all feasible nodes brought to the common scale."""
+
+
+class Score(Plugin):
+    """Says how good a node is for the pod."""
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate *node*; larger is better."""
+
+
+class VectorScore(Plugin):
+    """Says for many nodes at once how good they are."""
+
+    @abstractmethod
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+        """Rate the nodes at *rows*; larger is better."""
+
+
+class Reserve(Plugin):
+    """Books what the pod will use, before it is bound."""
+
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Book; a refusal undoes all bookings and the pod is tried again."""
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Undo a booking; called too for plugins that have not booked, and must not fail."""
+
+
+class Permit(Plugin):
+    """May hold the pod back before it is bound."""
+
+    @abstractmethod
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+        """Return success, a refusal, or `Code.WAIT` with the seconds to wait at most."""
+
+
+class PreBind(Plugin):
+    """Does what must be done before the pod is bound, such as binding volumes."""
+
+    @abstractmethod
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Act; a refusal undoes the bookings."""
+
+
+class Bind(Plugin):
+    """Binds the pod."""
+
+    @abstractmethod
+    async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Bind, or return `Code.SKIP` to leave it to the next plugin."""
+
+
+class PostBind(Plugin):
+    """Learns that the pod was bound."""
+
+    @abstractmethod
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Tidy up."""

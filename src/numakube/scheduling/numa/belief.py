@@ -1,0 +1,46 @@
+"""What is believed to be free in the NUMA zones of one node.
+
+Caches (`numakube.scheduling.numa.caches`) make beliefs from reports and reservations; filters and
+scores only read them. A belief never changes: a new report or reservation makes a new one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.kubelet.node import KubeletNode
+    from numakube.values.resources import Amounts
+
+
+class NumaBelief(Protocol):
+    """What a cache believes of one node."""
+
+    @property
+    def available(self) -> tuple[Amounts, ...]:
+        """What is free in each zone, by ascending id, reservations taken off."""
+        ...
+
+    @property
+    def nrt(self) -> NodeResourceTopology:
+        """The report as an object, reservations taken off ``available``: what upstream sees."""
+        ...
+
+    @property
+    def blocked(self) -> str:
+        """Why the node must not be used for now; empty if it may."""
+        ...
+
+    def model(self) -> KubeletNode | None:
+        """Return the kubelet model in the believed state; ``None`` without exact data.
+
+        It is shared: clone it before admitting anything.
+        """
+        ...
+
+    def without(self, uids: Iterable[str]) -> NumaBelief:
+        """Return what will be believed when those pods are gone; no credit for unknown places."""
+        ...

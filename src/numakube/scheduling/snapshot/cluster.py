@@ -1,0 +1,242 @@
+"""The state of the cluster, kept event by event, and the view of it that a cycle works on.
+
+`Cluster` takes nodes, pods and topology reports in any order and any number of times: a pod may be
+seen before its node, a node may go and come back, a pod may be assumed by us before the API server
+tells of it. Rows of removed nodes are used again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from numakube.scheduling.snapshot.nodes import NodeInfo
+from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.resources import ResourceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numakube.api.core import Node
+    from numakube.scheduling.framework.verdicts import Rows
+    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+T = TypeVar("T")
+
+
+class StaleSnapshotError(AssertionError):
+    """A view was used after the cluster had changed: a bug of whoever kept it."""
+
+
+class Cluster:
+    """Everything known of nodes and of the pods on them."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.nodes_generation = 0
+        """Changes when node objects do; what is derived from labels and taints lasts until then."""
+        self.objects = ClusterObjects()
+        self.resources = ResourceTable()
+        self.by_row: list[NodeInfo | None] = []
+        self.row_of: dict[str, int] = {}
+        self._free_rows: list[int] = []
+        self._where: dict[str, str] = {}
+        self._waiting: dict[str, dict[str, PodInfo]] = {}
+        self._beliefs: dict[str, NumaBelief] = {}
+        self._rows: Rows | None = None
+        self.derived: dict[object, object] = {}
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return the node called *name*."""
+        row = self.row_of.get(name)
+        return None if row is None else self.by_row[row]
+
+    def nodes(self) -> Iterator[NodeInfo]:
+        """Yield every node."""
+        return (node for node in self.by_row if node is not None)
+
+    def pod(self, uid: str) -> PodInfo | None:
+        """Return the placed pod with that uid."""
+        name = self._where.get(uid)
+        if name is None:
+            return None
+        node = self.node(name)
+        pods = self._waiting.get(name, {}) if node is None else node.pods
+        return pods.get(uid)
+
+    def node_of(self, uid: str) -> str | None:
+        """Return the name of the node that the pod with that uid is on."""
+        return self._where.get(uid)
+
+    def set_node(self, node: Node) -> NodeInfo:
+        """Add a node or take over its new version."""
+        name = node.metadata.name
+        self.nodes_generation += 1
+        self.derived.clear()
+        info = self.node(name)
+        if info is None:
+            info = self._add_node(node)
+        else:
+            info.set_node(node)
+        self.resources.write_node(info)
+        self._touch(info)
+        return info
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; pods that are still said to be on it wait for its return."""
+        info = self.node(name)
+        if info is None:
+            return
+        if info.pods:
+            self._waiting[name] = info.pods
+        row = self.row_of.pop(name)
+        self.by_row[row] = None
+        self._free_rows.append(row)
+        self.resources.clear(row)
+        self.generation += 1
+        self.nodes_generation += 1
+        self.derived.clear()
+        self._rows = None
+
+    def place(self, pod: PodInfo, node: str) -> None:
+        """Put *pod* on *node*, or replace what is known of it; it leaves any other node."""
+        before = self._where.get(pod.uid)
+        if before is not None and before != node:
+            self.remove_pod(pod.uid)
+        self._where[pod.uid] = node
+        info = self.node(node)
+        if info is None:
+            self._waiting.setdefault(node, {})[pod.uid] = pod
+            return
+        info.add_pod(pod)
+        self.resources.write_pods(info)
+        self._touch(info)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Take a pod off its node; return it if it was known."""
+        name = self._where.pop(uid, None)
+        if name is None:
+            return None
+        info = self.node(name)
+        if info is None:
+            return self._waiting.get(name, {}).pop(uid, None)
+        pod = info.remove_pod(uid)
+        self.resources.write_pods(info)
+        self._touch(info)
+        return pod
+
+    def set_belief(self, node: str, belief: NumaBelief | None) -> None:
+        """Take over what is believed of the NUMA zones of *node*."""
+        if belief is None:
+            self._beliefs.pop(node, None)
+        else:
+            self._beliefs[node] = belief
+        info = self.node(node)
+        if info is not None:
+            info.numa = belief
+            self._touch(info)
+
+    def snapshot(self) -> Snapshot:
+        """Return the view for one cycle."""
+        return Snapshot(self)
+
+    def live_rows(self) -> Rows:
+        """Return the rows that hold a node, ascending."""
+        if self._rows is None:
+            self._rows = np.array(sorted(self.row_of.values()), dtype=np.intp)
+            self._rows.flags.writeable = False
+        return self._rows
+
+    def _add_node(self, node: Node) -> NodeInfo:
+        name = node.metadata.name
+        row = self._free_rows.pop() if self._free_rows else len(self.by_row)
+        info = NodeInfo(node, row=row, pods=self._waiting.pop(name, {}).values())
+        info.numa = self._beliefs.get(name)
+        if row == len(self.by_row):
+            self.by_row.append(info)
+            self.resources.reserve(row + 1)
+        else:
+            self.by_row[row] = info
+        self.row_of[name] = row
+        self._rows = None
+        return info
+
+    def _touch(self, info: NodeInfo) -> None:
+        self.generation += 1
+        info.generation = self.generation
+
+
+class Snapshot:
+    """The cluster as one cycle sees it; valid until the cluster changes."""
+
+    __slots__ = ("_cluster", "generation")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.generation = cluster.generation
+
+    @classmethod
+    def of(cls, nodes: Iterable[NodeInfo], *, objects: ClusterObjects | None = None) -> Snapshot:
+        """Return a view of copies of just these nodes, for what-ifs and tests."""
+        cluster = Cluster()
+        cluster.objects = objects or cluster.objects
+        for node in nodes:
+            cluster.set_belief(node.name, node.numa)
+            cluster.set_node(node.node)
+            for pod in node.pods.values():
+                cluster.place(pod, node.name)
+        return cluster.snapshot()
+
+    @property
+    def rows(self) -> Rows:
+        """The rows that hold a node, ascending."""
+        return self._valid().live_rows()
+
+    @property
+    def resources(self) -> ResourceTable:
+        """Allocatable and requested amounts by row."""
+        return self._valid().resources
+
+    @property
+    def objects(self) -> ClusterObjects:
+        """Namespaces, volumes and other objects."""
+        return self._valid().objects
+
+    @property
+    def row_of(self) -> Mapping[str, int]:
+        """Row by name of the node."""
+        return self._valid().row_of
+
+    @property
+    def by_row(self) -> Sequence[NodeInfo | None]:
+        """Node by row; ``None`` where there is none."""
+        return self._valid().by_row
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return the node called *name*."""
+        return self._valid().node(name)
+
+    def at(self, row: int) -> NodeInfo:
+        """Return the node at a live *row*."""
+        node = self._valid().by_row[row]
+        if node is None:
+            raise StaleSnapshotError(f"no node at row {row}")
+        return node
+
+    def nodes(self) -> Iterator[NodeInfo]:
+        """Yield every node."""
+        return self._valid().nodes()
+
+    def derived(self, key: object, make: Callable[[Snapshot], T]) -> T:
+        """Return ``make(self)``, computed once until node objects change; for label columns."""
+        known = self._valid().derived
+        if key not in known:
+            known[key] = make(self)
+        return known[key]  # type: ignore[return-value]
+
+    def _valid(self) -> Cluster:
+        if self._cluster.generation != self.generation:
+            raise StaleSnapshotError("the cluster has changed since this snapshot was taken")
+        return self._cluster

@@ -1,0 +1,106 @@
+"""A pod with everything that plugins would otherwise compute again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from numakube.api.pods import effective_requests, qos_class
+from numakube.values.quantity import Quantity
+from numakube.values.resources import CPU, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numakube.api.core import Pod
+    from numakube.values.resources import Amounts
+
+T = TypeVar("T")
+
+_NONZERO: Final = {CPU: Quantity.of_milli(100), MEMORY: Quantity.of_bytes(200 * 1024 * 1024)}
+"""What kube-scheduler scores a container with that does not ask for anything."""
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+class PodInfo:
+    """A pod as the scheduler sees it; never changed, replaced when the pod changes.
+
+    Attributes:
+        key: ``namespace/name``.
+        requests: what the pod needs all in all, overhead included, in base units.
+        nonzero_cpu_milli: CPU for scoring, where containers without a request count too.
+        nonzero_memory_bytes: memory for scoring.
+    """
+
+    __slots__ = (
+        "_memo",
+        "key",
+        "labels",
+        "name",
+        "namespace",
+        "nonzero_cpu_milli",
+        "nonzero_memory_bytes",
+        "pod",
+        "priority",
+        "requests",
+        "uid",
+    )
+
+    def __init__(self, pod: Pod) -> None:
+        meta = pod.metadata
+        self.pod = pod
+        self.uid = meta.uid
+        self.namespace = meta.namespace
+        self.name = meta.name
+        self.key = meta.key
+        self.labels: Mapping[str, str] = meta.labels
+        self.priority = pod.spec.priority or 0
+        self.requests: Amounts = _amounts(effective_requests(pod, from_status=True))
+        scored = _amounts(effective_requests(pod, from_status=True, defaults=_NONZERO))
+        self.nonzero_cpu_milli = scored.get(CPU, 0)
+        self.nonzero_memory_bytes = scored.get(MEMORY, 0)
+        self._memo: dict[object, object] = {}
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key})"
+
+    @property
+    def node_name(self) -> str:
+        """The node that the pod is bound to; empty if it waits."""
+        return self.pod.spec.node_name
+
+    @property
+    def nominated_node_name(self) -> str:
+        """The node on which room is being made for the pod."""
+        return self.pod.status.nominated_node_name if self.pod.status else ""
+
+    @property
+    def qos_class(self) -> str:
+        """``Guaranteed``, ``Burstable`` or ``BestEffort``."""
+        return self.memo("qos", qos_class)
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether the pod runs no more and holds nothing, though it still exists."""
+        return self.pod.status is not None and self.pod.status.phase in _ENDED
+
+    @property
+    def is_being_deleted(self) -> bool:
+        """Tell whether the pod is going away."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+    def memo(self, key: object, make: Callable[[Pod], T]) -> T:
+        """Return ``make(pod)``, computed once for this pod under *key*."""
+        try:
+            return self._memo[key]  # type: ignore[return-value]
+        except KeyError:
+            value = make(self.pod)
+            self._memo[key] = value
+            return value
+
+
+def _amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:
+    return {
+        name: quantity.milli_value() if name == CPU else quantity.value()
+        for name, quantity in quantities.items()
+    }

@@ -1,0 +1,99 @@
+"""Allocatable and requested amounts of all nodes as arrays, one row of numbers per resource.
+
+Each resource has arrays of its own, so that a resource seen for the first time adds arrays and
+moves nothing. Room for nodes grows by doubling.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numakube.scheduling.framework.verdicts import Amount
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+
+_FIRST_CAPACITY: Final = 64
+
+
+class ResourceTable:
+    """What nodes offer and what their pods ask for; indexed by `NodeInfo.row`."""
+
+    def __init__(self) -> None:
+        self.capacity = _FIRST_CAPACITY
+        self._allocatable: dict[str, Amount] = {}
+        self._requested: dict[str, Amount] = {}
+        self.pod_count = self._zeros()
+        self.allowed_pods = self._zeros()
+        self.nonzero_cpu_milli = self._zeros()
+        self.nonzero_memory_bytes = self._zeros()
+        self._none = self._zeros()
+
+    def allocatable(self, resource: str) -> Amount:
+        """Return what each node offers of *resource*; not to be changed."""
+        return self._allocatable.get(resource, self._none)
+
+    def requested(self, resource: str) -> Amount:
+        """Return what the pods of each node ask for of *resource*; not to be changed."""
+        return self._requested.get(resource, self._none)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for nodes at rows below *rows*."""
+        while self.capacity < rows:
+            self.capacity *= 2
+        if len(self._none) == self.capacity:
+            return
+        for arrays in (self._allocatable, self._requested):
+            for name, array in arrays.items():
+                arrays[name] = self._grown(array)
+        for field in (
+            "pod_count", "allowed_pods", "nonzero_cpu_milli", "nonzero_memory_bytes", "_none",
+        ):  # fmt: skip
+            setattr(self, field, self._grown(getattr(self, field)))
+
+    def write_node(self, node: NodeInfo) -> None:
+        """Write everything about *node* into its row."""
+        row = node.row
+        for name, array in self._allocatable.items():
+            array[row] = node.allocatable.get(name, 0)
+        for name in node.allocatable.keys() - self._allocatable.keys():
+            self._add(self._allocatable, name)[row] = node.allocatable[name]
+        self.allowed_pods[row] = node.allowed_pods
+        for array in self._requested.values():
+            array[row] = 0
+        self.write_pods(node)
+
+    def write_pods(self, node: NodeInfo) -> None:
+        """Write what the pods of *node* ask for into its row."""
+        row = node.row
+        for name, amount in node.requested.items():
+            array = self._requested.get(name)
+            if array is None:
+                array = self._add(self._requested, name)
+            array[row] = amount
+        self.pod_count[row] = len(node.pods)
+        self.nonzero_cpu_milli[row] = node.nonzero_cpu_milli
+        self.nonzero_memory_bytes[row] = node.nonzero_memory_bytes
+
+    def clear(self, row: int) -> None:
+        """Forget the node that was at *row*."""
+        for arrays in (self._allocatable, self._requested):
+            for array in arrays.values():
+                array[row] = 0
+        for array in (
+            self.pod_count, self.allowed_pods, self.nonzero_cpu_milli, self.nonzero_memory_bytes,
+        ):  # fmt: skip
+            array[row] = 0
+
+    def _add(self, arrays: dict[str, Amount], name: str) -> Amount:
+        arrays[name] = self._zeros()
+        return arrays[name]
+
+    def _zeros(self) -> Amount:
+        return np.zeros(self.capacity, dtype=np.int64)
+
+    def _grown(self, array: Amount) -> Amount:
+        new = self._zeros()
+        new[: len(array)] = array
+        return new

@@ -1,0 +1,149 @@
+"""The cluster's state equals what its events add up to, in whatever order they come."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.api.core import (
+    Container,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+)
+from numakube.scheduling.snapshot.cluster import Cluster, Snapshot, StaleSnapshotError
+from numakube.scheduling.snapshot.nodes import NodeInfo
+from numakube.scheduling.snapshot.pods import PodInfo
+
+
+def node(name: str, cpus: int = 8) -> Node:
+    """A node with that many CPUs."""
+    return Node(
+        metadata=ObjectMeta(name=name),
+        status=NodeStatus(allocatable={"cpu": str(cpus), "memory": "16Gi", "pods": "110"}),
+    )
+
+
+def pod(uid: str, cpu: str = "1", **more: str) -> PodInfo:
+    """A pod that asks for *cpu* and *more*."""
+    resources = ResourceRequirements(requests={"cpu": cpu, **more})
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(name=uid, namespace="default", uid=uid),
+            spec=PodSpec(containers=(Container(name="c", resources=resources),)),
+        )
+    )
+
+
+def test_pods_seen_before_their_node_count_once_it_appears() -> None:
+    """Watches of pods and nodes are not ordered."""
+    cluster = Cluster()
+    cluster.place(pod("a", "2"), "n1")
+    info = cluster.set_node(node("n1"))
+    assert info.requested["cpu"] == 2000
+    assert cluster.snapshot().resources.requested("cpu")[info.row] == 2000
+
+
+def test_a_pod_placed_elsewhere_leaves_its_first_node() -> None:
+    """A pod is on one node at a time."""
+    cluster = Cluster()
+    first, second = cluster.set_node(node("n1")), cluster.set_node(node("n2"))
+    cluster.place(pod("a"), "n1")
+    cluster.place(pod("a"), "n2")
+    requested = cluster.snapshot().resources.requested("cpu")
+    assert (requested[first.row], requested[second.row]) == (0, 1000)
+
+
+def test_a_node_that_returns_still_has_its_pods() -> None:
+    """Pods outlive the node object."""
+    cluster = Cluster()
+    cluster.set_node(node("n1"))
+    cluster.place(pod("a", "3"), "n1")
+    cluster.remove_node("n1")
+    assert cluster.node("n1") is None
+    assert cluster.set_node(node("n1")).requested["cpu"] == 3000
+
+
+def test_a_resource_seen_late_is_counted_for_every_node() -> None:
+    """Arrays of a new resource start at zero everywhere."""
+    cluster = Cluster()
+    cluster.set_node(node("n1"))
+    late = cluster.set_node(node("n2"))
+    cluster.place(pod("a", "1", **{"vendor.example/gpu": "2"}), "n2")
+    gpus = cluster.snapshot().resources.requested("vendor.example/gpu")
+    assert gpus[late.row] == 2
+    assert gpus.sum() == 2
+
+
+def test_arrays_grow_with_the_nodes() -> None:
+    """No row is lost when room is made."""
+    cluster = Cluster()
+    for number in range(200):
+        cluster.set_node(node(f"n{number}", cpus=number))
+    table = cluster.snapshot().resources.allocatable("cpu")
+    assert [int(table[cluster.row_of[f"n{number}"]]) for number in range(200)] == [
+        number * 1000 for number in range(200)
+    ]
+
+
+def test_a_snapshot_does_not_outlive_a_change() -> None:
+    """A kept view would mix two states."""
+    cluster = Cluster()
+    cluster.set_node(node("n1"))
+    snapshot = cluster.snapshot()
+    assert [info.name for info in snapshot.nodes()] == ["n1"]
+    cluster.place(pod("a"), "n1")
+    with pytest.raises(StaleSnapshotError):
+        list(snapshot.nodes())
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("node"), st.integers(0, 4), st.integers(1, 64)),
+        st.tuples(st.just("gone"), st.integers(0, 4), st.just(0)),
+        st.tuples(st.just("place"), st.integers(0, 9), st.integers(0, 4)),
+        st.tuples(st.just("remove"), st.integers(0, 9), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(EVENTS)
+def test_arrays_equal_a_cluster_built_afresh(events: list[tuple[str, int, int]]) -> None:
+    """Whatever happened, only the last state counts."""
+    cluster, nodes, placed = Cluster(), {}, {}
+    for kind, one, two in events:
+        match kind:
+            case "node":
+                nodes[f"n{one}"] = node(f"n{one}", two)
+                cluster.set_node(nodes[f"n{one}"])
+            case "gone":
+                nodes.pop(f"n{one}", None)
+                cluster.remove_node(f"n{one}")
+            case "place":
+                placed[f"p{one}"] = f"n{two}"
+                cluster.place(pod(f"p{one}", str(one + 1)), f"n{two}")
+            case _:
+                placed.pop(f"p{one}", None)
+                cluster.remove_pod(f"p{one}")
+    expected = Snapshot.of(
+        NodeInfo(
+            nodes[name],
+            pods=[pod(uid, str(int(uid[1:]) + 1)) for uid, on in placed.items() if on == name],
+        )
+        for name in nodes
+    )
+    snapshot = cluster.snapshot()
+    assert {info.name for info in snapshot.nodes()} == nodes.keys()
+    for name in nodes:
+        ours, theirs = snapshot.row_of[name], expected.row_of[name]
+        for table in ("allocatable", "requested"):
+            assert (
+                getattr(snapshot.resources, table)("cpu")[ours]
+                == getattr(expected.resources, table)("cpu")[theirs]
+            )
+        assert snapshot.resources.pod_count[ours] == expected.resources.pod_count[theirs]
