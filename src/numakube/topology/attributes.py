@@ -1,0 +1,119 @@
+"""What an NRT says about the kubelet's configuration, with the kubelet's defaults for the rest.
+
+Precedence is the Go plugin's (scheduler-plugins, August 2026): defaults, then the first legacy
+``topologyPolicies``, then node attributes one by one, where the last valid one of a name wins.
+Beyond the plugin, a legacy value without scope (``Restricted``) counts for its policy, and policy
+options and the CPU and Memory Managers are read as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.nrt import POLICY_AND_SCOPE
+from numakube.errors import InvalidValue
+from numakube.topology import koordlet, names
+from numakube.values.gotext import parse_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numakube.api.nrt import NodeResourceTopology
+
+POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
+SCOPES: Final = ("container", "pod")
+DEFAULT_MAX_NUMA_NODES: Final = 8
+LARGEST_MAX_NUMA_NODES: Final = 1024
+
+_CPU_POLICIES: Final = ("none", "static")
+_MEMORY_POLICIES: Final = ("None", "Static")
+# Values of topologyPolicies that name no scope; the last one is only found in examples.
+_POLICY_ONLY: Final = {
+    "Restricted": "restricted",
+    "BestEffort": "best-effort",
+    "SingleNUMANode": "single-numa-node",
+}
+
+
+@dataclass(slots=True)
+class KubeletConfig:
+    """What is known of the kubelet so far; ``None`` is a policy that nobody told."""
+
+    policy: str = "none"
+    scope: str = "container"
+    max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
+    topology_options: dict[str, str] = field(default_factory=dict)
+    cpu_policy: str | None = None
+    cpu_options: dict[str, str] = field(default_factory=dict)
+    memory_policy: str | None = None
+
+
+def kubelet_config(nrt: NodeResourceTopology, problems: list[str]) -> KubeletConfig:
+    """Return the configuration that *nrt* tells of; odd values are noted and change nothing."""
+    config = KubeletConfig()
+    _apply_koordinator(config, nrt.metadata.annotations, problems)
+    _apply_legacy(config, nrt.topology_policies, problems)
+    for attribute in nrt.attributes:
+        apply = _READERS.get(attribute.name)
+        if apply is not None:
+            if not apply(config, attribute.value):
+                problems.append(f"attribute {attribute.name}: {attribute.value!r} ignored")
+        elif option := names.option_of(names.TOPOLOGY_OPTION_PREFIX, attribute.name):
+            config.topology_options[option] = attribute.value
+        elif option := names.option_of(names.CPU_OPTION_PREFIX, attribute.name):
+            config.cpu_options[option] = attribute.value
+    return config
+
+
+def _apply_legacy(config: KubeletConfig, policies: tuple[str, ...], problems: list[str]) -> None:
+    if not policies:
+        return
+    first, *others = policies
+    if others:
+        problems.append(f"topologyPolicies: all but the first ignored: {', '.join(others)}")
+    if first in POLICY_AND_SCOPE:
+        config.policy, config.scope = POLICY_AND_SCOPE[first]
+    elif first in _POLICY_ONLY:
+        config.policy = _POLICY_ONLY[first]
+    elif first != "None":
+        problems.append(f"topologyPolicies: {first!r} ignored")
+
+
+def _apply_koordinator(
+    config: KubeletConfig, annotations: Mapping[str, str], problems: list[str]
+) -> None:
+    found = koordlet.cpu_policy_of(annotations, problems)
+    if found is not None and found.policy in _CPU_POLICIES:
+        config.cpu_policy, config.cpu_options = found.policy, dict(found.options)
+
+
+def _choice(field_name: str, choices: tuple[str, ...]) -> Callable[[KubeletConfig, str], bool]:
+    """Return a reader that sets a field to one of *choices* and tells whether it was one."""
+
+    def read(config: KubeletConfig, value: str) -> bool:
+        if value in choices:
+            setattr(config, field_name, value)
+        return value in choices
+
+    return read
+
+
+def _read_max_numa_nodes(config: KubeletConfig, value: str) -> bool:
+    # The plugin means to accept 1 as well, but does not.
+    try:
+        number = parse_integer(value)
+    except InvalidValue:
+        return False
+    if number > 1:
+        config.max_numa_nodes = min(number, LARGEST_MAX_NUMA_NODES)
+    return number > 1
+
+
+_READERS: Final = {
+    names.TOPOLOGY_POLICY: _choice("policy", POLICIES),
+    names.TOPOLOGY_SCOPE: _choice("scope", SCOPES),
+    names.MAX_NUMA_NODES: _read_max_numa_nodes,
+    names.CPU_POLICY: _choice("cpu_policy", _CPU_POLICIES),
+    names.MEMORY_POLICY: _choice("memory_policy", _MEMORY_POLICIES),
+}

@@ -1,0 +1,160 @@
+"""One canonical view of a node's topology, whoever wrote its NodeResourceTopology.
+
+    match view_of(nrt):
+        case NodeTopology() as node: ...      # zones by NUMA id, the kubelet's configuration
+        case Unusable(reason): ...            # the node is then one without data
+
+Reading never raises. What is odd but can be passed over is told in ``problems``; what is missing
+has the kubelet's default; and nothing is guessed in a pod's favour.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from numakube.api.nrt import attribute_value
+from numakube.topology import koordlet, names
+from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
+from numakube.topology.zones import Unusable, ZoneView, numa_zones
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.topology.exact import ExactReport
+
+__all__ = ["FingerprintMethod", "NodeTopology", "Producer", "Unusable", "ZoneView", "view_of"]
+
+
+class Producer(StrEnum):
+    """Who wrote an NRT, as far as it shows."""
+
+    NUMAKUBE = "numakube"
+    RTE = "rte"
+    NFD = "nfd"
+    KOORDLET = "koordlet"
+    UNKNOWN = "unknown"
+
+
+class FingerprintMethod(StrEnum):
+    """Which pods a fingerprint is of."""
+
+    ALL = "all"
+    WITH_EXCLUSIVE_RESOURCES = "with-exclusive-resources"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTopology:
+    """What scheduling knows of one node.
+
+    Attributes:
+        zones: NUMA nodes by ascending id; ids may have holes.
+        policy: the Topology Manager's, by the kubelet's name; so is ``scope``.
+        topology_options: options of the Topology Manager, as far as they were told.
+        cpu_manager_policy: ``none`` or ``static``; ``None`` if not told.
+        memory_manager_policy: ``None`` or ``Static`` as texts; the value ``None`` if not told.
+        fingerprint: of the pods that the zones account for; ``None`` if there is none.
+        fingerprint_method: which pods; unset means all.
+        stale_reason: why the producer itself says that its data is old.
+        live: whether ``available`` follows the pods on the node; koordlet's never changes.
+        report: the exact report, if there is one and it can be read.
+        problems: what was passed over, and why.
+    """
+
+    node: str
+    zones: tuple[ZoneView, ...]
+    policy: str = "none"
+    scope: str = "container"
+    max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
+    topology_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cpu_manager_policy: str | None = None
+    cpu_manager_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    memory_manager_policy: str | None = None
+    fingerprint: str | None = None
+    fingerprint_method: FingerprintMethod = FingerprintMethod.ALL
+    stale_reason: str | None = None
+    live: bool = True
+    report: ExactReport | None = None
+    producer: Producer = Producer.UNKNOWN
+    resource_version: str = ""
+    generation: int = 0
+    problems: tuple[str, ...] = ()
+
+    @property
+    def stale(self) -> bool:
+        """Whether the producer says that its data is old."""
+        return self.stale_reason is not None
+
+    def zone(self, numa_id: int) -> ZoneView | None:
+        """Return the zone of a NUMA node; ``None`` if there is none."""
+        return next((zone for zone in self.zones if zone.id == numa_id), None)
+
+
+def view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
+    """Return what *nrt* says of its node, or why it cannot be used."""
+    if not nrt.metadata.name:
+        return Unusable("the object has no name, so its node is not known")
+    problems: list[str] = []
+    zones = numa_zones(nrt.zones, problems)
+    if isinstance(zones, Unusable):
+        return zones
+    config = kubelet_config(nrt, problems)
+    fingerprint, method = _fingerprint(nrt, problems)
+    producer = producer_of(nrt)
+    return NodeTopology(
+        node=nrt.metadata.name,
+        zones=zones,
+        policy=config.policy,
+        scope=config.scope,
+        max_numa_nodes=config.max_numa_nodes,
+        topology_options=config.topology_options,
+        cpu_manager_policy=config.cpu_policy,
+        cpu_manager_options=config.cpu_options,
+        memory_manager_policy=config.memory_policy,
+        fingerprint=fingerprint,
+        fingerprint_method=method,
+        stale_reason=attribute_value(nrt.attributes, names.STALE),
+        live=producer is not Producer.KOORDLET,
+        report=None,
+        producer=producer,
+        resource_version=nrt.metadata.resource_version,
+        generation=nrt.metadata.generation,
+        problems=tuple(problems),
+    )
+
+
+def producer_of(nrt: NodeResourceTopology) -> Producer:
+    """Return who probably wrote *nrt*; every producer leaves marks of its own."""
+    meta = nrt.metadata
+    ours = (*meta.annotations, *(attribute.name for attribute in nrt.attributes))
+    if any(name.startswith(names.OUR_PREFIX) for name in ours):
+        return Producer.NUMAKUBE
+    if names.RTE_UPDATE_ANNOTATION in meta.annotations:
+        return Producer.RTE
+    if koordlet.is_written_by_koordlet(meta):
+        return Producer.KOORDLET
+    # Only NFD writes both the deprecated field and the attribute that replaced it.
+    attributed = attribute_value(nrt.attributes, names.TOPOLOGY_POLICY) is not None
+    if nrt.topology_policies and attributed:
+        return Producer.NFD
+    return Producer.UNKNOWN
+
+
+def _fingerprint(
+    nrt: NodeResourceTopology, problems: list[str]
+) -> tuple[str | None, FingerprintMethod]:
+    """Return the fingerprint and its method: the attribute, even if empty, or the annotation."""
+    text = attribute_value(nrt.attributes, names.FINGERPRINT)
+    if text is None:
+        return nrt.metadata.annotations.get(names.FINGERPRINT_ANNOTATION) or None, _ALL
+    method = attribute_value(nrt.attributes, names.FINGERPRINT_METHOD)
+    if method not in (None, *FingerprintMethod):
+        problems.append(f"attribute {names.FINGERPRINT_METHOD}: {method!r} read as all")
+    exclusive = method == FingerprintMethod.WITH_EXCLUSIVE_RESOURCES
+    return text or None, FingerprintMethod.WITH_EXCLUSIVE_RESOURCES if exclusive else _ALL
+
+
+_ALL = FingerprintMethod.ALL

@@ -1,0 +1,161 @@
+"""From the zones of an NRT to the NUMA nodes of a machine.
+
+Only zones of type ``Node`` are NUMA nodes; sockets, dies and pools of other producers are passed
+over. Upstream asks for names ``node-<id>``; here any name that ends in a number will do, because
+some producers write ``numa-node-0`` or ``0``. A NUMA node that cannot be identified makes the whole
+object useless: without it, the smallest number of nodes a request needs would come out wrong.
+
+A bad quantity gives no credit: the zone has nothing of that resource, and a problem is noted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.nrt import ZONE_TYPE_NODE, numa_id_of
+from numakube.errors import InvalidValue
+from numakube.values.int64 import INT64_MAX
+from numakube.values.numamask import MAX_NODE_ID
+from numakube.values.quantity import Quantity, parse_quantity
+from numakube.values.resources import CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.api.nrt import Zone, ZoneResource
+    from numakube.api.wire import QuantityText
+    from numakube.values.resources import Amounts
+
+_NUMBER_AT_END: Final = re.compile(r"(?:.*[^0-9])?([0-9]{1,9})", re.DOTALL)
+_LARGEST: Final = Quantity.of_count(INT64_MAX // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """Why the data of a node cannot be used; the node is then one without data."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneView:
+    """One NUMA node: amounts in base units, costs by NUMA id (10 is local)."""
+
+    id: int
+    name: str
+    capacity: Amounts
+    allocatable: Amounts
+    available: Amounts
+    costs: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    attributes: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def numa_zones(zones: Sequence[Zone], problems: list[str]) -> tuple[ZoneView, ...] | Unusable:
+    """Return the NUMA nodes among *zones* by id, or why they cannot be told."""
+    nodes = _without_nested([zone for zone in zones if zone.type == ZONE_TYPE_NODE], problems)
+    if not nodes:
+        return Unusable(_no_nodes(zones))
+    ids: dict[str, int] = {}
+    for zone in nodes:
+        number = _numa_id(zone.name)
+        if number is None:
+            return Unusable(f"zone {zone.name!r}: the name has no NUMA id from 0 to {MAX_NODE_ID}")
+        if number in ids.values():
+            return Unusable(f"zone {zone.name!r}: NUMA id {number} appears twice")
+        ids[zone.name] = number
+    views = [_view(zone, ids, problems) for zone in nodes]
+    return tuple(sorted(views, key=lambda view: view.id))
+
+
+def _no_nodes(zones: Sequence[Zone]) -> str:
+    if not zones:
+        return "there are no zones"
+    types = ", ".join(sorted({repr(zone.type) for zone in zones}))
+    return f"no zone has type {ZONE_TYPE_NODE!r}; found {types}"
+
+
+def _without_nested(nodes: list[Zone], problems: list[str]) -> list[Zone]:
+    """Drop parts of other NUMA nodes, which would be counted twice."""
+    names = {zone.name for zone in nodes}
+    kept = []
+    for zone in nodes:
+        if zone.parent in names and zone.parent != zone.name:
+            problems.append(f"zone {zone.name!r}: ignored as a part of zone {zone.parent!r}")
+        else:
+            kept.append(zone)
+    return kept
+
+
+def _numa_id(name: str) -> int | None:
+    try:
+        number = numa_id_of(name)
+    except InvalidValue:
+        match = _NUMBER_AT_END.fullmatch(name)
+        if match is None or name.startswith("node-"):
+            return None
+        number = int(match[1])
+    return number if number <= MAX_NODE_ID else None
+
+
+def _view(zone: Zone, ids: Mapping[str, int], problems: list[str]) -> ZoneView:
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    available: dict[str, int] = {}
+    for resource in zone.resources:
+        where = f"zone {zone.name!r}: {resource.name}"
+        if resource.name in available:
+            problems.append(f"{where}: appears twice, the last one counts")
+        (
+            capacity[resource.name],
+            allocatable[resource.name],
+            available[resource.name],
+        ) = _amounts(resource, where, problems)
+    return ZoneView(
+        id=ids[zone.name],
+        name=zone.name,
+        capacity=capacity,
+        allocatable=allocatable,
+        available=available,
+        costs=_costs(zone, ids, problems),
+        attributes={one.name: one.value for one in reversed(zone.attributes)},
+    )
+
+
+def _amounts(resource: ZoneResource, where: str, problems: list[str]) -> tuple[int, int, int]:
+    """Return capacity, allocatable and available, the latter never above allocatable."""
+    texts = (resource.capacity, resource.allocatable, resource.available)
+    try:
+        capacity, allocatable, available = (_amount(resource.name, text) for text in texts)
+    except InvalidValue as error:
+        problems.append(f"{where}: read as none: {error}")
+        return 0, 0, 0
+    if available < 0:
+        problems.append(f"{where}: available is negative, read as 0")
+        available = 0
+    if available > allocatable:
+        problems.append(f"{where}: more available than allocatable, read as allocatable")
+        available = max(0, allocatable)
+    return capacity, allocatable, available
+
+
+def _amount(name: str, text: QuantityText) -> int:
+    quantity = parse_quantity(text)
+    if quantity > _LARGEST:
+        raise InvalidValue(f"quantity {text!r}: too large")
+    amount = quantity.milli_value() if name == CPU else quantity.value()
+    exact = Quantity.of_milli(amount) if name == CPU else Quantity.of_count(amount)
+    # Quantities round up, but a part of a byte or of a device cannot be given out.
+    return amount - 1 if exact > quantity else amount
+
+
+def _costs(zone: Zone, ids: Mapping[str, int], problems: list[str]) -> dict[int, int]:
+    costs = {}
+    for cost in zone.costs:
+        if cost.name in ids:
+            costs[ids[cost.name]] = cost.value
+        else:
+            problems.append(f"zone {zone.name!r}: cost to unknown zone {cost.name!r} ignored")
+    return dict(sorted(costs.items()))
