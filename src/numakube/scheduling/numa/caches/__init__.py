@@ -1,0 +1,11 @@
+"""Who has booked what: from reports, reservations and pods to a belief about each node's zones.
+
+Between a bind and the node's next report nobody knows for sure what is free where. Four caches
+answer that differently; all obey `contract.NumaCache`, and none of them acts, waits or reads a
+clock.
+
+    passthrough       the report as it is
+    discardreserved   the report as it is, and no further pod while one is being bound
+    overreserve       upstream's: a pod is taken off every zone until a fingerprint names it
+    predict           ours: a pod is taken off where the kubelet model puts it
+"""

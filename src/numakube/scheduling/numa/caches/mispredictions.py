@@ -1,0 +1,55 @@
+"""What a cache expected a pod to get, and what it got."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.values.resources import Amounts
+
+ZoneUse: TypeAlias = "Mapping[int, Amounts]"
+"""What a pod holds exclusively, by NUMA id; zones where it holds nothing are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The pod is not admitted, in the kubelet's words."""
+
+    reason: str
+    message: str = ""
+
+
+class Severity(StrEnum):
+    """How wrong a prediction was."""
+
+    VERDICT = "verdict"
+    """Admitted instead of refused, or the other way round."""
+    ZONES = "zones"
+    """Admitted, but on other zones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misprediction:
+    """A prediction that did not come true, with both sides.
+
+    Attributes:
+        pod: ``namespace/name``.
+        predicted: what the model said when the pod was on its way.
+        reported: what the node said, or the pod's own status if it was refused.
+    """
+
+    node: str
+    pod: str
+    uid: str
+    predicted: ZoneUse | Refusal
+    reported: ZoneUse | Refusal
+
+    @property
+    def severity(self) -> Severity:
+        """How wrong it was."""
+        refused = isinstance(self.predicted, Refusal), isinstance(self.reported, Refusal)
+        return Severity.VERDICT if any(refused) else Severity.ZONES
