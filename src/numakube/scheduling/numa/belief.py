@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.node import KubeletNode
+    from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
 
 
@@ -20,8 +21,13 @@ class NumaBelief(Protocol):
     """What a cache believes of one node."""
 
     @property
+    def topology(self) -> NodeTopology | None:
+        """The report as we read it, the same object while it lasts; ``None`` if of no use."""
+        ...
+
+    @property
     def available(self) -> tuple[Amounts, ...]:
-        """What is free in each zone, by ascending id, reservations taken off."""
+        """What is free in each zone of the topology, in its order, reservations taken off."""
         ...
 
     @property

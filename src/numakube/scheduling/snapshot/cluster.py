@@ -14,6 +14,7 @@ import numpy as np
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.resources import ResourceTable
+from numakube.scheduling.snapshot.zones import ZoneTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ class Cluster:
         """Changes when node objects do; what is derived from labels and taints lasts until then."""
         self.objects = ClusterObjects()
         self.resources = ResourceTable()
+        self.zones = ZoneTable()
         self.by_row: list[NodeInfo | None] = []
         self.row_of: dict[str, int] = {}
         self._free_rows: list[int] = []
@@ -95,6 +97,7 @@ class Cluster:
         self.by_row[row] = None
         self._free_rows.append(row)
         self.resources.clear(row)
+        self.zones.clear(row)
         self.generation += 1
         self.nodes_generation += 1
         self.derived.clear()
@@ -136,6 +139,7 @@ class Cluster:
         info = self.node(node)
         if info is not None:
             info.numa = belief
+            self._write_zones(info)
             self._touch(info)
 
     def snapshot(self) -> Snapshot:
@@ -157,11 +161,19 @@ class Cluster:
         if row == len(self.by_row):
             self.by_row.append(info)
             self.resources.reserve(row + 1)
+            self.zones.reserve(row + 1)
         else:
             self.by_row[row] = info
+        self._write_zones(info)
         self.row_of[name] = row
         self._rows = None
         return info
+
+    def _write_zones(self, info: NodeInfo) -> None:
+        if info.numa is None:
+            self.zones.clear(info.row)
+        else:
+            self.zones.write(info.row, info.numa)
 
     def _touch(self, info: NodeInfo) -> None:
         self.generation += 1
@@ -198,6 +210,11 @@ class Snapshot:
     def resources(self) -> ResourceTable:
         """Allocatable and requested amounts by row."""
         return self._valid().resources
+
+    @property
+    def zones(self) -> ZoneTable:
+        """What is known of the NUMA zones by row."""
+        return self._valid().zones
 
     @property
     def objects(self) -> ClusterObjects:

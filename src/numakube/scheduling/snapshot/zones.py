@@ -1,0 +1,400 @@
+"""The NUMA zones of all nodes as arrays: what they have, what is free, how far apart they are.
+
+Arrays have the shape ``(zones, nodes)``: position 0 is the zone with the lowest NUMA id of its
+node, and a node with fewer zones than the widest one has nothing at the later positions. Each
+resource has arrays of its own, so that a resource seen for the first time moves nothing. Room for
+nodes grows by doubling, room for zones when a wider node appears.
+
+A node update rewrites one column, and of that only the cells that differ: beliefs never change, so
+the last one written is remembered and compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.scheduling.framework.verdicts import Amount, Mask
+    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.values.resources import Amounts
+
+Small: TypeAlias = npt.NDArray[np.int16]
+Choice: TypeAlias = npt.NDArray[np.int8]
+
+UNKNOWN_DISTANCE: Final = 255
+"""What firmware (ACPI SLIT) and upstream write for a distance that nobody told."""
+LARGEST_AMOUNT: Final = 2**56
+"""Larger amounts are stored as this one, so that sums over 64 zones fit an int64."""
+
+_FIRST_CAPACITY: Final = 64
+_FIRST_WIDTH: Final = 2
+_SMALLEST, _LARGEST = np.iinfo(np.int16).min, np.iinfo(np.int16).max
+
+
+class Policy(IntEnum):
+    """The Topology Manager's policy on a node."""
+
+    NO_DATA = 0
+    """There is no report of the node that can be used."""
+    NONE = 1
+    BEST_EFFORT = 2
+    RESTRICTED = 3
+    SINGLE_NUMA_NODE = 4
+
+
+class Scope(IntEnum):
+    """What the Topology Manager aligns at once."""
+
+    NO_DATA = 0
+    CONTAINER = 1
+    POD = 2
+
+
+class Told(IntEnum):
+    """What a report says about a manager of the kubelet: whether its policy is static."""
+
+    UNKNOWN = 0
+    NO = 1
+    YES = 2
+
+
+POLICY_BY_NAME: Final = {
+    "none": Policy.NONE,
+    "best-effort": Policy.BEST_EFFORT,
+    "restricted": Policy.RESTRICTED,
+    "single-numa-node": Policy.SINGLE_NUMA_NODE,
+}
+SCOPE_BY_NAME: Final = {"container": Scope.CONTAINER, "pod": Scope.POD}
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneShape:
+    """Which zones a node has and how far they are apart; nodes of one kind share one.
+
+    Attributes:
+        ids: NUMA ids, ascending.
+        distances: from each zone to each, in the order of ``ids``.
+    """
+
+    ids: tuple[int, ...] = ()
+    distances: tuple[tuple[int, ...], ...] = ()
+
+
+_NO_SHAPE: Final = ZoneShape()
+_NO_AMOUNTS: Final[Amounts] = {}
+
+
+class _Array:
+    """An array that only the table writes, and the view of it that readers get.
+
+    Attributes:
+        cells: the same numbers one after the other; three times as fast to write one by one.
+    """
+
+    __slots__ = ("cells", "data", "view")
+
+    def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self._use(np.zeros(shape, dtype=dtype))
+
+    def grow(self, shape: tuple[int, ...]) -> None:
+        """Make the array larger; new places hold zero."""
+        larger = np.zeros(shape, dtype=self.data.dtype)
+        larger[tuple(slice(size) for size in self.data.shape)] = self.data
+        self._use(larger)
+
+    def _use(self, data: npt.NDArray[Any]) -> None:
+        self.data = data
+        self.cells = memoryview(data).cast("B").cast(data.dtype.char)
+        self.view = data.view()
+        self.view.flags.writeable = False
+
+
+class ZoneTable:
+    """What is known of the NUMA zones of each node; indexed by `NodeInfo.row`."""
+
+    def __init__(self) -> None:
+        self.width = _FIRST_WIDTH
+        self.room = _FIRST_CAPACITY
+        self._nodes: dict[str, _Array] = {
+            name: _Array((self.room,), dtype)
+            for name, dtype in {
+                "policy": np.int8, "scope": np.int8, "cpu_static": np.int8,
+                "memory_static": np.int8, "count": np.int16, "max_zones": np.int16,
+                "blocked": np.bool_, "exact": np.bool_, "shape": np.int32, "revision": np.int64,
+            }.items()
+        }  # fmt: skip
+        self._zones: dict[str, _Array] = {
+            "present": self._by_zone(np.bool_),
+            "zone_id": self._by_zone(np.int16),
+        }
+        self._distance = _Array((self.width, self.width, self.room), np.int16)
+        self._available: dict[str, _Array] = {}
+        self._allocatable: dict[str, _Array] = {}
+        self._capacity: dict[str, _Array] = {}
+        self._reports: dict[str, _Array] = {}
+        self._no_amount = self._by_zone(np.int64)
+        self._no_report = self._by_zone(np.bool_)
+        self._written: list[tuple[NodeTopology, tuple[Amounts, ...]] | None] = [None] * self.room
+        self._shapes: list[ZoneShape] = [_NO_SHAPE]
+        self._shape_ids: dict[ZoneShape, int] = {_NO_SHAPE: 0}
+        self._revision = 0
+
+    @property
+    def policy(self) -> Choice:
+        """`Policy` of each node; ``NO_DATA`` where there is no report that can be used."""
+        return self._nodes["policy"].view
+
+    @property
+    def scope(self) -> Choice:
+        """`Scope` of each node."""
+        return self._nodes["scope"].view
+
+    @property
+    def cpu_static(self) -> Choice:
+        """Whether (`Told`) the CPU Manager of each node gives out whole CPUs."""
+        return self._nodes["cpu_static"].view
+
+    @property
+    def memory_static(self) -> Choice:
+        """Whether (`Told`) the Memory Manager of each node places memory."""
+        return self._nodes["memory_static"].view
+
+    @property
+    def count(self) -> Small:
+        """How many zones each node has."""
+        return self._nodes["count"].view
+
+    @property
+    def max_zones(self) -> Small:
+        """How many zones the Topology Manager of each node accepts."""
+        return self._nodes["max_zones"].view
+
+    @property
+    def blocked(self) -> Mask:
+        """Nodes that must not be used for now; `NumaBelief.blocked` says why."""
+        return self._nodes["blocked"].view
+
+    @property
+    def exact(self) -> Mask:
+        """Nodes of which is known which CPUs, devices and memory are free."""
+        return self._nodes["exact"].view
+
+    @property
+    def shape(self) -> npt.NDArray[np.int32]:
+        """Number of each node's `ZoneShape`, for `shape_at`; numbers may change with a write."""
+        return self._nodes["shape"].view
+
+    @property
+    def revision(self) -> Amount:
+        """Number of each node's report, 0 without one: changes with reports, not reservations."""
+        return self._nodes["revision"].view
+
+    @property
+    def present(self) -> Mask:
+        """``(zones, nodes)``: whether there is a zone at this position."""
+        return self._zones["present"].view
+
+    @property
+    def zone_id(self) -> Small:
+        """``(zones, nodes)``: NUMA id of the zone, ascending; 0 where there is none."""
+        return self._zones["zone_id"].view
+
+    @property
+    def distance(self) -> Small:
+        """``(from, to, nodes)``: distance between zones; `UNKNOWN_DISTANCE` if not told."""
+        return self._distance.view
+
+    def available(self, resource: str) -> Amount:
+        """Return ``(zones, nodes)``: what is believed to be free, reservations taken off."""
+        return self._available.get(resource, self._no_amount).view
+
+    def allocatable(self, resource: str) -> Amount:
+        """Return ``(zones, nodes)``: what each zone may give to pods."""
+        return self._allocatable.get(resource, self._no_amount).view
+
+    def capacity(self, resource: str) -> Amount:
+        """Return ``(zones, nodes)``: what each zone has."""
+        return self._capacity.get(resource, self._no_amount).view
+
+    def reports(self, resource: str) -> Mask:
+        """Return ``(zones, nodes)``: whether the report of the zone names *resource* at all."""
+        return self._reports.get(resource, self._no_report).view
+
+    def resources(self) -> Sequence[str]:
+        """Return the resources that any zone has ever named."""
+        return tuple(self._reports)
+
+    def shape_at(self, number: int) -> ZoneShape:
+        """Return the shape with that number in `shape`."""
+        return self._shapes[number]
+
+    def reserve(self, rows: int) -> None:
+        """Make room for nodes at rows below *rows*."""
+        if rows <= self.room:
+            return
+        while self.room < rows:
+            self.room *= 2
+        self._written.extend([None] * (self.room - len(self._written)))
+        self._grow()
+
+    def write(self, row: int, belief: NumaBelief) -> None:
+        """Write what is believed of the node at *row*."""
+        topology = belief.topology
+        if topology is None:
+            self._forget_report(row)
+            self._number_report(row)
+        else:
+            before = self._written[row]
+            if before is None or before[0] is not topology:
+                self._write_report(row, topology, before[0] if before else None)
+            self._write_amounts(self._available, row, belief.available, before[1] if before else ())
+            self._written[row] = (topology, belief.available)
+        self._nodes["blocked"].cells[row] = bool(belief.blocked)
+
+    def clear(self, row: int) -> None:
+        """Forget the node that was at *row*."""
+        self._forget_report(row)
+        self._nodes["blocked"].cells[row] = False
+
+    def _forget_report(self, row: int) -> None:
+        before = self._written[row]
+        self._written[row] = None
+        for name, array in self._nodes.items():
+            if name != "blocked":
+                array.cells[row] = 0
+        if before is None:
+            return
+        topology, available = before
+        self._write_zones(row, (), topology.zones)
+        self._write_amounts(self._available, row, (), available)
+
+    def _write_report(self, row: int, topology: NodeTopology, before: NodeTopology | None) -> None:
+        """Write everything but what is available."""
+        nodes = self._nodes
+        nodes["policy"].cells[row] = POLICY_BY_NAME[topology.policy]
+        nodes["scope"].cells[row] = SCOPE_BY_NAME[topology.scope]
+        nodes["max_zones"].cells[row] = topology.max_numa_nodes
+        nodes["cpu_static"].cells[row] = _told(topology.cpu_manager_policy)
+        nodes["memory_static"].cells[row] = _told(topology.memory_manager_policy)
+        nodes["exact"].cells[row] = topology.report is not None
+        self._number_report(row)
+        if len(topology.zones) > self.width:
+            self.width = len(topology.zones)
+            self._grow()
+        self._write_zones(row, topology.zones, before.zones if before else ())
+
+    def _number_report(self, row: int) -> None:
+        self._revision += 1
+        self._nodes["revision"].cells[row] = self._revision
+
+    def _write_zones(self, row: int, zones: Sequence[ZoneView], before: Sequence[ZoneView]) -> None:
+        if not _same_shape(zones, before):
+            self._write_shape(row, _shape_of(zones))
+        for arrays, new, old in (
+            (self._allocatable, [z.allocatable for z in zones], [z.allocatable for z in before]),
+            (self._capacity, [z.capacity for z in zones], [z.capacity for z in before]),
+        ):
+            self._write_amounts(arrays, row, new, old)
+        self._write_names(row, [z.available for z in zones], [z.available for z in before])
+
+    def _write_names(self, row: int, new: Sequence[Amounts], old: Sequence[Amounts]) -> None:
+        """Write which resources each zone names."""
+        cell = row
+        for amounts, before in zip_longest(new, old, fillvalue=_NO_AMOUNTS):
+            if amounts.keys() != before.keys():
+                for name in amounts.keys() ^ before.keys():
+                    array = self._reports.get(name) or self._add(self._reports, name, np.bool_)
+                    array.cells[cell] = name in amounts
+            cell += self.room
+
+    def _write_amounts(
+        self, arrays: dict[str, _Array], row: int, new: Sequence[Amounts], old: Sequence[Amounts]
+    ) -> None:
+        """Write the amounts that differ, zone by zone."""
+        cell = row
+        for amounts, before in zip_longest(new, old, fillvalue=_NO_AMOUNTS):
+            if amounts is not before and amounts != before:
+                for name, amount in amounts.items():
+                    if before.get(name) != amount:
+                        array = arrays.get(name) or self._add(arrays, name, np.int64)
+                        array.cells[cell] = min(amount, LARGEST_AMOUNT)
+                for name in before:
+                    if name not in amounts:
+                        arrays[name].cells[cell] = 0
+            cell += self.room
+
+    def _write_shape(self, row: int, shape: ZoneShape) -> None:
+        size = len(shape.ids)
+        self._nodes["count"].cells[row] = size
+        present, zone_id = self._zones["present"].data, self._zones["zone_id"].data
+        present[:, row] = False
+        present[:size, row] = True
+        zone_id[:, row] = 0
+        distance = self._distance.data
+        distance[:, :, row] = 0
+        if size:
+            zone_id[:size, row] = shape.ids
+            distance[:size, :size, row] = np.clip(shape.distances, _SMALLEST, _LARGEST)
+        self._nodes["shape"].cells[row] = self._number_of(shape)
+
+    def _number_of(self, shape: ZoneShape) -> int:
+        number = self._shape_ids.get(shape)
+        if number is None:
+            if len(self._shapes) > 2 * self.room:
+                self._renumber_shapes()
+            number = self._shape_ids[shape] = len(self._shapes)
+            self._shapes.append(shape)
+        return number
+
+    def _renumber_shapes(self) -> None:
+        """Drop shapes that no node has any more."""
+        numbers = self._nodes["shape"].data
+        used, numbers[:] = np.unique(numbers, return_inverse=True)
+        self._shapes = [self._shapes[number] for number in used]
+        self._shape_ids = {shape: number for number, shape in enumerate(self._shapes)}
+
+    def _add(self, arrays: dict[str, _Array], name: str, dtype: npt.DTypeLike) -> _Array:
+        arrays[name] = self._by_zone(dtype)
+        return arrays[name]
+
+    def _by_zone(self, dtype: npt.DTypeLike) -> _Array:
+        return _Array((self.width, self.room), dtype)
+
+    def _grow(self) -> None:
+        for array in self._nodes.values():
+            array.grow((self.room,))
+        resources = (self._available, self._allocatable, self._capacity, self._reports)
+        for arrays in (self._zones, *resources):
+            for array in arrays.values():
+                array.grow((self.width, self.room))
+        for array in (self._no_amount, self._no_report):
+            array.grow((self.width, self.room))
+        self._distance.grow((self.width, self.width, self.room))
+
+
+def _told(policy: str | None) -> Told:
+    if policy is None:
+        return Told.UNKNOWN
+    return Told.YES if policy.lower() == "static" else Told.NO
+
+
+def _same_shape(zones: Sequence[ZoneView], before: Sequence[ZoneView]) -> bool:
+    return len(zones) == len(before) and all(
+        new.id == old.id and new.costs == old.costs for new, old in zip(zones, before, strict=True)
+    )
+
+
+def _shape_of(zones: Sequence[ZoneView]) -> ZoneShape:
+    ids = tuple(zone.id for zone in zones)
+    return ZoneShape(
+        ids, tuple(tuple(z.costs.get(to, UNKNOWN_DISTANCE) for to in ids) for z in zones)
+    )
