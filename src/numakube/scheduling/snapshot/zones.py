@@ -113,7 +113,7 @@ class _Array:
 
     def _use(self, data: npt.NDArray[Any]) -> None:
         self.data = data
-        self.cells = memoryview(data).cast("B").cast(data.dtype.char)
+        self.cells: Any = data.reshape(-1).data
         self.view = data.view()
         self.view.flags.writeable = False
 
