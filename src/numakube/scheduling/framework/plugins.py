@@ -156,6 +156,18 @@ class VectorScore(Plugin):
         """Rate the nodes at *rows*; larger is better."""
 
 
+class Confirm(Plugin):
+    """Checks the best nodes once more, by means too costly for every node; a point of our own.
+
+    Nodes are confirmed from the best score downwards until one passes. Preemption confirms the node
+    that it would make room on, so that nothing is evicted in vain.
+    """
+
+    @abstractmethod
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Judge *node*, which has passed every filter."""
+
+
 class Reserve(Plugin):
     """Books what the pod will use, before it is bound."""
 

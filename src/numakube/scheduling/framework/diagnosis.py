@@ -1,0 +1,89 @@
+"""Why a pod fits nowhere: which filter refused which nodes, in a form that is cheap to make.
+
+A cycle over thousands of nodes keeps the verdicts as the filters gave them. Texts are made from
+them only when somebody reads them: the event of a refused pod, preemption, an explanation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numakube.scheduling.framework.status import Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numakube.scheduling.framework.verdicts import Rows, Verdicts
+
+
+@dataclass(frozen=True, slots=True)
+class FilterRun:
+    """What one filter said of the nodes that the filters before it had left."""
+
+    plugin: str
+    rows: Rows
+    verdicts: Verdicts
+
+    def refused(self) -> Iterator[tuple[Rows, Status]]:
+        """Yield the rows of each refusal."""
+        for index, status in enumerate(self.verdicts.statuses):
+            if status.ok:
+                continue
+            rows = self.rows[self.verdicts.choice == index]
+            if len(rows):
+                yield rows, status.by(self.plugin)
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """The refusals of one cycle.
+
+    Attributes:
+        names: name of the node at each row, as it was in the cycle.
+        pre_filter: set if the pod was refused before any node was looked at.
+        excluded: nodes that a pre-filter had ruled out together, and the status that says so.
+    """
+
+    names: Sequence[str]
+    total: int = 0
+    pre_filter: Status | None = None
+    excluded: list[tuple[Rows, Status]] = field(default_factory=list)
+    runs: list[FilterRun] = field(default_factory=list)
+    post_filter: str = ""
+
+    def groups(self) -> Iterator[tuple[Rows, Status]]:
+        """Yield each refusal with the rows that got it."""
+        yield from self.excluded
+        for run in self.runs:
+            yield from run.refused()
+
+    def plugins(self) -> frozenset[str]:
+        """Return who refused the pod on any node: their events may let it fit."""
+        if self.pre_filter is not None:
+            return frozenset({self.pre_filter.plugin})
+        return frozenset(status.plugin for _, status in self.groups() if status.plugin)
+
+    def statuses(self) -> dict[str, Status]:
+        """Return the refusal of every refused node by its name."""
+        return {self.names[row]: status for rows, status in self.groups() for row in rows}
+
+    def resolvable(self) -> Rows:
+        """Return the rows of nodes that evicting pods may help."""
+        chosen = [rows for rows, status in self.groups() if status.code is Code.UNSCHEDULABLE]
+        return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.intp)
+
+    def message(self) -> str:
+        """Return the text of the event: ``0/5 nodes are available: 3 Insufficient cpu, ...``."""
+        if self.pre_filter is not None:
+            reasons = self.pre_filter.message
+        else:
+            counts: Counter[str] = Counter()
+            for rows, status in self.groups():
+                counts.update(dict.fromkeys(status.reasons, len(rows)))
+            reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+        text = f"0/{self.total} nodes are available:" + (f" {reasons}." if reasons else "")
+        return f"{text} {self.post_filter}" if self.post_filter else text

@@ -1,0 +1,267 @@
+"""Runs the plugins of a profile, each at its extension points, as kube-scheduler 1.35 does.
+
+A filter is asked in its vectorised form if it has one. The order of the plugins decides who is
+named as the one that refused a node, so it is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
+from numakube.scheduling.framework.plugins import (
+    MAX_NODE_SCORE,
+    Confirm,
+    Filter,
+    NormalizesScores,
+    Permit,
+    PostFilter,
+    PreEnqueue,
+    PreFilter,
+    PreScore,
+    Reserve,
+    Score,
+    VectorFilter,
+    VectorScore,
+)
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unresolvable
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.snapshot.cluster import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.scheduling.framework.plugins import Nomination, Plugin
+    from numakube.scheduling.framework.profile import Profile
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Amount, Rows
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How good the feasible nodes are.
+
+    Attributes:
+        total: weighted sum for each of ``rows``.
+        by_plugin: normalised and weighted scores of each plugin that took part.
+    """
+
+    rows: Rows
+    total: Amount
+    by_plugin: dict[str, Amount]
+
+
+class Runtime:
+    """The plugins of one profile at work."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self._pre_enqueue = profile.at(PreEnqueue)
+        self._pre_filters = profile.at(PreFilter)
+        self._filters = profile.points.get("filter", ())
+        self._post_filters = profile.at(PostFilter)
+        self._pre_scores = profile.at(PreScore)
+        self._scores = profile.points.get("score", ())
+        self._confirms = profile.at(Confirm)
+        self._reserves = profile.at(Reserve)
+        self._permits = profile.at(Permit)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Return the first refusal to let *pod* into the active queue."""
+        for plugin in self._pre_enqueue:
+            status = plugin.pre_enqueue(pod)
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> Rows:
+        """Run all pre-filters and return the rows that are left; refusals go to *diagnosis*."""
+        allowed: frozenset[str] | None = None
+        narrowed_by: list[str] = []
+        for plugin in self._pre_filters:
+            result = plugin.pre_filter(state, pod, snapshot)
+            if result.status.skipped:
+                state.skipped_filters.add(plugin.name)
+                continue
+            if not result.status.ok:
+                diagnosis.pre_filter = result.status.by(plugin.name)
+                return np.zeros(0, dtype=np.intp)
+            if result.nodes is not None:
+                narrowed_by.append(plugin.name)
+                allowed = result.nodes if allowed is None else allowed & result.nodes
+                if not allowed:
+                    diagnosis.pre_filter = _nothing_left(narrowed_by)
+                    return np.zeros(0, dtype=np.intp)
+        if allowed is None:
+            return snapshot.rows
+        return _narrow(snapshot, allowed, narrowed_by, diagnosis)
+
+    def filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
+    ) -> Rows:
+        """Return those of *rows* that pass every filter; refusals go to *diagnosis*."""
+        for plugin in self._filters:
+            if not len(rows):
+                break
+            if plugin.name in state.skipped_filters:
+                continue
+            verdicts = _verdicts(plugin, state, pod, snapshot, rows)
+            if verdicts is None:
+                continue
+            ok = verdicts.ok
+            if not ok.all():
+                diagnosis.runs.append(FilterRun(plugin.name, rows, verdicts))
+                rows = rows[ok]
+        return rows
+
+    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Return what the filters say of one node, which may be a clone with other pods."""
+        for plugin in self._filters:
+            if plugin.name in state.skipped_filters:
+                continue
+            if isinstance(plugin, Filter):
+                status = plugin.filter(state, pod, node)
+            else:
+                status = _alone(plugin, state, pod, node)
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Return what the final checks say of one node that passed the filters."""
+        for plugin in self._confirms:
+            status = plugin.confirm(state, pod, node)
+            if not status.ok:
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Put *added* on *node*, a clone, and tell the pre-filters of it."""
+        node.add_pod(added)
+        for plugin in self._active_pre_filters(state):
+            plugin.add_pod(state, pod, added, node)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Take *removed* off *node*, a clone, and tell the pre-filters of it."""
+        node.remove_pod(removed.uid)
+        for plugin in self._active_pre_filters(state):
+            plugin.remove_pod(state, pod, removed, node)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+    ) -> tuple[Nomination | None, Status]:
+        """Let the post-filters try to make room; the first that can, does."""
+        refusals = diagnosis.statuses()
+        last = SUCCESS
+        for plugin in self._post_filters:
+            nomination, status = plugin.post_filter(state, pod, snapshot, refusals)
+            if status.ok:
+                return nomination, status.by(plugin.name)
+            last = status.by(plugin.name)
+        return None, last
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Return how good each of the feasible *rows* is."""
+        for pre in self._pre_scores:
+            status = pre.pre_score(state, pod, snapshot, rows)
+            if status.skipped:
+                state.skipped_scores.add(pre.name)
+        by_plugin: dict[str, Amount] = {}
+        total = np.zeros(len(rows), dtype=np.int64)
+        for plugin in self._scores:
+            if plugin.name in state.skipped_scores:
+                continue
+            scores = _scores(plugin, state, pod, snapshot, rows)
+            if isinstance(plugin, NormalizesScores):
+                scores = plugin.normalize(state, pod, scores)
+            weighted = np.clip(scores, 0, MAX_NODE_SCORE) * self.profile.weights.get(plugin.name, 1)
+            by_plugin[plugin.name] = weighted
+            total += weighted
+        return Scores(rows, total, by_plugin)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Book with every plugin; if one refuses, nothing stays booked."""
+        for plugin in self._reserves:
+            status = plugin.reserve(state, pod, node)
+            if not status.ok:
+                self.unreserve(state, pod, node.name)
+                return status.by(plugin.name)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Undo the bookings, last first."""
+        for plugin in reversed(self._reserves):
+            plugin.unreserve(state, pod, node)
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+        """Return success, the first refusal, or a wait with the longest time any plugin allows."""
+        wait, seconds = SUCCESS, 0.0
+        for plugin in self._permits:
+            status, timeout = plugin.permit(state, pod, node)
+            if status.rejected or status.code is Code.ERROR:
+                return status.by(plugin.name), 0.0
+            if not status.ok:
+                wait, seconds = status.by(plugin.name), max(seconds, timeout)
+        return wait, seconds
+
+    def _active_pre_filters(self, state: CycleState) -> Iterable[PreFilter]:
+        return (one for one in self._pre_filters if one.name not in state.skipped_filters)
+
+
+def _nothing_left(plugins: list[str]) -> Status:
+    """Say that pre-filters left no node, in kube-scheduler's words."""
+    if len(plugins) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {plugins[0]}").by(plugins[0])
+    listed = " ".join(sorted(plugins))
+    refusal = unresolvable(f"node(s) didn't satisfy plugin(s) [{listed}] simultaneously")
+    return refusal.by(plugins[-1])
+
+
+def _narrow(
+    snapshot: Snapshot, allowed: frozenset[str], plugins: list[str], diagnosis: Diagnosis
+) -> Rows:
+    known = sorted(snapshot.row_of[name] for name in allowed if name in snapshot.row_of)
+    rows = np.array(known, dtype=np.intp)
+    excluded = np.setdiff1d(snapshot.rows, rows)
+    if len(excluded):
+        text = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"
+        diagnosis.excluded.append((excluded, unresolvable(text).by(plugins[0])))
+    return rows
+
+
+def _verdicts(
+    plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> Verdicts | None:
+    if isinstance(plugin, VectorFilter):
+        return plugin.filter_all(state, pod, snapshot, rows)
+    if not isinstance(plugin, Filter):
+        return None
+    judge = plugin.filter
+    return Verdicts.each(rows, lambda row: judge(state, pod, snapshot.at(row)))
+
+
+def _alone(plugin: Plugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    """Ask a filter that only has the vectorised form about one node."""
+    if not isinstance(plugin, VectorFilter):
+        return failure(f"{plugin.name} is no filter")
+    snapshot = Snapshot.of([node])
+    verdicts = plugin.filter_all(state, pod, snapshot, snapshot.rows)
+    return SUCCESS if verdicts is None else verdicts.status(0)
+
+
+def _scores(
+    plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+) -> Amount:
+    if isinstance(plugin, VectorScore):
+        return plugin.score_all(state, pod, snapshot, rows)
+    if isinstance(plugin, Score):
+        rate = plugin.score
+        return np.array([rate(state, pod, snapshot.at(int(row))) for row in rows], dtype=np.int64)
+    return np.zeros(len(rows), dtype=np.int64)
