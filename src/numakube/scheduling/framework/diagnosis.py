@@ -48,7 +48,7 @@ class Diagnosis:
         excluded: nodes that a pre-filter had ruled out together, and the status that says so.
     """
 
-    names: Sequence[str]
+    names: Sequence[str] = ()
     total: int = 0
     pre_filter: Status | None = None
     excluded: list[tuple[Rows, Status]] = field(default_factory=list)

@@ -142,6 +142,11 @@ class Runtime:
                 return status.by(plugin.name)
         return SUCCESS
 
+    def admits(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Return what filters and final checks together say of one node; for what-ifs."""
+        status = self.filter_node(state, pod, node)
+        return self.confirm(state, pod, node) if status.ok else status
+
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
         """Put *added* on *node*, a clone, and tell the pre-filters of it."""
         node.add_pod(added)

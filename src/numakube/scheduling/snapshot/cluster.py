@@ -36,6 +36,8 @@ class Cluster:
 
     def __init__(self) -> None:
         self.generation = 0
+        self.room_generation = 0
+        """Changes only when a plain pod that fitted nowhere may fit now: not when pods arrive."""
         self.nodes_generation = 0
         """Changes when node objects do; what is derived from labels and taints lasts until then."""
         self.objects = ClusterObjects()
@@ -84,6 +86,7 @@ class Cluster:
             info.set_node(node)
         self.resources.write_node(info)
         self._touch(info)
+        self.room_generation += 1
         return info
 
     def remove_node(self, name: str) -> None:
@@ -99,6 +102,7 @@ class Cluster:
         self.resources.clear(row)
         self.zones.clear(row)
         self.generation += 1
+        self.room_generation += 1
         self.nodes_generation += 1
         self.derived.clear()
         self._rows = None
@@ -128,14 +132,19 @@ class Cluster:
         pod = info.remove_pod(uid)
         self.resources.write_pods(info)
         self._touch(info)
+        self.room_generation += 1
         return pod
 
-    def set_belief(self, node: str, belief: NumaBelief | None) -> None:
-        """Take over what is believed of the NUMA zones of *node*."""
+    def set_belief(self, node: str, belief: NumaBelief | None, *, booked: bool = False) -> None:
+        """Take over what is believed of the NUMA zones of *node*.
+
+        *booked* says that it only has less room than before: nobody needs to be tried again.
+        """
         if belief is None:
             self._beliefs.pop(node, None)
         else:
             self._beliefs[node] = belief
+        self.room_generation += not booked
         info = self.node(node)
         if info is not None:
             info.numa = belief
@@ -145,6 +154,11 @@ class Cluster:
     def snapshot(self) -> Snapshot:
         """Return the view for one cycle."""
         return Snapshot(self)
+
+    def objects_changed(self) -> None:
+        """Say that something in ``objects`` was changed."""
+        self.generation += 1
+        self.room_generation += 1
 
     def live_rows(self) -> Rows:
         """Return the rows that hold a node, ascending."""

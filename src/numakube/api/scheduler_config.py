@@ -1,0 +1,106 @@
+"""KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): what a scheduler is told at start.
+
+Only what numakube acts upon; arguments of plugins stay trees that each plugin reads itself.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from numakube.api.wire import DurationText, Wire, always
+
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+KIND: Final = "KubeSchedulerConfiguration"
+
+
+class PluginRef(Wire, frozen=True):
+    """A plugin by name; no weight means the default one."""
+
+    name: str
+    weight: int | None = None
+
+
+class PluginSet(Wire, frozen=True):
+    """Plugins to switch on, in order, and to switch off; ``*`` switches all defaults off."""
+
+    enabled: tuple[PluginRef, ...] = ()
+    disabled: tuple[PluginRef, ...] = ()
+
+
+class Plugins(Wire, frozen=True):
+    """Plugins by extension point; ``multi_point`` stands for every point a plugin implements."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    confirm: PluginSet = PluginSet()
+    """An extension point of numakube's own."""
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+
+
+class PluginConfig(Wire, frozen=True):
+    """The arguments of one plugin."""
+
+    name: str
+    args: dict[str, Any] = {}
+
+
+class ProfileConfig(Wire, frozen=True):
+    """How pods with one ``schedulerName`` are scheduled."""
+
+    scheduler_name: str = "default-scheduler"
+    plugins: Plugins = Plugins()
+    plugin_config: tuple[PluginConfig, ...] = ()
+    percentage_of_nodes_to_score: int | None = None
+
+
+class LeaderElectionConfig(Wire, frozen=True):
+    """Which lease decides who leads, and how fast another takes over."""
+
+    leader_elect: bool = True
+    lease_duration: DurationText = "15s"
+    renew_deadline: DurationText = "10s"
+    retry_period: DurationText = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnectionConfig(Wire, frozen=True):
+    """How the API server is reached."""
+
+    kubeconfig: str = ""
+    qps: float = 50
+    burst: int = 100
+
+
+class KubeSchedulerConfiguration(Wire, frozen=True):
+    """The whole file."""
+
+    profiles: tuple[ProfileConfig, ...] = ()
+    leader_election: LeaderElectionConfig = LeaderElectionConfig()
+    client_connection: ClientConnectionConfig = ClientConnectionConfig()
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    percentage_of_nodes_to_score: int | None = None
+    parallelism: int = 16
+    extenders: tuple[dict[str, Any], ...] = ()
+    api_version: str = always(API_VERSION)
+    kind: str = always(KIND)
+
+
+POINT_FIELDS: Final = {
+    field.encode_name: field.name
+    for field in msgspec.structs.fields(Plugins)
+    if field.name != "multi_point"
+}
+"""Attribute of `Plugins` by the name of the extension point in the file."""

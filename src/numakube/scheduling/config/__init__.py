@@ -1,0 +1,1 @@
+"""From a KubeSchedulerConfiguration file to profiles that run."""

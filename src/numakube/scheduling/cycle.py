@@ -1,0 +1,210 @@
+"""One scheduling cycle: from a pod and the state of the cluster to a decision.
+
+    pre-filter -> filter all nodes -> score those that are left -> confirm from the best downwards
+
+A pod that fits nowhere gets a diagnosis and, if a post-filter can make room, a nomination. Nothing
+is changed here but what plugins keep for themselves; the caller reserves, evicts and binds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import numpy as np
+
+from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import SUCCESS, Status
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.shapes import depends_on_pods, shape_of
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.framework.runtime import Runtime, Scores
+    from numakube.scheduling.framework.verdicts import Rows
+    from numakube.scheduling.nominations import Nominations
+    from numakube.scheduling.shapes import Shape
+    from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_CONFIRMED_AT_MOST: Final = 64
+"""Nodes confirmed in one cycle; a cycle must not hold up everybody else for seconds."""
+_REMEMBERED_SHAPES: Final = 4096
+
+
+class Dice(Protocol):
+    """Chooses among equals; `numpy.random.Generator` is one."""
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Return *size* numbers between 0 and 1."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The pod fits.
+
+    Attributes:
+        evaluated: nodes that were filtered.
+        feasible: nodes that passed.
+        scores: of all feasible nodes; ``None`` if there was only one.
+    """
+
+    node: str
+    state: CycleState
+    evaluated: int
+    feasible: int
+    scores: Scores | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The pod fits nowhere.
+
+    Attributes:
+        nomination: where room can be made, and by evicting whom.
+        unfinished: not every node was looked at; try again soon, without waiting for an event.
+        remembered: nothing has changed since a pod like this was refused; it was not tried anew.
+    """
+
+    diagnosis: Diagnosis
+    nomination: Nomination | None = None
+    unfinished: bool = False
+    remembered: bool = False
+
+
+class Cycle:
+    """Decides about one pod after the other."""
+
+    def __init__(self, cluster: Cluster, nominations: Nominations, dice: Dice) -> None:
+        self._cluster = cluster
+        self._nominations = nominations
+        self._dice = dice
+        self._refusals: dict[Shape, tuple[tuple[int, ...], Refused]] = {}
+
+    def decide(self, pod: PodInfo, runtime: Runtime) -> Chosen | Refused:
+        """Return where *pod* goes, or why it goes nowhere."""
+        known = self._remembered(pod)
+        if known is not None:
+            return known
+        attempt = _Attempt(runtime, pod, self._cluster.snapshot(), self._nominations)
+        rows = attempt.feasible_rows()
+        chosen = self._choose(attempt, rows) if len(rows) else None
+        if chosen is not None:
+            return chosen
+        refused = attempt.refuse()
+        self._remember(pod, refused)
+        return refused
+
+    def forget(self) -> None:
+        """Try everybody anew, whatever is remembered."""
+        self._refusals.clear()
+
+    def _choose(self, attempt: _Attempt, rows: Rows) -> Chosen | None:
+        if len(rows) == 1:
+            return attempt.chosen(int(rows[0]), rows, None) if attempt.confirms(rows) else None
+        scores = attempt.runtime.score(attempt.state, attempt.pod, attempt.snapshot, rows)
+        ties = np.flatnonzero(scores.total == scores.total.max())
+        best = int(ties[int(self._dice.random(1)[0] * len(ties))])
+        if attempt.confirms(rows[best : best + 1]):
+            return attempt.chosen(int(rows[best]), rows, scores)
+        order = np.lexsort((self._dice.random(len(rows)), -scores.total))
+        order = order[order != best]
+        for position in order[:_CONFIRMED_AT_MOST]:
+            if attempt.confirms(rows[position : position + 1]):
+                return attempt.chosen(int(rows[position]), rows, scores)
+        attempt.unfinished = len(order) > _CONFIRMED_AT_MOST
+        return None
+
+    def _remembered(self, pod: PodInfo) -> Refused | None:
+        found = self._refusals.get(shape_of(pod))
+        if found is None or found[0] != self._stamp(pod):
+            return None
+        refused = found[1]
+        return Refused(refused.diagnosis, remembered=True)
+
+    def _remember(self, pod: PodInfo, refused: Refused) -> None:
+        if refused.nomination is not None or refused.unfinished:
+            return
+        if len(self._refusals) >= _REMEMBERED_SHAPES:
+            self._refusals.clear()
+        self._refusals[shape_of(pod)] = (self._stamp(pod), refused)
+
+    def _stamp(self, pod: PodInfo) -> tuple[int, ...]:
+        cluster = self._cluster
+        own = cluster.generation if depends_on_pods(pod) else cluster.room_generation
+        return own, len(self._nominations)
+
+
+class _Attempt:
+    """The work on one pod in one snapshot."""
+
+    def __init__(
+        self, runtime: Runtime, pod: PodInfo, snapshot: Snapshot, nominations: Nominations
+    ) -> None:
+        self.runtime = runtime
+        self.pod = pod
+        self.snapshot = snapshot
+        self.state = CycleState()
+        self.unfinished = False
+        self._nominations = nominations
+        self.diagnosis = Diagnosis(total=len(snapshot.rows))
+
+    def feasible_rows(self) -> Rows:
+        """Return the nodes that pass every filter, pods nominated there included."""
+        runtime, pod, state = self.runtime, self.pod, self.state
+        rows = runtime.pre_filter(state, pod, self.snapshot, self.diagnosis)
+        rows = runtime.filter(state, pod, self.snapshot, rows, self.diagnosis)
+        return self._beside_nominated(rows)
+
+    def confirms(self, rows: Rows) -> bool:
+        """Tell whether the node at the one row of *rows* stands up to the final checks."""
+        node = self.snapshot.at(int(rows[0]))
+        status = self.runtime.confirm(self.state, self.pod, node)
+        self._note(rows, status)
+        return status.ok
+
+    def chosen(self, row: int, rows: Rows, scores: Scores | None) -> Chosen:
+        """Return the decision for the node at *row*."""
+        node = self.snapshot.at(row).name
+        return Chosen(node, self.state, len(self.snapshot.rows), len(rows), scores)
+
+    def refuse(self) -> Refused:
+        """Return why the pod fits nowhere, and where room can be made for it."""
+        self.diagnosis.names = [node.name if node else "" for node in self.snapshot.by_row]
+        nomination, status = self.runtime.post_filter(
+            self.state, self.pod, self.snapshot, self.diagnosis
+        )
+        self.diagnosis.post_filter = status.message
+        return Refused(self.diagnosis, nomination, unfinished=self.unfinished)
+
+    def _beside_nominated(self, rows: Rows) -> Rows:
+        kept = np.ones(len(rows), dtype=np.bool_)
+        for name in self._nominations.nodes():
+            row = self.snapshot.row_of.get(name, -1)
+            position = int(np.searchsorted(rows, row))
+            if row < 0 or position == len(rows) or rows[position] != row:
+                continue
+            status = self._try_beside(name)
+            if not status.ok:
+                kept[position] = False
+                self._note(rows[position : position + 1], status)
+        return rows if kept.all() else rows[kept]
+
+    def _try_beside(self, name: str) -> Status:
+        others = self._nominations.before(self.pod, name)
+        node = self.snapshot.node(name)
+        if not others or node is None:
+            return SUCCESS
+        state, copy = self.state.clone(), node.clone()
+        for other in others:
+            self.runtime.add_pod(state, self.pod, other, copy)
+        return self.runtime.filter_node(state, self.pod, copy)
+
+    def _note(self, rows: Rows, status: Status) -> None:
+        if not status.ok:
+            verdict = Verdicts(np.zeros(1, dtype=np.int32), (status,))
+            self.diagnosis.runs.append(FilterRun(status.plugin, rows, verdict))

@@ -1,0 +1,274 @@
+"""Whose turn it is: the active queue, backoff, and the pods that wait for something to happen.
+
+As in kube-scheduler 1.35 a pod that fitted nowhere is left alone until an event that may help the
+plugins which refused it; it is then tried at once, or when its backoff (1 s, doubling up to 10 s)
+is over. When nobody is active, woken pods are tried before their backoff ends, but never those
+whose attempt failed by an error. After five minutes without an event a pod is tried anyway: the
+last resort against an event that nobody foresaw.
+
+Time is a parameter; the queue starts no timers. `next_wakeup` says when to come back.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.queue.entries import Place, QueuedPod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+MAX_UNSCHEDULABLE_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a pod waits after attempts in vain."""
+
+    initial_seconds: float = 1.0
+    max_seconds: float = 10.0
+
+    def after(self, attempts: int) -> float:
+        """Return the wait after so many attempts in a row."""
+        if attempts == 0:
+            return 0.0
+        # Bounded before shifting: a pod may have been tried thousands of times.
+        return min(self.initial_seconds * 2.0 ** min(attempts - 1, 32), self.max_seconds)
+
+
+class Judge(Protocol):
+    """What the queue asks the profiles."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Return a refusal if *pod* must not be tried yet."""
+        ...
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
+        """Return what active pods are ordered by."""
+        ...
+
+    def wakes(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
+        """Tell whether *event* may let *pod*, refused by those plugins, fit."""
+        ...
+
+    def cares(self, refused_by: frozenset[str], kind: EventKind) -> bool:
+        """Tell whether *kind* can matter to any pod refused by those plugins."""
+        ...
+
+
+class SchedulingQueue:
+    """All waiting pods."""
+
+    def __init__(self, judge: Judge, *, backoff: Backoff | None = None) -> None:
+        self._judge = judge
+        self._backoff = backoff or Backoff()
+        self._entries: dict[str, QueuedPod] = {}
+        self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
+        self._waiting: list[tuple[float, int, QueuedPod]] = []
+        self._parked: dict[frozenset[str], dict[str, QueuedPod]] = {}
+        self._order = count()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._entries
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._entries.values())
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """Return the waiting pod with that uid."""
+        return self._entries.get(uid)
+
+    def counts(self) -> dict[Place, int]:
+        """Return how many pods wait where."""
+        totals = dict.fromkeys(Place, 0)
+        for entry in self._entries.values():
+            totals[entry.place] += 1
+        return totals
+
+    def add(self, pod: PodInfo, now: float) -> None:
+        """Take in a new pod, or the new version of a waiting one."""
+        entry = self._entries.get(pod.uid)
+        if entry is not None:
+            self._update(entry, pod, now)
+            return
+        entry = QueuedPod(pod, added_at=now, queued_at=now)
+        self._entries[pod.uid] = entry
+        self._enqueue(entry, now)
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        """Forget a pod: it was deleted, bound, or is no longer ours."""
+        entry = self._entries.pop(uid, None)
+        if entry is not None:
+            self._unpark(entry)
+            entry.place = Place.IN_FLIGHT
+        return entry
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """Return the pod to try now; it stays known, in flight, until it is put back or removed."""
+        self.advance(now)
+        entry = self._first(self._active, Place.ACTIVE) or self._impatient()
+        if entry is None:
+            return None
+        entry.place = Place.IN_FLIGHT
+        entry.attempts += 1
+        return entry
+
+    def refused(
+        self, entry: QueuedPod, refused_by: frozenset[str], now: float, *, message: str = ""
+    ) -> None:
+        """Put back a pod that fits nowhere; it waits for an event."""
+        if self._entries.get(entry.uid) is not entry:
+            return
+        entry.refusals += 1
+        entry.errors = 0
+        entry.refused_by = refused_by
+        entry.message = message
+        entry.retry_at = now + self._backoff.after(entry.refusals)
+        self._park(entry, now)
+
+    def failed(self, entry: QueuedPod, now: float, *, message: str = "") -> None:
+        """Put back a pod whose attempt failed; it is tried again after a backoff."""
+        if self._entries.get(entry.uid) is not entry:
+            return
+        entry.errors += 1
+        entry.message = message
+        entry.retry_at = now + self._backoff.after(entry.errors)
+        self._back_off(entry, now)
+
+    def handle(self, events: Sequence[ClusterEvent], now: float) -> int:
+        """Wake the pods that *events* may help; return how many."""
+        woken = 0
+        for refused_by, parked in list(self._parked.items()):
+            relevant = [one for one in events if self._judge.cares(refused_by, one.kind)]
+            if not relevant:
+                continue
+            for entry in list(parked.values()):
+                if self._is_helped(entry, relevant):
+                    self._wake(entry, now)
+                    woken += 1
+        return woken
+
+    def activate(self, uids: Iterable[str], now: float) -> None:
+        """Let pods be tried at once, whatever they wait for; gated ones stay."""
+        for uid in uids:
+            entry = self._entries.get(uid)
+            if entry is not None and entry.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
+                self._unpark(entry)
+                self._enqueue(entry, now)
+
+    def advance(self, now: float) -> None:
+        """Move pods whose time has come."""
+        while self._waiting and self._waiting[0][0] <= now:
+            entry = heapq.heappop(self._waiting)[2]
+            if entry.place is Place.BACKOFF and entry.retry_at <= now:
+                self._enqueue(entry, now)
+        for parked in list(self._parked.values()):
+            for entry in list(parked.values()):
+                if entry.queued_at + MAX_UNSCHEDULABLE_SECONDS > now:
+                    break  # Parked in order of time: the rest came later.
+                self._wake(entry, now)
+
+    def next_wakeup(self) -> float | None:
+        """Return when `advance` next has something to do; ``None`` if only events can help."""
+        times = [self._waiting[0][0]] if self._waiting else []
+        for parked in self._parked.values():
+            first = next(iter(parked.values()), None)
+            if first is not None:
+                times.append(first.queued_at + MAX_UNSCHEDULABLE_SECONDS)
+        return min(times, default=None)
+
+    def has_work(self) -> bool:
+        """Tell whether `pop` would return a pod without time passing."""
+        entry = self._first(self._active, Place.ACTIVE) or self._impatient()
+        if entry is None:
+            return False
+        heapq.heappush(self._active, (self._key(entry), next(self._order), entry))
+        entry.place = Place.ACTIVE
+        return True
+
+    def _update(self, entry: QueuedPod, pod: PodInfo, now: float) -> None:
+        before, entry.pod = entry.pod, pod
+        if entry.place is Place.GATED:
+            self._enqueue(entry, now)
+        elif before.pod.spec == pod.pod.spec:
+            return
+        elif entry.place is Place.ACTIVE:
+            self._enqueue(entry, entry.queued_at)
+        elif entry.place is Place.UNSCHEDULABLE:
+            event = ClusterEvent(kind=EventKind.UNSCHEDULED_POD_UPDATED, pod=pod)
+            if self._is_helped(entry, [event]):
+                self._wake(entry, now)
+
+    def _is_helped(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
+        judge, pod, refused_by = self._judge, entry.pod, entry.refused_by
+        return any(judge.wakes(pod, refused_by, event) for event in events)
+
+    def _wake(self, entry: QueuedPod, now: float) -> None:
+        self._unpark(entry)
+        if entry.retry_at > now:
+            self._back_off(entry, now)
+        else:
+            self._enqueue(entry, now)
+
+    def _enqueue(self, entry: QueuedPod, now: float) -> None:
+        entry.gate = self._judge.pre_enqueue(entry.pod)
+        entry.queued_at = now
+        if entry.gate is not SUCCESS and not entry.gate.ok:
+            entry.place = Place.GATED
+            return
+        entry.place = Place.ACTIVE
+        heapq.heappush(self._active, (self._key(entry), next(self._order), entry))
+
+    def _back_off(self, entry: QueuedPod, now: float) -> None:
+        entry.place = Place.BACKOFF
+        entry.queued_at = now
+        heapq.heappush(self._waiting, (entry.retry_at, next(self._order), entry))
+
+    def _park(self, entry: QueuedPod, now: float) -> None:
+        entry.place = Place.UNSCHEDULABLE
+        entry.queued_at = now
+        self._parked.setdefault(entry.refused_by, {})[entry.uid] = entry
+
+    def _unpark(self, entry: QueuedPod) -> None:
+        parked = self._parked.get(entry.refused_by)
+        if parked is not None and parked.pop(entry.uid, None) is not None and not parked:
+            del self._parked[entry.refused_by]
+
+    def _key(self, entry: QueuedPod) -> tuple[Any, ...]:
+        return self._judge.sort_key(entry.pod, entry.queued_at)
+
+    def _first(self, heap: list[tuple[Any, int, QueuedPod]], place: Place) -> QueuedPod | None:
+        """Pop the first entry that still waits there; others have moved on since they came."""
+        while heap:
+            entry: QueuedPod = heapq.heappop(heap)[2]
+            if entry.place is place:
+                return entry
+        return None
+
+    def _impatient(self) -> QueuedPod | None:
+        """Return the woken pod whose backoff ends first, if nobody else is waiting for a turn."""
+        kept = []
+        found = None
+        while self._waiting and found is None:
+            item = heapq.heappop(self._waiting)
+            entry = item[2]
+            if entry.place is not Place.BACKOFF:
+                continue
+            if entry.errors:
+                kept.append(item)
+            else:
+                found = entry
+        for item in kept:
+            heapq.heappush(self._waiting, item)
+        return found

@@ -1,0 +1,67 @@
+"""Which pods are alike to a scheduler: what fits for one fits for the other.
+
+Replicas of one workload differ in their names only. When one of them fits nowhere, the others need
+not be tried until something has changed that could help.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from numakube.api.core import Container, Pod
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+Shape: TypeAlias = bytes
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def shape_of(pod: PodInfo) -> Shape:
+    """Return what *pod* has in common with the pods that are like it."""
+    return pod.memo("shape", _shape)
+
+
+def depends_on_pods(pod: PodInfo) -> bool:
+    """Tell whether a pod that arrives elsewhere can make *pod* fit."""
+    spec = pod.pod.spec
+    affinity = spec.affinity
+    return bool(spec.topology_spread_constraints) or (
+        affinity is not None
+        and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+    )
+
+
+def _shape(pod: Pod) -> Shape:
+    spec = pod.spec
+    # Volumes that are mounted from tokens and config maps have random names and fit anywhere.
+    volumes = [one for one in spec.volumes if not _is_local_to_pod(one)]
+    return _encode(
+        (
+            pod.metadata.namespace,
+            pod.metadata.labels,
+            pod.metadata.annotations,
+            [_container(one) for one in (*spec.init_containers, *spec.containers)],
+            (spec.resources, spec.overhead, volumes, spec.node_name, spec.priority),
+            (spec.node_selector, spec.affinity, spec.tolerations, spec.preemption_policy),
+            (spec.topology_spread_constraints, spec.host_network, spec.resource_claims),
+            spec.scheduler_name,
+        )
+    )
+
+
+def _container(container: Container) -> tuple[object, ...]:
+    return (
+        container.name,
+        container.image,
+        container.restart_policy,
+        container.resources,
+        container.ports,
+    )
+
+
+def _is_local_to_pod(volume: object) -> bool:
+    kinds = ("projected", "config_map", "secret", "downward_api", "empty_dir")
+    return any(getattr(volume, kind, None) is not None for kind in kinds)

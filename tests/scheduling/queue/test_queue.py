@@ -1,0 +1,189 @@
+"""Whose turn it is, and what wakes those who wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.scheduling.conftest import MakePod
+
+from numakube.api.core import PodSchedulingGate
+from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
+from numakube.scheduling.queue.entries import Place
+from numakube.scheduling.queue.queue import MAX_UNSCHEDULABLE_SECONDS, Backoff, SchedulingQueue
+from numakube.scheduling.snapshot.pods import PodInfo
+
+
+class Rules:
+    """Priority first, gates hold, and ``fit`` is helped by pods that go away."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Hold gated pods."""
+        return unresolvable("gated") if pod.pod.spec.scheduling_gates else SUCCESS
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
+        """Order."""
+        return (-pod.priority, queued_at)
+
+    def cares(self, refused_by: frozenset[str], kind: EventKind) -> bool:
+        """Only pods that go matter."""
+        return "fit" in refused_by and bool(kind & EventKind.POD_DELETED)
+
+    def wakes(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
+        """One node never helps."""
+        return event.node != "irrelevant"
+
+
+GONE = ClusterEvent(kind=EventKind.POD_DELETED, node="n1")
+FIT = frozenset({"fit"})
+
+
+@pytest.fixture
+def queue() -> SchedulingQueue:
+    """An empty queue."""
+    return SchedulingQueue(Rules())
+
+
+def names(queue: SchedulingQueue, now: float) -> list[str]:
+    """Pop everybody."""
+    popped = []
+    while (entry := queue.pop(now)) is not None:
+        popped.append(entry.pod.name)
+    return popped
+
+
+def refuse(queue: SchedulingQueue, now: float, by: frozenset[str] = FIT) -> str:
+    """Pop the next and refuse it."""
+    entry = queue.pop(now)
+    assert entry is not None
+    queue.refused(entry, by, now)
+    return entry.uid
+
+
+def test_higher_priority_goes_first_and_then_the_earlier(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """Order of kube-scheduler's PrioritySort."""
+    queue.add(make_pod("early"), 1)
+    queue.add(make_pod("late"), 2)
+    queue.add(make_pod("urgent", priority=10), 3)
+    assert names(queue, 4) == ["urgent", "early", "late"]
+
+
+def test_a_refused_pod_waits_for_an_event_that_may_help(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """Other events do not cost a cycle."""
+    queue.add(make_pod("a"), 0)
+    refuse(queue, 0)
+    assert queue.pop(200) is None
+    assert queue.handle([ClusterEvent(kind=EventKind.NODE_UPDATED)], 200) == 0
+    assert queue.handle([ClusterEvent(kind=EventKind.POD_DELETED, node="irrelevant")], 200) == 0
+    assert queue.handle([GONE], 200) == 1
+    assert names(queue, 200) == ["a"]
+
+
+def test_a_woken_pod_sits_out_its_backoff_while_others_wait(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """A pod that is woken all the time must not starve the rest."""
+    queue.add(make_pod("a"), 0)
+    refuse(queue, 0)
+    queue.add(make_pod("b"), 0.1)
+    queue.handle([GONE], 0.2)
+    entry = queue.pop(0.3)
+    assert entry is not None
+    assert entry.pod.name == "b"
+    assert queue.counts()[Place.BACKOFF] == 1
+
+
+def test_without_others_a_woken_pod_is_tried_before_its_backoff_ends(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """An idle scheduler may as well try."""
+    queue.add(make_pod("a"), 0)
+    refuse(queue, 0)
+    queue.handle([GONE], 0.2)
+    assert queue.has_work()
+    assert names(queue, 0.3) == ["a"]
+
+
+def test_errors_are_backed_off_even_when_nobody_else_waits(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """A server in trouble is not hammered."""
+    queue.add(make_pod("a"), 0)
+    entry = queue.pop(0)
+    assert entry is not None
+    queue.failed(entry, 0)
+    assert not queue.has_work()
+    assert queue.pop(0.9) is None
+    assert queue.next_wakeup() == 1.0
+    assert names(queue, 1.0) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "seconds"), [(0, 0), (1, 1), (2, 2), (4, 8), (5, 10), (99, 10)]
+)
+def test_backoff_doubles_up_to_its_limit(attempts: int, seconds: float) -> None:
+    """As kube-scheduler's defaults."""
+    assert Backoff().after(attempts) == seconds
+
+
+def test_the_last_resort_is_to_try_after_five_minutes(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """In case an event was missed."""
+    queue.add(make_pod("a"), 0)
+    refuse(queue, 7)
+    assert queue.next_wakeup() == 7 + MAX_UNSCHEDULABLE_SECONDS
+    assert queue.pop(6 + MAX_UNSCHEDULABLE_SECONDS) is None
+    assert names(queue, 7 + MAX_UNSCHEDULABLE_SECONDS) == ["a"]
+
+
+def test_a_gated_pod_is_tried_once_its_gate_is_removed(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """Gates keep a pod out of the queue altogether."""
+    queue.add(make_pod("a", scheduling_gates=(PodSchedulingGate(name="quota"),)), 0)
+    assert queue.pop(1) is None
+    assert queue.counts()[Place.GATED] == 1
+    queue.add(make_pod("a"), 2)
+    assert names(queue, 2) == ["a"]
+
+
+def test_a_pod_deleted_while_it_was_tried_does_not_come_back(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """Nor if its binding fails later."""
+    queue.add(make_pod("a"), 0)
+    entry = queue.pop(0)
+    assert entry is not None
+    queue.remove("a")
+    queue.failed(entry, 1)
+    queue.refused(entry, FIT, 1)
+    assert len(queue) == 0
+    assert names(queue, 100) == []
+
+
+def test_activation_skips_the_backoff(queue: SchedulingQueue, make_pod: MakePod) -> None:
+    """For pods whose victims are gone, and for operators."""
+    queue.add(make_pod("a"), 0)
+    refuse(queue, 0)
+    queue.activate(["a", "unknown"], 0.1)
+    assert queue.counts()[Place.ACTIVE] == 1
+
+
+def test_no_pod_starves_behind_one_that_is_refused_again_and_again(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """A hundred pods that never fit do not keep the last one waiting."""
+    for number in range(100):
+        queue.add(make_pod(f"never-{number}", priority=100), 0)
+    queue.add(make_pod("modest"), 0)
+    tried = []
+    for step in range(300):
+        queue.handle([GONE], step / 100)
+        tried.append(refuse(queue, step / 100))
+    assert "modest" in tried
