@@ -17,7 +17,12 @@ from numakube.api.nrt import (
     convert_nrt,
     decode_nrt,
 )
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.settings import KubeletSettings
 from numakube.topology import names
+from numakube.topology.codec import encode_report
+from numakube.topology.exact import ExactReport
+from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.view import (
     FingerprintMethod,
     NodeTopology,
@@ -445,3 +450,25 @@ def test_the_attribute_of_an_option_reads_back_as_the_option(option: str) -> Non
     attribute = names.option_attribute(names.CPU_OPTION_PREFIX, option)
     assert names.option_of(names.CPU_OPTION_PREFIX, attribute) == option
     assert names.option_of(names.TOPOLOGY_OPTION_PREFIX, attribute) is None
+
+
+def test_an_exact_report_is_part_of_the_view() -> None:
+    """A reader that knows the version uses it."""
+    report = ExactReport(
+        machine=as_the_kubelet_sees_it(from_shape("2 sockets, 2 cores, 1Gi")),
+        settings=KubeletSettings(),
+        kubernetes="1.35",
+    )
+    view = seen(nrt(annotations={names.EXACT_ANNOTATION: encode_report(report)}))
+    assert view.report == report
+    assert view.producer is Producer.NUMAKUBE
+
+
+def test_an_exact_report_of_another_version_is_ignored_with_a_reason() -> None:
+    """The counts still serve."""
+    view = seen(nrt(annotations={names.EXACT_ANNOTATION: '{"v":9}'}))
+    assert view.report is None
+    assert view.problems == (
+        "annotation topology.numakube.dev/exact ignored: version 9 is not known; this reader "
+        "knows 1",
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from numakube.kubelet.demand import Role
 from numakube.kubelet.hints import Hint
+from numakube.kubelet.machine import Device
 from numakube.kubelet.outcome import Failure, unexpected
 from numakube.values.numamask import mask_of, masks_over, nodes_of
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.hints import ProviderHints
-    from numakube.kubelet.machine import Device
     from numakube.kubelet.numainfo import NumaInfo
     from numakube.kubelet.versions import Behaviour
     from numakube.values.numamask import NumaMask
@@ -132,6 +132,14 @@ class DeviceManager:
     def healthy(self, resource: str) -> frozenset[str]:
         """Return the ids of the healthy devices of *resource*."""
         return self._resources[resource].healthy
+
+    def devices_of(self, resource: str) -> tuple[Device, ...]:
+        """Return the devices of *resource* in ascending order of their ids."""
+        known = self._resources[resource]
+        return tuple(
+            Device(device, nodes_of(mask), device in known.healthy)
+            for device, mask in sorted(known.masks.items())
+        )
 
     def count(self, resource: str) -> int:
         """Return how many devices of *resource* there are, healthy or not."""

@@ -121,6 +121,10 @@ class KubeletNode:
         """Mark a pod as gone; unknown uids are fine."""
         self._active.pop(uid, None)
 
+    def adopt(self, uid: str) -> None:
+        """Count a pod as active that was admitted elsewhere: what it holds is set by hand."""
+        self._active[uid] = PodDemand(uid, guaranteed=False, managed=False, containers=())
+
     def await_pods(self) -> None:
         """Release nothing until `all_pods_known`: the pods of before a restart are still coming."""
         self._awaits_pods = self.devices.starting = True

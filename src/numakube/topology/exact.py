@@ -94,9 +94,9 @@ class ExactReport:
     Attributes:
         machine: the machine without its devices.
         kubernetes: the kubelet's version, such as ``1.35``.
-        shared_cpus: the Kubelet's shared pool, reserved CPUs included unless reserved strictly;
+        shared_cpus: the CPU Manager's shared pool, reserved CPUs included unless reserved strictly;
             ``None`` with the CPU policy ``none``.
-        memory: books by NUMA node; empty with the memory policy ``None``.
+        memory: the Memory Manager's books by NUMA node, without nodes that nobody uses.
         devices: tables by resource name.
         pods: what each pod that the report accounts for holds, in order of admission.
     """

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from numakube.api.nrt import attribute_value
 from numakube.topology import koordlet, names
 from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
+from numakube.topology.codec import decode_report
+from numakube.topology.exact import BadReport
 from numakube.topology.zones import Unusable, ZoneView, numa_zones
 
 if TYPE_CHECKING:
@@ -118,7 +120,7 @@ def view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         fingerprint_method=method,
         stale_reason=attribute_value(nrt.attributes, names.STALE),
         live=producer is not Producer.KOORDLET,
-        report=None,
+        report=_report(nrt, problems),
         producer=producer,
         resource_version=nrt.metadata.resource_version,
         generation=nrt.metadata.generation,
@@ -141,6 +143,17 @@ def producer_of(nrt: NodeResourceTopology) -> Producer:
     if nrt.topology_policies and attributed:
         return Producer.NFD
     return Producer.UNKNOWN
+
+
+def _report(nrt: NodeResourceTopology, problems: list[str]) -> ExactReport | None:
+    text = nrt.metadata.annotations.get(names.EXACT_ANNOTATION)
+    if text is None:
+        return None
+    report = decode_report(text)
+    if isinstance(report, BadReport):
+        problems.append(f"annotation {names.EXACT_ANNOTATION} ignored: {report.reason}")
+        return None
+    return report
 
 
 def _fingerprint(

@@ -1,0 +1,196 @@
+"""From the kubelet model of a node to a report, and from a report to the model.
+
+`node_of` gives a model that answers every further pod as the reported one would: the same verdict,
+the same CPUs and memory, the devices at the same positions. Its pods are known by `uid_hash`.
+
+What a report leaves out has no say in that: container names, the hints of running containers and
+device ids. Only a plugin's own preference among devices (GetPreferredAllocation) is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from numakube.errors import ConfigError
+from numakube.kubelet.machine import Device
+from numakube.kubelet.node import KubeletNode
+from numakube.topology.exact import DeviceTable, ExactReport, Holding, MemoryCell, uid_hash
+from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.topology.zones import Unusable
+from numakube.values.cpuset import CpuSet, union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.kubelet.machine import Machine
+    from numakube.kubelet.memory.manager import MemoryManager
+    from numakube.kubelet.outcome import MemoryBlock
+    from numakube.kubelet.settings import KubeletSettings
+
+_WHOLE_POD: Final = "*"
+"""The container to which everything that a pod holds is booked in a rebuilt model."""
+
+# Managers try every set of NUMA nodes: beyond this a decision takes minutes, here as in a kubelet.
+_MOST_NODES: Final = 16
+
+
+def report_of(node: KubeletNode) -> ExactReport:
+    """Return the state of *node* as the next admission finds it: what is gone is released."""
+    settled = node.clone()
+    settled.collect_garbage()
+    memory = settled.memory
+    devices = settled.devices
+    positions = {
+        name: {one.id: index for index, one in enumerate(devices.devices_of(name))}
+        for name in sorted(devices.resources())
+    }
+    major, minor = node.behaviour.version
+    return ExactReport(
+        machine=as_the_kubelet_sees_it(node.machine),
+        settings=node.settings,
+        kubernetes=f"{major}.{minor}",
+        shared_cpus=settled.shared_cpus if settled.cpus else None,
+        memory=_cells(memory) if memory else {},
+        devices={name: _table(devices.devices_of(name)) for name in positions},
+        pods={uid_hash(uid): _holding(settled, uid, positions) for uid in _holders(settled)},
+    )
+
+
+def _holders(node: KubeletNode) -> Iterable[str]:
+    """Return every pod in order of admission.
+
+    The order in which the Memory Manager came to know the pods goes first: in it, pods that end at
+    the same time give back their memory.
+    """
+    managers = (node.memory, node.cpus, node.devices)
+    known = (uid for manager in managers if manager is not None for uid in manager.pods())
+    return dict.fromkeys((*known, *node.pods))
+
+
+def _holding(node: KubeletNode, uid: str, positions: dict[str, dict[str, int]]) -> Holding:
+    cpus = 0
+    if node.cpus is not None:
+        parts = node.cpus.assignments.get(uid, {}).values()
+        cpus = union(parts) | node.cpus.bubbles.get(uid, 0)
+    held: dict[str, set[int]] = {}
+    for container in node.devices.assignments.get(uid, {}).values():
+        for name, ids in container.items():
+            known = positions.get(name, {})
+            # A device that its plugin does not list any more is nothing to give out.
+            held.setdefault(name, set()).update(known[one] for one in ids if one in known)
+    return Holding(
+        cpus=CpuSet(cpus),
+        memory=_blocks(node.memory, uid) if node.memory else (),
+        devices={name: tuple(sorted(places)) for name, places in sorted(held.items()) if places},
+    )
+
+
+def _blocks(manager: MemoryManager, uid: str) -> tuple[MemoryBlock, ...]:
+    """Return the blocks that the end of the pod gives back, in that order."""
+    whole = manager.bubbles.get(uid)
+    if whole is not None:
+        return whole
+    return tuple(chain.from_iterable(manager.assignments.get(uid, {}).values()))
+
+
+def _cells(manager: MemoryManager) -> dict[int, MemoryCell]:
+    """Return the books of the NUMA nodes that somebody uses."""
+    cells = {}
+    for number, books in manager.books.items():
+        reserved = {kind: table.reserved for kind, table in books.tables.items() if table.reserved}
+        if books.assignments or reserved or books.cells != (number,):
+            cells[number] = MemoryCell(books.cells, books.assignments, reserved)
+    return cells
+
+
+def _table(devices: tuple[Device, ...]) -> DeviceTable:
+    unhealthy = (index for index, one in enumerate(devices) if not one.healthy)
+    return DeviceTable(tuple(one.numa_nodes for one in devices), tuple(unhealthy))
+
+
+def node_of(report: ExactReport) -> KubeletNode | Unusable:
+    """Return a kubelet model in the state of *report*; the caller may change it freely."""
+    if len(report.machine.nodes) > _MOST_NODES:
+        return Unusable(f"the model takes machines of at most {_MOST_NODES} NUMA nodes")
+    try:
+        node = _started(_Frame(report.machine, report.settings, report.kubernetes)).clone()
+    except ConfigError as error:
+        return Unusable(f"the kubelet model does not start: {error}")
+    for name, table in report.devices.items():
+        node.register_devices(name, _devices(table))
+    if node.cpus is not None and report.shared_cpus is not None:
+        node.cpus.shared = report.shared_cpus.bits
+    if node.memory is not None:
+        _restore_books(node.memory, report)
+    for uid, holding in report.pods.items():
+        _restore_pod(node, uid, holding, report)
+    return node
+
+
+def remove_pod(node: KubeletNode, uid: str) -> None:
+    """Remove a pod from a rebuilt model, whether it was reported or admitted since."""
+    node.remove(uid)
+    node.remove(uid_hash(uid))
+
+
+def _restore_books(manager: MemoryManager, report: ExactReport) -> None:
+    for number, cell in report.memory.items():
+        books = manager.books[number]
+        books.cells, books.assignments = cell.group, cell.assignments
+        for kind, size in cell.reserved.items():
+            table = books.tables[kind]
+            table.reserved, table.free = size, table.allocatable - size
+
+
+def _restore_pod(node: KubeletNode, uid: str, holding: Holding, report: ExactReport) -> None:
+    node.adopt(uid)
+    if node.cpus is not None and holding.cpus:
+        node.cpus.assignments[uid] = {_WHOLE_POD: holding.cpus.bits}
+    if node.memory is not None and holding.memory:
+        node.memory.assignments[uid] = {_WHOLE_POD: holding.memory}
+    for name, positions in holding.devices.items():
+        places = report.devices[name].numa_nodes
+        held = {_device_id(position): places[position] for position in positions}
+        node.devices.restore(uid, _WHOLE_POD, name, held)
+
+
+@lru_cache(maxsize=4096)
+def _devices(table: DeviceTable) -> tuple[Device, ...]:
+    unhealthy = set(table.unhealthy)
+    return tuple(
+        Device(_device_id(position), nodes, position not in unhealthy)
+        for position, nodes in enumerate(table.numa_nodes)
+    )
+
+
+def _device_id(position: int) -> str:
+    """Return an id that sorts as the position does."""
+    return f"{position:05d}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Frame:
+    """What a model starts from, compared by identity: the codec has one object for equal texts."""
+
+    machine: Machine
+    settings: KubeletSettings
+    kubernetes: str
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Frame)
+            and self.machine is other.machine
+            and self.settings is other.settings
+            and self.kubernetes == other.kubernetes
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.machine), id(self.settings), self.kubernetes))
+
+
+@lru_cache(maxsize=1024)
+def _started(frame: _Frame) -> KubeletNode:
+    return KubeletNode(frame.machine, frame.settings, devices={}, kubernetes=frame.kubernetes)

@@ -1,0 +1,300 @@
+"""Reports survive the way through an annotation, which stays small; bad ones are told apart."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
+from tests.kubelet.conftest import GIB, dual_socket_ht
+from tests.kubelet.scenarios import workloads
+from tests.strategies.machines import machines
+from tests.topology.busy import PODS, fill, large_node, random_pod
+from tests.topology.reports import run
+
+from numakube.api.core import Pod
+from numakube.kubelet.machine import Device, Machine
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings import KubeletSettings
+from numakube.topology.codec import decode_report, encode_report
+from numakube.topology.exact import BadReport, ExactReport, MemoryCell, uid_hash
+from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.topology.rebuild import node_of, report_of
+from numakube.values.cpuset import CpuSet
+
+GPU = "vendor.example/gpu"
+EIGHT_KIB = 8192
+
+
+def small_report() -> ExactReport:
+    """Return the report of a node with a pod that holds something of everything."""
+    settings = static_settings(
+        "restricted", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
+    )
+    devices = {GPU: (Device("a", (0,)), Device("b", (1,)), Device("c", (0, 1), healthy=False))}
+    node = start(dual_socket_ht(), settings, devices=devices)
+    admit(node, pod(guaranteed("c", "2", "1Gi", gpu="1"), uid="busy"))
+    admit(node, pod(container("c"), uid="idle"))
+    return report_of(node)
+
+
+def test_a_report_can_be_read_by_a_person() -> None:
+    """The whole text of a small one."""
+    text = encode_report(small_report())
+    assert json.loads(text) == {
+        "v": 1,
+        "kubernetes": "1.35",
+        "machine": "2 sockets, 3 cores, smt 2, numbering interleaved, 0B",
+        "memory": ["64Gi", "64Gi"],
+        "settings": {
+            "topologyPolicy": "restricted",
+            "cpuPolicy": "static",
+            "reservedCpus": "0",
+            "memoryPolicy": "Static",
+            "reservedMemory": {"0": {"memory": GIB}},
+            "featureGates": {"CPUManagerPolicyAlphaOptions": True},
+        },
+        "lost": "",
+        "books": {"0": "0 x1 m=1Gi"},
+        "devices": {GPU: "1@0 1@1 1@0+1 !2"},
+        "pods": {uid_hash("busy"): "c2,8 m@0=1Gi d0=0", uid_hash("idle"): ""},
+    }
+
+
+@given(workloads())
+def test_a_report_reads_back_as_it_was(case: tuple[KubeletNode, list[Pod | str]]) -> None:
+    """Whatever runs on the node."""
+    node, steps = case
+    run(node, steps)
+    report = report_of(node)
+    assert decode_report(encode_report(report)) == report
+
+
+@given(machines())
+def test_any_machine_reads_back_as_it_was(machine: Machine) -> None:
+    """Those that no line describes list their cores."""
+    bare = replace(machine, devices={})
+    for one in (bare, as_the_kubelet_sees_it(machine)):
+        report = ExactReport(machine=one, settings=KubeletSettings(), kubernetes="1.35")
+        assert decode_report(encode_report(report)) == report
+
+
+@given(machines())
+def test_a_machine_is_the_same_to_the_kubelet_without_its_core_ids(machine: Machine) -> None:
+    """Doing it twice changes nothing more, and no CPU moves."""
+    once = as_the_kubelet_sees_it(machine)
+    assert as_the_kubelet_sees_it(once) == once
+    for before, after in zip(machine.nodes, once.nodes, strict=True):
+        threads = {(core.socket, frozenset(core.threads)) for core in before.cores}
+        assert {(core.socket, frozenset(core.threads)) for core in after.cores} == threads
+
+
+def test_gaps_in_core_and_cache_ids_do_not_keep_a_machine_from_having_a_line() -> None:
+    """Real processors have such gaps where cores are switched off."""
+    regular = dual_socket_ht()
+    gaps = replace(
+        regular,
+        nodes=tuple(
+            replace(
+                node,
+                cores=tuple(
+                    replace(core, id=core.id * 4, uncore_cache=16 * node.id + 3)
+                    for core in node.cores
+                ),
+            )
+            for node in regular.nodes
+        ),
+    )
+    report = ExactReport(
+        machine=as_the_kubelet_sees_it(gaps), settings=KubeletSettings(), kubernetes="1.35"
+    )
+    line = json.loads(encode_report(report))["machine"]
+    assert line == "2 sockets, 3 cores, smt 2, numbering interleaved, uncore 3, 0B"
+
+
+@given(
+    settings=st.builds(
+        KubeletSettings,
+        topology_policy=st.text(max_size=5),
+        topology_options=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+        reserved_cpus=st.none() | st.builds(CpuSet.of, st.sets(st.integers(0, 300))),
+        reserved_cpu_milli=st.none() | st.integers(0, 10**6),
+        reserved_memory=st.dictionaries(
+            st.integers(0, 63), st.dictionaries(st.text(max_size=3), st.integers(0, 2**63 - 1))
+        ),
+        memory_reservation=st.none() | st.just({"memory": 3}),
+        feature_gates=st.dictionaries(st.text(max_size=5), st.booleans(), max_size=2),
+    )
+)
+def test_any_settings_read_back_as_they_were(settings: KubeletSettings) -> None:
+    """Also those that no kubelet would start with."""
+    report = replace(small_report(), settings=settings)
+    assert decode_report(encode_report(report)) == report
+
+
+def test_a_pool_that_does_not_follow_from_the_pods_is_written_out() -> None:
+    """Such as one that a pod's CPUs are still in."""
+    report = replace(small_report(), shared_cpus=CpuSet.parse("0-11"))
+    text = encode_report(report)
+    assert json.loads(text)["shared"] == "0-11"
+    assert decode_report(text) == report
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+@pytest.mark.parametrize("containers", [1, 2, 3])
+def test_a_report_of_a_large_node_takes_at_most_8_kib(scattered: bool, containers: int) -> None:
+    """256 CPUs, 8 NUMA nodes, 20 device resources; up to 110 pods after much coming and going."""
+    rng = random.Random(f"{scattered} {containers}")
+    node = large_node(rng, scattered=scattered)
+    running = fill(node, rng, containers=containers, churn=300)
+    assert len(running) == PODS or containers > 1
+    report = report_of(node)
+    text = encode_report(report)
+    assert len(text) <= EIGHT_KIB
+    decoded = decode_report(text)
+    assert decoded == report
+    rebuilt = node_of(decoded)
+    assert isinstance(rebuilt, KubeletNode)
+    after: list[Pod | str] = [*running[:3], random_pod(rng, 1), random_pod(rng, 2), running[4]]
+    assert run(rebuilt, after) == run(node, after)
+
+
+def test_a_long_report_is_compressed_and_reads_back() -> None:
+    """Plain text is used as long as it fits."""
+    report = small_report()
+    holding = report.pods[uid_hash("busy")]
+    many = replace(report, pods={uid_hash(f"{n}"): holding for n in range(2000)})
+    text = encode_report(many)
+    assert text.startswith("z:")
+    assert decode_report(text) == many
+    assert encode_report(report).startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"v": 2, "anything": true}', "version 2 is not known; this reader knows 1"),
+        ("", "malformed: Input data was truncated"),
+        ("{}", "malformed: Object missing required field `v`"),
+        ("z:%", "malformed: compressed text: "),
+        ("z:AAAA", "malformed: compressed text: "),
+        ("z:eNo=", "malformed: compressed text: cut short or too long"),
+        ("\ud800", "malformed: 'utf-8' codec can't encode"),
+    ],
+)
+def test_what_is_no_report_of_a_known_version_is_refused(text: str, reason: str) -> None:
+    """With words that tell which of the two."""
+    found = decode_report(text)
+    assert isinstance(found, BadReport)
+    assert found.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"machine": "2 sockets"}, "malformed: machine"),
+        ({"machine": 3}, "malformed: Expected `str | object`, got `int` - at `$.machine`"),
+        ({"memory": ["8Gi"]}, "malformed: memory of 1 NUMA nodes for 2"),
+        ({"memory": ["8Gi", "much"]}, "malformed: size 'much': not a number"),
+        ({"lost": "1-"}, "malformed: cpuset '1-'"),
+        ({"books": {"0": "0"}}, "malformed: memory books '0': no number of blocks"),
+        ({"books": {"0": "1 x1"}}, "contradicts itself: memory of NUMA node 0: not in its own"),
+        ({"books": {"7": "7 x1"}}, "contradicts itself: memory of NUMA node 7: there is no"),
+        ({"books": {"0": "0 x1 2Mi=1"}}, "contradicts itself: memory of NUMA node 0: has no"),
+        ({"books": {"0": "0+99 x1"}}, "malformed: NUMA nodes '0+99': 63 is the highest id"),
+        (
+            {"devices": {GPU: ""}},
+            f"contradicts itself: pod {uid_hash('busy')}: {GPU}: device 0 of 0",
+        ),
+        ({"devices": {GPU: "1@0 !1"}}, f"contradicts itself: {GPU}: unhealthy: device 1 of 1"),
+        ({"devices": {GPU: "99999999@0"}}, "malformed: devices: more than 65536"),
+        ({"devices": {}}, "malformed: device resource 0 of 0"),
+        ({"pods": {"x": "c99"}}, "contradicts itself: pod x: CPUs 99 do not exist"),
+        ({"pods": {"x": "m@5=1Gi"}}, "contradicts itself: pod x: there is no NUMA node 5"),
+        ({"pods": {"x": "odd"}}, "malformed: holding 'odd': 'odd' is not CPUs"),
+        ({"settings": {"reservedCpus": "x"}}, "malformed: cpuset 'x'"),
+        ({"settings": 1}, "malformed: Expected `object`"),
+    ],
+)
+def test_a_report_that_makes_no_sense_is_refused(change: dict[str, Any], reason: str) -> None:
+    """The reason names the place."""
+    tree = json.loads(encode_report(small_report())) | change
+    found = decode_report(json.dumps(tree))
+    assert isinstance(found, BadReport)
+    assert found.reason.startswith(reason), found.reason
+
+
+def test_a_deflated_text_that_never_ends_is_not_followed() -> None:
+    """It may not fill the reader's memory."""
+    bomb = zlib.compress(b" " * (64 << 20))
+    found = decode_report("z:" + b64encode(bomb).decode())
+    assert found == BadReport("malformed: compressed text: cut short or too long")
+
+
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=12)
+    | st.sampled_from(["0 x1 m=-1", "c0-3", "d0=0", "m@0=9Pi", "Static", "static", "1.31", "!0"])
+)
+TREES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner)
+)
+
+
+@given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
+def test_no_text_makes_decoding_fail(text: str) -> None:
+    """Nor one that pretends to be compressed."""
+    for one in (text, "z:" + text, "{" + text):
+        assert isinstance(decode_report(one), BadReport)
+
+
+@given(st.data())
+def test_no_damage_to_a_report_makes_decoding_or_rebuilding_fail(data: st.DataObject) -> None:
+    """What can still be read gives a model, or the reason why not."""
+    tree: Any = json.loads(encode_report(small_report()))
+    for _ in range(data.draw(st.integers(1, 3))):
+        _damage(tree, data)
+    report = decode_report(json.dumps(tree))
+    if isinstance(report, ExactReport):
+        node = node_of(report)
+        if isinstance(node, KubeletNode):
+            node.admit(pod(guaranteed("c", "1", "1Gi", gpu="1"), uid="new"))
+            node.remove(uid_hash("busy"))
+            node.admit(pod(guaranteed("c", "2", "1Gi"), uid="newer"))
+
+
+def _damage(tree: dict[str, Any], data: st.DataObject) -> None:
+    """Replace a value somewhere in *tree*."""
+    key = data.draw(st.sampled_from(sorted(tree)))
+    if isinstance(tree[key], dict) and tree[key] and data.draw(st.booleans()):
+        _damage(tree[key], data)
+    else:
+        tree[key] = data.draw(TREES)
+
+
+def test_a_uid_hash_is_short_and_stable() -> None:
+    """72 bits; two versions of numakube must agree on it."""
+    assert uid_hash("d5c4a2a8-1f0c-4b7c-9d0e-0a1b2c3d4e5f") == "B_KNCzqWuiQE"
+    assert len(uid_hash("")) == 12
+    assert uid_hash("a") != uid_hash("b")
+
+
+def test_memory_cells_of_nodes_in_groups_read_back() -> None:
+    """Blocks may span NUMA nodes."""
+    report = replace(
+        small_report(),
+        memory={
+            0: MemoryCell((0, 1), 2, {"memory": 5}),
+            1: MemoryCell((0, 1), 2, {"memory": GIB + 1}),
+        },
+    )
+    assert decode_report(encode_report(report)) == report
