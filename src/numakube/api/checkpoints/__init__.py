@@ -8,12 +8,14 @@ computes it, over the text that go-spew prints of its Go structs.
 from numakube.api.checkpoints.cpu import (
     CpuManagerState,
     cpu_checkpoint_version,
+    peek_cpu_manager_state,
     read_cpu_manager_state,
     write_cpu_manager_state,
 )
 from numakube.api.checkpoints.devices import (
     DeviceManagerState,
     PodDevices,
+    peek_device_manager_state,
     read_device_manager_state,
     write_device_manager_state,
 )
@@ -23,6 +25,7 @@ from numakube.api.checkpoints.memory import (
     MemoryTable,
     NumaNodeState,
     memory_checkpoint_version,
+    peek_memory_manager_state,
     read_memory_manager_state,
     write_memory_manager_state,
 )
@@ -37,6 +40,9 @@ __all__ = [
     "PodDevices",
     "cpu_checkpoint_version",
     "memory_checkpoint_version",
+    "peek_cpu_manager_state",
+    "peek_device_manager_state",
+    "peek_memory_manager_state",
     "read_cpu_manager_state",
     "read_device_manager_state",
     "read_memory_manager_state",

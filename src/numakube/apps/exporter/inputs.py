@@ -7,15 +7,15 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.hardware import Hardware
+from numakube.errors import InvalidValue
 from numakube.node.podresources import AllocatableResources
 from numakube.values.gotext import quote
-from numakube.errors import InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.checkpoints import CpuManagerState, DeviceManagerState, MemoryManagerState
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.node.podresources import PodResources
 
@@ -58,19 +58,6 @@ class KubeletFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoints:
-    """The kubelet's state files; ``None`` for one that does not exist or could not be read.
-
-    They tell what PodResources hides: what init containers still hold, and how much of a memory
-    block that spans NUMA nodes lies on each of them.
-    """
-
-    cpu: CpuManagerState | None = None
-    memory: MemoryManagerState | None = None
-    devices: DeviceManagerState | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeInputs:
     """What one scan read.
 
@@ -82,11 +69,11 @@ class NodeInputs:
         terminal: listed pods that are done: they neither count nor are fingerprinted.
     """
 
-    hardware: Hardware = Hardware()
-    allocatable: AllocatableResources = AllocatableResources()
+    hardware: Hardware = field(default_factory=Hardware)
+    allocatable: AllocatableResources = field(default_factory=AllocatableResources)
     pods: tuple[PodResources, ...] = ()
-    kubelet: KubeletFacts = KubeletFacts()
-    checkpoints: Checkpoints = Checkpoints()
+    kubelet: KubeletFacts = field(default_factory=KubeletFacts)
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
     uids: Mapping[PodName, str] = field(default_factory=lambda: MappingProxyType({}))
     terminal: frozenset[PodName] = frozenset()
 

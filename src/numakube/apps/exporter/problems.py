@@ -20,6 +20,7 @@ class Trouble(StrEnum):
     OVER_ALLOCATABLE = "over-allocatable"
     SPANNING_ALLOCATABLE = "spanning-allocatable"
     UNPLACED_CONTAINER = "unplaced-container"
+    BAD_CHECKPOINT = "bad-checkpoint"
     NO_EXACT_DATA = "no-exact-data"
 
 

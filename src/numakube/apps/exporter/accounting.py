@@ -1,0 +1,269 @@
+"""Zones: what each NUMA node has, may give to pods, and has left.
+
+For each resource that the kubelet can give out on a NUMA node:
+
+* capacity: from sysfs for CPUs (online), memory and hugepages; for devices, which sysfs does not
+  know as such, what is allocatable. The kubelet is trusted over sysfs where it has more to give;
+* allocatable: what GetAllocatableResources says;
+* available: allocatable less what pods hold, never below 0.
+
+A NUMA node on which nothing is allocatable is published with 0 CPUs, so that readers see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from numakube.api.nrt import ZONE_TYPE_NODE, Cost, Zone, ZoneResource, zone_name
+from numakube.apps.exporter.checkpoints import HiddenUse, memory_books
+from numakube.apps.exporter.counting import Tally, fill
+from numakube.apps.exporter.hardware import ZoneHardware
+from numakube.apps.exporter.inputs import Accounting
+from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.node.podresources import ContainerResources
+from numakube.values.cpuset import CpuSet
+from numakube.values.quantity import Quantity
+from numakube.values.resources import CPU, MEMORY, is_hugepages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
+    from numakube.node.podresources import PodResources
+
+Room: TypeAlias = dict[int, dict[str, int]]
+"""Amounts by NUMA node and resource."""
+
+EVERY_NODE: Final = "*"
+# What a Go int64 holds: a kubelet whose reservations exceed its memory reports more.
+_MAX_AMOUNT: Final = (1 << 63) - 1
+# The page sizes whose pools RTE looks at.
+_RTE_HUGEPAGES: Final = ("hugepages-2Mi", "hugepages-1Gi")
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneTable:
+    """The zones, and what of the kubelet's answers found no place in them."""
+
+    zones: tuple[Zone, ...]
+    problems: tuple[Problem, ...]
+
+
+def zones_of(inputs: NodeInputs, pods: Sequence[PodResources], options: ReportOptions) -> ZoneTable:
+    """Return the zones of a node on which *pods* run, those of other namespaces included."""
+    counted = [pod for pod in pods if options.watch_namespace in ("", pod.namespace)]
+    books = _Books(inputs, counted, options)
+    excluded = {
+        name
+        for node in (EVERY_NODE, options.node_name)
+        for name in options.resource_exclude.get(node, ())
+    }
+    ids = [zone.id for zone in books.zones]
+    zones = tuple(
+        Zone(
+            name=zone_name(zone.id),
+            type=ZONE_TYPE_NODE,
+            costs=_costs(zone, ids),
+            resources=tuple(books.resources(zone, excluded)),
+        )
+        for zone in books.zones
+    )
+    return ZoneTable(zones, tuple(books.problems()))
+
+
+class _Books:
+    """What is allocatable and used, by NUMA node."""
+
+    def __init__(
+        self, inputs: NodeInputs, pods: Sequence[PodResources], options: ReportOptions
+    ) -> None:
+        self.hardware = inputs.hardware
+        self.as_rte = options.accounting is Accounting.RTE
+        self.allocatable = self._allocatable(inputs)
+        self.zones = self.hardware.zones or self._zones_of_kubelet()
+        self.used = self._used(inputs, pods)
+        self.available = self._available(inputs, pods)
+
+    def _allocatable(self, inputs: NodeInputs) -> Tally:
+        answer = inputs.allocatable
+        tally = Tally(self.hardware, split=not self.as_rte)
+        tally.add_cpus(answer.cpu_ids if self.as_rte else set(answer.cpu_ids))
+        tally.add_rest(answer)
+        if tally.spanning:
+            self._place_spanning(tally)
+        return tally
+
+    def _place_spanning(self, tally: Tally) -> None:
+        """Book allocatable blocks on several NUMA nodes where the hardware has the room.
+
+        No kubelet reports such a block, so this only has to be sane: every byte once.
+        """
+        room = {
+            zone.id: {
+                kind: _capacity(zone, kind, as_rte=False) - tally.of(zone.id).get(kind, 0)
+                for kind in {block.type for block in tally.spanning}
+            }
+            for zone in self.hardware.zones
+        }
+        before = {numa: dict(amounts) for numa, amounts in room.items()}
+        rests = fill(tally.spanning, room)
+        for numa, amounts in room.items():
+            for kind, left in amounts.items():
+                if before[numa][kind] != left:
+                    tally.book(numa, kind, before[numa][kind] - left)
+        for block, rest in rests:
+            known = [numa for numa in block.numa_nodes if numa in room]
+            if known:
+                tally.book(known[-1], block.type, rest)
+
+    def _zones_of_kubelet(self) -> tuple[ZoneHardware, ...]:
+        """Return the NUMA nodes that the kubelet talks of, if sysfs tells of none."""
+        return tuple(ZoneHardware(id=numa) for numa in sorted(self.allocatable.amounts))
+
+    def _used(self, inputs: NodeInputs, pods: Sequence[PodResources]) -> Tally:
+        tally = Tally(self.hardware, split=not self.as_rte)
+        hidden = HiddenUse(inputs.checkpoints)
+        for pod in pods:
+            for part in pod.containers if self.as_rte else _parts(pod):
+                tally.add_cpus(set(part.cpu_ids))
+                tally.add_rest(part)
+            uid = inputs.uids.get((pod.namespace, pod.name))
+            if uid is not None and not self.as_rte:
+                rest = hidden.of(pod, uid)
+                tally.add_cpus(rest.cpu_ids)
+                tally.add_rest(rest)
+        return tally
+
+    def _available(self, inputs: NodeInputs, pods: Sequence[PodResources]) -> Room:
+        room = {
+            numa: {
+                name: max(0, amount - self.used.of(numa).get(name, 0))
+                for name, amount in amounts.items()
+            }
+            for numa, amounts in self.allocatable.amounts.items()
+        }
+        fill(self.used.spanning, room)
+        if not self.as_rte:
+            self._take_from_checkpoint(inputs, pods, room)
+        return room
+
+    def _take_from_checkpoint(
+        self, inputs: NodeInputs, pods: Sequence[PodResources], room: Room
+    ) -> None:
+        """Take the kubelet's own figures for free memory, if they are of the same moment."""
+        uids = [inputs.uids.get((pod.namespace, pod.name)) for pod in pods]
+        known = {uid: pod for uid, pod in zip(uids, pods, strict=True) if uid is not None}
+        if len(known) < len(pods):
+            return
+        books = memory_books(inputs.checkpoints, known) or {}
+        for numa, memory in books.items():
+            for kind, table in memory.tables.items():
+                if room.get(numa, {}).get(kind) is None:
+                    continue
+                if table.allocatable == self.allocatable.of(numa)[kind]:
+                    room[numa][kind] = table.free
+
+    def resources(self, zone: ZoneHardware, excluded: set[str]) -> Iterator[ZoneResource]:
+        """Yield the resources of one zone in order of their names."""
+        allocatable = self.allocatable.of(zone.id) or {CPU: 0}
+        for name in sorted(allocatable.keys() - excluded):
+            amount = allocatable[name]
+            yield ZoneResource(
+                name=name,
+                capacity=_text(max(amount, _capacity(zone, name, as_rte=self.as_rte))),
+                allocatable=_text(amount),
+                available=_text(self.available.get(zone.id, {}).get(name, 0)),
+            )
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what contradicts itself."""
+        if not self.hardware.zones:
+            yield Problem(
+                Trouble.NO_ZONES,
+                "sysfs tells of no NUMA node: zones are those the kubelet has memory or devices on",
+            )
+        yield from _unknown(self.allocatable, self.used, self.zones)
+        for zone in self.zones:
+            yield from self._excesses(zone)
+
+    def _excesses(self, zone: ZoneHardware) -> Iterator[Problem]:
+        where = zone_name(zone.id)
+        used = self.used.of(zone.id)
+        for name, amount in sorted(self.allocatable.of(zone.id).items()):
+            has = _capacity(zone, name, as_rte=False)
+            if 0 < has < amount:
+                yield Problem(
+                    Trouble.OVER_CAPACITY,
+                    f"{where}: the kubelet gives out {amount} of {name}, sysfs has {has}: "
+                    "the kubelet is trusted",
+                )
+            if used.get(name, 0) > amount:
+                yield Problem(
+                    Trouble.OVER_ALLOCATABLE,
+                    f"{where}: pods hold {used[name]} of {name}, allocatable are {amount}: "
+                    "published as none available",
+                )
+
+
+def _parts(pod: PodResources) -> Iterable[ContainerResources]:
+    """Return what to count of *pod*: its containers, unless it holds CPUs or memory as a whole.
+
+    Those of its containers are then parts of the pod's.
+    """
+    if not pod.cpu_ids and not pod.memory:
+        return pod.containers
+    cpus = {*pod.cpu_ids, *(cpu for one in pod.containers for cpu in one.cpu_ids)}
+    return (
+        ContainerResources(
+            name="",
+            cpu_ids=tuple(cpus),
+            memory=pod.memory or tuple(block for one in pod.containers for block in one.memory),
+            devices=tuple(entry for one in pod.containers for entry in one.devices),
+        ),
+    )
+
+
+def _capacity(zone: ZoneHardware, name: str, *, as_rte: bool) -> int:
+    """Return what the hardware has of a resource; 0 if it cannot tell."""
+    if name == CPU:
+        return len(zone.cpus)
+    if name == MEMORY:
+        return zone.memory_bytes or 0
+    if is_hugepages(name) and (not as_rte or name in _RTE_HUGEPAGES):
+        return (zone.hugepages or {}).get(name, 0)
+    return 0
+
+
+def _costs(zone: ZoneHardware, ids: Sequence[int]) -> tuple[Cost, ...]:
+    """Return the distances to all zones, which the kernel lists in order of their ids."""
+    row = zone.distances or ()
+    return tuple(
+        Cost(name=zone_name(numa), value=distance) for numa, distance in zip(ids, row, strict=False)
+    )
+
+
+def _unknown(allocatable: Tally, used: Tally, zones: Sequence[ZoneHardware]) -> Iterator[Problem]:
+    ids = {zone.id for zone in zones}
+    for what, tally in (("is to give out", allocatable), ("has given out", used)):
+        if tally.unknown_cpus:
+            cpus = _cpu_list(tally.unknown_cpus)
+            yield Problem(
+                Trouble.UNKNOWN_CPU,
+                f"the kubelet {what} CPUs that sysfs does not show online: {cpus}; not counted",
+            )
+        for numa in sorted(tally.amounts.keys() - ids):
+            names = ", ".join(sorted(tally.of(numa)))
+            yield Problem(
+                Trouble.UNKNOWN_ZONE,
+                f"the kubelet {what} {names} on NUMA node {numa}, which is not in sysfs; "
+                "not published",
+            )
+
+
+def _cpu_list(cpus: Iterable[int]) -> str:
+    return str(CpuSet.of(cpu for cpu in cpus if cpu >= 0))
+
+
+def _text(amount: int) -> str:
+    return str(Quantity.of_count(min(amount, _MAX_AMOUNT)))

@@ -1,0 +1,196 @@
+"""What the kubelet's state files tell beyond PodResources.
+
+PodResources lists what regular containers and sidecars hold. Init containers that are done keep
+their CPUs, memory and devices until the pod goes, as far as no other container of the pod has taken
+them over, and only the state files say so. They also say how a memory block that spans NUMA nodes
+lies on them, which depends on what came and went before.
+
+State files know pods by uid, and they forget a pod late: at the next admission. So a pod that
+is not listed any more counts as gone, whatever they say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from numakube.api.checkpoints import (
+    peek_cpu_manager_state,
+    peek_device_manager_state,
+    peek_memory_manager_state,
+)
+from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.errors import CorruptCheckpoint
+from numakube.kubelet.memory.tables import MemoryBooks, MemoryTable, NodeMemory, release
+from numakube.kubelet.outcome import MemoryBlock
+from numakube.node.podresources import ContainerResources, Devices, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from numakube.api.checkpoints import (
+        CpuManagerState,
+        DeviceManagerState,
+        MemoryManagerState,
+        NumaNodeState,
+        PodDevices,
+    )
+    from numakube.api.checkpoints.memory import MemoryBlock as SavedBlock
+    from numakube.kubelet.state_files import StateFiles
+    from numakube.node.podresources import PodResources
+
+_State = TypeVar("_State")
+Blocks: TypeAlias = list[tuple[str, int, tuple[int, ...]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """The kubelet's state files; ``None`` for one that does not exist or could not be read."""
+
+    cpu: CpuManagerState | None = None
+    memory: MemoryManagerState | None = None
+    devices: DeviceManagerState | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+def read_checkpoints(files: StateFiles) -> Checkpoints:
+    """Return what *files* tell; one that is damaged is as good as none, and a problem."""
+    problems: list[Problem] = []
+    return Checkpoints(
+        cpu=_try(peek_cpu_manager_state, files.cpu, problems),
+        memory=_try(peek_memory_manager_state, files.memory, problems),
+        devices=_try(peek_device_manager_state, files.devices, problems),
+        problems=tuple(problems),
+    )
+
+
+def _try(
+    read: Callable[[bytes], _State], data: bytes | None, problems: list[Problem]
+) -> _State | None:
+    if data is None:
+        return None
+    try:
+        return read(data)
+    except CorruptCheckpoint as error:
+        problems.append(Problem(Trouble.BAD_CHECKPOINT, f"{error}; going on without this file"))
+        return None
+
+
+class HiddenUse:
+    """What listed pods hold in containers that are not listed."""
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
+        entries = (checkpoints.devices and checkpoints.devices.pod_device_entries) or ()
+        by_uid = sorted(entries, key=_uid)
+        self._devices = {uid: tuple(some) for uid, some in groupby(by_uid, _uid)}
+
+    def of(self, pod: PodResources, uid: str) -> ContainerResources:
+        """Return what *pod* holds beyond its listed containers, as if in a container of its own."""
+        names = {container.name for container in pod.containers}
+        return ContainerResources(
+            name="",
+            cpu_ids=tuple(sorted(self._cpus(pod, uid, names))),
+            memory=() if pod.memory else tuple(self._memory(uid, names)),
+            devices=tuple(self._held_devices(pod, uid, names)),
+        )
+
+    def _cpus(self, pod: PodResources, uid: str, names: set[str]) -> set[int]:
+        if self._checkpoints.cpu is None:
+            return set()
+        entries = self._checkpoints.cpu.entries.get(uid, {})
+        hidden = {cpu for name, cpus in entries.items() if name not in names for cpu in cpus}
+        return hidden.difference(pod.cpu_ids, *(one.cpu_ids for one in pod.containers))
+
+    def _memory(self, uid: str, names: set[str]) -> Iterator[Memory]:
+        if self._checkpoints.memory is None:
+            return
+        for name, blocks in self._checkpoints.memory.entries.get(uid, {}).items():
+            if name not in names:
+                for block in blocks:
+                    yield Memory(block.type, block.size, block.numa_affinity)
+
+    def _held_devices(self, pod: PodResources, uid: str, names: set[str]) -> Iterator[Devices]:
+        listed = {
+            (entry.resource, id_)
+            for container in pod.containers
+            for entry in container.devices
+            for id_ in entry.ids
+        }
+        for entry in self._devices.get(uid, ()):
+            if entry.container_name in names:
+                continue
+            for numa, ids in (entry.device_ids or {}).items():
+                hidden = tuple(id_ for id_ in ids if (entry.resource_name, id_) not in listed)
+                if hidden:
+                    yield Devices(entry.resource_name, hidden, (numa,) if numa >= 0 else ())
+
+
+def memory_books(checkpoints: Checkpoints, pods: Mapping[str, PodResources]) -> MemoryBooks | None:
+    """Return the Memory Manager's books with nothing but *pods* (by uid) in them.
+
+    Nothing if there are no books, or if they are from another moment than the listed pods.
+    """
+    state = checkpoints.memory
+    if state is None or not state.machine_state:
+        return None
+    if not all(_agrees(state, uid, pod) for uid, pod in pods.items()):
+        return None
+    books = {number: _node_memory(one) for number, one in state.machine_state.items()}
+    for uid, blocks in _blocks_by_pod(state):
+        if uid not in pods:
+            release(books, blocks)
+    return books
+
+
+def _blocks_by_pod(state: MemoryManagerState) -> Iterator[tuple[str, list[MemoryBlock]]]:
+    """Yield what each pod gives back when it goes, in the Memory Manager's order."""
+    for uid, containers in state.entries.items():
+        whole = state.pod_entries.get(uid)
+        parts = containers.values() if whole is None else (whole.memory_blocks,)
+        yield (
+            uid,
+            [
+                MemoryBlock(block.numa_affinity, block.type, block.size)
+                for blocks in parts
+                for block in blocks
+            ],
+        )
+
+
+def _agrees(state: MemoryManagerState, uid: str, pod: PodResources) -> bool:
+    saved = state.entries.get(uid, {})
+    return all(
+        _saved(saved.get(container.name, ())) == _listed(container.memory)
+        for container in pod.containers
+    )
+
+
+def _saved(blocks: Iterable[SavedBlock]) -> Blocks:
+    return sorted((block.type, block.size, block.numa_affinity) for block in blocks)
+
+
+def _listed(blocks: Iterable[Memory]) -> Blocks:
+    return sorted((block.type, block.size_bytes, block.numa_nodes) for block in blocks)
+
+
+def _node_memory(state: NumaNodeState) -> NodeMemory:
+    return NodeMemory(
+        state.cells,
+        state.number_of_assignments,
+        {
+            kind: MemoryTable(
+                total=table.total,
+                system_reserved=table.system_reserved,
+                allocatable=table.allocatable,
+                reserved=table.reserved,
+                free=table.free,
+            )
+            for kind, table in state.memory_map.items()
+        },
+    )
+
+
+def _uid(entry: PodDevices) -> str:
+    return entry.pod_uid
