@@ -185,6 +185,13 @@ class _Books:
             )
         yield from _unknown(self.allocatable, self.used, self.zones)
         for zone in self.zones:
+            row = zone.distances
+            if row is not None and len(row) != len(self.zones):
+                yield Problem(
+                    Trouble.NO_DISTANCES,
+                    f"{zone_name(zone.id)}: the kernel lists {len(row)} distances for "
+                    f"{len(self.zones)} NUMA nodes; taken in order as far as they go",
+                )
             yield from self._excesses(zone)
 
     def _excesses(self, zone: ZoneHardware) -> Iterator[Problem]:

@@ -112,19 +112,22 @@ class HiddenUse:
                     yield Memory(block.type, block.size, block.numa_affinity)
 
     def _held_devices(self, pod: PodResources, uid: str, names: set[str]) -> Iterator[Devices]:
+        # A later init container may have the devices of an earlier one.
         listed = {
             (entry.resource, id_)
             for container in pod.containers
             for entry in container.devices
             for id_ in entry.ids
         }
+        hidden: dict[tuple[str, int], set[str]] = {}
         for entry in self._devices.get(uid, ()):
-            if entry.container_name in names:
-                continue
-            for numa, ids in (entry.device_ids or {}).items():
-                hidden = tuple(id_ for id_ in ids if (entry.resource_name, id_) not in listed)
-                if hidden:
-                    yield Devices(entry.resource_name, hidden, (numa,) if numa >= 0 else ())
+            if entry.container_name not in names:
+                for numa, ids in (entry.device_ids or {}).items():
+                    hidden.setdefault((entry.resource_name, numa), set()).update(ids)
+        for (resource, numa), ids in hidden.items():
+            unlisted = tuple(sorted(id_ for id_ in ids if (resource, id_) not in listed))
+            if unlisted:
+                yield Devices(resource, unlisted, (numa,) if numa >= 0 else ())
 
 
 def memory_books(checkpoints: Checkpoints, pods: Mapping[str, PodResources]) -> MemoryBooks | None:

@@ -1,0 +1,152 @@
+"""Reading the NUMA zones from sysfs, file by file, so that one odd file costs only its own fact.
+
+Which CPUs a NUMA node has is told by the links in its directory; the kernel keeps those of CPUs
+that are switched off, and `online` says which they are. A kernel without NUMA has no node
+directories: each package is then a zone, which is how the kubelet sees such a machine.
+
+Cores and caches take hundreds of files and change only when CPUs go on- or offline, so they are
+kept until something else changes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from numakube.api.nrt import zone_name
+from numakube.apps.exporter.hardware import Hardware, ZoneHardware, hardware_of
+from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.errors import InvalidValue, MalformedObject
+from numakube.kubelet.machines.sysfs import CPUS, KIB, NODES
+from numakube.node.sysfs import read_machine
+from numakube.values.cpuset import CpuSet
+from numakube.values.resources import hugepage_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from numakube.kubelet.machine import Machine
+
+Zones: TypeAlias = tuple[ZoneHardware, ...]
+
+_NODE: Final = re.compile(r"node([0-9]+)", re.ASCII)
+_CPU: Final = re.compile(r"cpu([0-9]+)", re.ASCII)
+_POOL: Final = re.compile(r"hugepages-([0-9]+)kB", re.ASCII)
+_MEM_TOTAL: Final = re.compile(r"MemTotal:\s*([0-9]+) kB", re.ASCII)
+
+
+class HardwareReader:
+    """Reads the machine under a sysfs root such as ``/sys``, again and again."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._cores: tuple[Zones, Machine | None, tuple[Problem, ...]] | None = None
+
+    def read(self) -> Hardware:
+        """Return the machine as it is now; what cannot be read is told in its problems."""
+        scan = _Scan(self._root)
+        zones = tuple(map(scan.zone, scan.numa_ids()))
+        machine, problems = self._machine(zones)
+        if not zones and machine is not None:
+            return replace(hardware_of(machine), problems=problems)
+        return Hardware(
+            zones=zones,
+            machine=machine,
+            problems=(*scan.problems, *problems),
+        )
+
+    def _machine(self, zones: Zones) -> tuple[Machine | None, tuple[Problem, ...]]:
+        if self._cores is None or self._cores[0] != zones:
+            try:
+                self._cores = zones, read_machine(self._root), ()
+            except MalformedObject as error:
+                detail = f"cores and caches are not known: {error}"
+                self._cores = zones, None, (Problem(Trouble.NO_CPU_DETAILS, detail),)
+        return self._cores[1:]
+
+
+class _Scan:
+    """One reading of the directories of the NUMA nodes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.problems: list[Problem] = []
+        self.online = self._cpu_list(root / CPUS / "online")
+
+    def numa_ids(self) -> list[int]:
+        """Return the ids of the NUMA nodes in order."""
+        return sorted(_numbers(_NODE, _names(self.root / NODES)))
+
+    def zone(self, numa: int) -> ZoneHardware:
+        """Read the directory of one NUMA node."""
+        folder = self.root / NODES / f"node{numa}"
+        linked = CpuSet.of(_numbers(_CPU, _names(folder)))
+        listed = self._cpu_list(folder / "cpulist")
+        cpus = linked if listed is None else linked | listed
+        online = cpus if self.online is None else cpus & self.online
+        return ZoneHardware(
+            id=numa,
+            cpus=online,
+            offline_cpus=cpus - online,
+            memory_bytes=self._memory(numa, folder),
+            hugepages=self._hugepages(numa, folder / "hugepages"),
+            distances=self._distances(numa, folder / "distance"),
+        )
+
+    def _memory(self, numa: int, folder: Path) -> int | None:
+        found = _MEM_TOTAL.search(_text(folder / "meminfo") or "")
+        if found is None:
+            self._miss(Trouble.NO_MEMORY_SIZE, numa, "meminfo has no MemTotal")
+            return None
+        return int(found[1]) * KIB
+
+    def _hugepages(self, numa: int, folder: Path) -> MappingProxyType[str, int] | None:
+        if not folder.is_dir():
+            self._miss(Trouble.NO_HUGEPAGES, numa, "there is no hugepages directory")
+            return None
+        pools = {}
+        for size in sorted(_numbers(_POOL, _names(folder))):
+            count = (_text(folder / f"hugepages-{size}kB" / "nr_hugepages") or "").strip()
+            if not (count.isascii() and count.isdigit()):
+                self._miss(Trouble.NO_HUGEPAGES, numa, f"hugepages-{size}kB has no number of pages")
+                continue
+            pools[hugepage_name(size * KIB)] = int(count) * size * KIB
+        return MappingProxyType(pools)
+
+    def _distances(self, numa: int, path: Path) -> tuple[int, ...] | None:
+        words = (_text(path) or "").split()
+        if not words or not all(word.isascii() and word.isdigit() for word in words):
+            self._miss(Trouble.NO_DISTANCES, numa, "distance has no numbers; published without")
+            return None
+        return tuple(map(int, words))
+
+    def _cpu_list(self, path: Path) -> CpuSet | None:
+        text = _text(path)
+        try:
+            return None if text is None else CpuSet.parse(text.strip())
+        except InvalidValue:
+            return None
+
+    def _miss(self, kind: Trouble, numa: int, detail: str) -> None:
+        self.problems.append(Problem(kind, f"{zone_name(numa)}: {detail}"))
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def _numbers(pattern: re.Pattern[str], names: Iterable[str]) -> list[int]:
+    return [int(match[1]) for match in map(pattern.fullmatch, names) if match]
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
