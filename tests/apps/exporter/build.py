@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.core import Pod
+from numakube.api.kubelet_config import (
+    KubeletConfiguration,
+    MemoryReservation,
+    with_defaults,
+)
 from numakube.apps.exporter.checkpoints import read_checkpoints
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware, hardware_of
-from numakube.apps.exporter.inputs import NodeInputs
+from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.kubelet.state_files import save
 from numakube.lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube.node.podresources import (
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import Zone
     from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.settings import KubeletSettings
 
 GIB = 1 << 30
 Figures = dict[str, dict[str, tuple[int, int, int]]]
@@ -80,7 +86,33 @@ def inputs_of(node: KubeletNode, pods: Mapping[str, Pod]) -> NodeInputs:
         allocatable=allocatable_resources(node),
         pods=pod_resources(node, active),
         checkpoints=read_checkpoints(save(node)),
+        kubelet=KubeletFacts(
+            config=configuration(node.settings), version="v{}.{}.0".format(*node.behaviour.version)
+        ),
         uids={(one.metadata.namespace, one.metadata.name): one.metadata.uid for one in active},
+    )
+
+
+def configuration(settings: KubeletSettings) -> KubeletConfiguration:
+    """The configuration file of a kubelet with these settings."""
+    reserved = sum(kinds.get("memory", 0) for kinds in settings.reserved_memory.values())
+    return with_defaults(
+        KubeletConfiguration(
+            topology_manager_policy=settings.topology_policy,
+            topology_manager_scope=settings.topology_scope,
+            topology_manager_policy_options=dict(settings.topology_options),
+            cpu_manager_policy=settings.cpu_policy,
+            cpu_manager_policy_options=dict(settings.cpu_options),
+            memory_manager_policy=settings.memory_policy,
+            reserved_system_cpus=str(settings.reserved_cpus or ""),
+            reserved_memory=tuple(
+                MemoryReservation(numa_node=numa, limits=dict(kinds))
+                for numa, kinds in settings.reserved_memory.items()
+            ),
+            system_reserved={"memory": reserved},
+            eviction_hard={},
+            feature_gates=dict(settings.feature_gates),
+        )
     )
 
 
@@ -97,5 +129,3 @@ def figures(zones: Iterable[Zone]) -> Figures:
         }
         for one in zones
     }
-
-

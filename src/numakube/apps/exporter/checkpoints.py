@@ -124,8 +124,8 @@ class HiddenUse:
             if entry.container_name not in names:
                 for numa, ids in (entry.device_ids or {}).items():
                     hidden.setdefault((entry.resource_name, numa), set()).update(ids)
-        for (resource, numa), ids in hidden.items():
-            unlisted = tuple(sorted(id_ for id_ in ids if (resource, id_) not in listed))
+        for (resource, numa), devices in hidden.items():
+            unlisted = tuple(sorted(id_ for id_ in devices if (resource, id_) not in listed))
             if unlisted:
                 yield Devices(resource, unlisted, (numa,) if numa >= 0 else ())
 

@@ -1,0 +1,249 @@
+"""Exact data: the kubelet's state in full, so that a scheduler can replay its next decision.
+
+It is put together from PodResources (who holds what), the state files (what is hidden, the shared
+pool, the memory books), the configuration and sysfs. Exact or not at all: if one source is missing
+or was read at another moment than the rest, there is no report and the reason is told. The next
+scan has another chance.
+
+All listed pods count that are not done, whatever the options exclude from zones and fingerprints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from numakube.apps.exporter.checkpoints import HiddenUse, memory_books
+from numakube.errors import KubeletStartError
+from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.memory.tables import empty_books
+from numakube.kubelet.outcome import MemoryBlock
+from numakube.topology.exact import DeviceTable, ExactReport, Holding, MemoryCell, uid_hash
+from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.values.cpuset import CpuSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numakube.api.checkpoints import DeviceManagerState
+    from numakube.apps.exporter.inputs import NodeInputs
+    from numakube.kubelet.machine import Machine
+    from numakube.kubelet.memory.tables import MemoryBooks
+    from numakube.kubelet.settings import KubeletSettings
+    from numakube.node.podresources import Devices, PodResources
+
+STATIC_CPUS: Final = "static"
+STATIC_MEMORY: Final = "Static"
+
+Places: TypeAlias = dict[str, dict[str, set[int]]]
+"""NUMA nodes of devices by resource and id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inexact:
+    """Why there is no exact data."""
+
+    reason: str
+
+
+class _Unknown(Exception):
+    """Carries the reason out of the steps of one report; never leaves this module."""
+
+
+def exact_report(inputs: NodeInputs) -> ExactReport | Inexact:
+    """Return the kubelet's state, or why it is not known for certain."""
+    try:
+        return _Sources(inputs).report()
+    except _Unknown as unknown:
+        return Inexact(str(unknown))
+
+
+class _Sources:
+    """What one report is made of, checked against each other."""
+
+    def __init__(self, inputs: NodeInputs) -> None:
+        self.inputs = inputs
+        self.machine = _machine(inputs)
+        self.settings = _settings(inputs, self.machine)
+        self.pods = dict(_active(inputs))
+        hidden = HiddenUse(inputs.checkpoints)
+        self.parts = {uid: (*pod.containers, hidden.of(pod, uid)) for uid, pod in self.pods.items()}
+
+    def report(self) -> ExactReport:
+        """Put the report together."""
+        tables, positions = self._devices()
+        return ExactReport(
+            machine=as_the_kubelet_sees_it(self.machine),
+            settings=self.settings,
+            kubernetes=_release(self.inputs.kubelet.version),
+            shared_cpus=self._shared_cpus(),
+            memory=_cells(self._memory_books()),
+            devices=tables,
+            pods={uid_hash(uid): self._holding(uid, positions) for uid in self.pods},
+        )
+
+    def _shared_cpus(self) -> CpuSet | None:
+        """Return the shared pool of the next admission: pods that are gone have left their CPUs."""
+        if self.settings.cpu_policy != STATIC_CPUS:
+            return None
+        state = self.inputs.checkpoints.cpu
+        if state is None or state.policy != STATIC_CPUS:
+            raise _Unknown("there is no cpu_manager_state of the static policy")
+        for uid, pod in self.pods.items():
+            saved = state.entries.get(uid, {})
+            for container in pod.containers:
+                held = saved.get(container.name, CpuSet())
+                _require_same("cpu_manager_state", pod, same=held == CpuSet.of(container.cpu_ids))
+        gone = (
+            cpus
+            for uid, sets in state.entries.items()
+            if uid not in self.pods
+            for cpus in (*sets.values(), state.pod_entries.get(uid, CpuSet()))
+        )
+        shared = state.default_cpus
+        for cpus in gone:
+            shared |= cpus
+        return shared
+
+    def _memory_books(self) -> MemoryBooks:
+        if self.settings.memory_policy != STATIC_MEMORY:
+            return {}
+        books = memory_books(self.inputs.checkpoints, self.pods)
+        if books is None:
+            raise _Unknown("there is no memory_manager_state that agrees with the listed pods")
+        fresh = empty_books(self.machine, self.settings.reserved_memory)
+        if _sizes(books) != _sizes(fresh):
+            raise _Unknown(
+                "memory_manager_state has other sizes than sysfs and the configuration tell: "
+                "the kubelet has not been restarted since they changed"
+            )
+        return books
+
+    def _devices(self) -> tuple[dict[str, DeviceTable], dict[str, dict[str, int]]]:
+        """Return the devices by resource, and each device's position among them."""
+        healthy = _places(self.inputs.allocatable.devices)
+        held = _places(
+            entry for parts in self.parts.values() for one in parts for entry in one.devices
+        )
+        state = self.inputs.checkpoints.devices
+        if state is None and (healthy or held):
+            raise _Unknown("there is no kubelet_internal_checkpoint to tell all devices in use")
+        self._check_devices(state)
+        resources = (
+            healthy.keys() | held.keys() | ((state and state.registered_devices) or {}).keys()
+        )
+        tables, positions = {}, {}
+        for resource in sorted(resources):
+            good = healthy.get(resource, {})
+            known = {**held.get(resource, {}), **good}
+            order = sorted(known)
+            positions[resource] = {id_: index for index, id_ in enumerate(order)}
+            tables[resource] = DeviceTable(
+                tuple(tuple(sorted(known[id_])) for id_ in order),
+                tuple(index for index, id_ in enumerate(order) if id_ not in good),
+            )
+        return tables, positions
+
+    def _check_devices(self, state: DeviceManagerState | None) -> None:
+        saved: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        for entry in (state and state.pod_device_entries) or ():
+            ids = {
+                (entry.resource_name, id_)
+                for some in (entry.device_ids or {}).values()
+                for id_ in some
+            }
+            saved.setdefault((entry.pod_uid, entry.container_name), set()).update(ids)
+        for uid, pod in self.pods.items():
+            for one in pod.containers:
+                listed = {(entry.resource, id_) for entry in one.devices for id_ in entry.ids}
+                same = saved.get((uid, one.name), set()) == listed
+                _require_same("kubelet_internal_checkpoint", pod, same=same)
+
+    def _holding(self, uid: str, positions: Mapping[str, Mapping[str, int]]) -> Holding:
+        parts = self.parts[uid]
+        held = _places(entry for one in parts for entry in one.devices)
+        return Holding(
+            cpus=CpuSet.of(
+                (*self.pods[uid].cpu_ids, *(cpu for one in parts for cpu in one.cpu_ids))
+            ),
+            memory=tuple(self._blocks(uid)),
+            devices={
+                resource: tuple(sorted(positions[resource][id_] for id_ in held[resource]))
+                for resource in sorted(held)
+            },
+        )
+
+    def _blocks(self, uid: str) -> Iterator[MemoryBlock]:
+        if self.settings.memory_policy != STATIC_MEMORY:
+            return
+        whole = self.pods[uid].memory
+        for block in whole or (block for one in self.parts[uid] for block in one.memory):
+            yield MemoryBlock(block.numa_nodes, block.type, block.size_bytes)
+
+
+def _machine(inputs: NodeInputs) -> Machine:
+    if inputs.hardware.machine is None:
+        raise _Unknown("sysfs does not describe the CPUs")
+    return inputs.hardware.machine
+
+
+def _settings(inputs: NodeInputs, machine: Machine) -> KubeletSettings:
+    if inputs.kubelet.config is None:
+        raise _Unknown("the kubelet's configuration is not known")
+    try:
+        return settings_of(inputs.kubelet.config, machine)
+    except KubeletStartError as error:
+        raise _Unknown(f"no kubelet starts with this configuration: {error}") from None
+
+
+def _active(inputs: NodeInputs) -> Iterator[tuple[str, PodResources]]:
+    """Yield the pods that count, by uid."""
+    for pod in inputs.pods:
+        name = pod.namespace, pod.name
+        if name in inputs.terminal:
+            continue
+        uid = inputs.uids.get(name)
+        if uid is None:
+            raise _Unknown(f"the uid of pod {pod.namespace}/{pod.name} is not known")
+        yield uid, pod
+
+
+def _release(version: str | None) -> str:
+    if version is None:
+        raise _Unknown("the kubelet's version is not known")
+    return ".".join(version.removeprefix("v").split(".")[:2])
+
+
+def _require_same(file: str, pod: PodResources, *, same: bool) -> None:
+    if not same:
+        raise _Unknown(
+            f"{file} and the kubelet's list disagree on pod {pod.namespace}/{pod.name}: "
+            "they are of different moments"
+        )
+
+
+def _places(entries: Iterable[Devices]) -> Places:
+    """Return where each device is; the kubelet lists one on several NUMA nodes several times."""
+    found: Places = {}
+    for entry in entries:
+        for id_ in entry.ids:
+            nodes = found.setdefault(entry.resource, {}).setdefault(id_, set())
+            nodes.update(numa for numa in entry.numa_nodes if numa >= 0)
+    return found
+
+
+def _cells(books: MemoryBooks) -> dict[int, MemoryCell]:
+    """Return the books of the NUMA nodes that somebody uses."""
+    cells = {}
+    for numa, memory in books.items():
+        reserved = {kind: table.reserved for kind, table in memory.tables.items() if table.reserved}
+        if memory.assignments or reserved or memory.cells != (numa,):
+            cells[numa] = MemoryCell(memory.cells, memory.assignments, reserved)
+    return cells
+
+
+def _sizes(books: MemoryBooks) -> dict[int, dict[str, int]]:
+    return {
+        numa: {kind: table.allocatable for kind, table in memory.tables.items()}
+        for numa, memory in books.items()
+    }

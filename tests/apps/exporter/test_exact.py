@@ -1,0 +1,153 @@
+"""Exact data put together from what a scan reads is the kubelet's state, or there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from tests.apps.exporter.build import GIB, inputs_of
+from tests.kubelet.build import admit, guaranteed, pod, start, static_settings
+from tests.kubelet.scenarios import workloads
+
+from numakube.api.core import Pod
+from numakube.apps.exporter.checkpoints import Checkpoints, read_checkpoints
+from numakube.apps.exporter.exact import Inexact, exact_report
+from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
+from numakube.kubelet.machine import Device, Machine
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.state_files import save
+from numakube.topology.exact import ExactReport, uid_hash
+from numakube.topology.rebuild import report_of
+
+GPU = "vendor.example/gpu"
+
+
+def exact(inputs: NodeInputs) -> ExactReport:
+    """Return the report, which must be there."""
+    report = exact_report(inputs)
+    assert isinstance(report, ExactReport), report
+    return report
+
+
+def reason(inputs: NodeInputs) -> str:
+    """Return why there is no report."""
+    report = exact_report(inputs)
+    assert isinstance(report, Inexact)
+    return report.reason
+
+
+def unordered(report: ExactReport) -> ExactReport:
+    """Return *report* with memory blocks in an order that does not depend on the source."""
+    pods = {
+        uid: replace(one, memory=tuple(sorted(one.memory, key=repr)))
+        for uid, one in report.pods.items()
+    }
+    return replace(report, pods=pods, settings=replace(report.settings, memory_reservation=None))
+
+
+@given(workloads())
+def test_the_report_is_the_state_of_the_model(case: tuple[KubeletNode, list[Pod | str]]) -> None:
+    """PodResources, state files, configuration and sysfs together tell all that the model knows."""
+    node, steps = case
+    assume(node.behaviour.memory_group_rule)
+    pods: dict[str, Pod] = {}
+    for step in steps:
+        if isinstance(step, str):
+            node.remove(step)
+        else:
+            pods[step.metadata.uid] = step
+            node.admit(step)
+    assert unordered(exact(inputs_of(node, pods))) == unordered(report_of(node))
+
+
+def machine() -> Machine:
+    """Two sockets with memory."""
+    return from_shape("2 sockets, 4 cores, smt 2, 8Gi, hugepages-2Mi 0")
+
+
+def busy_node() -> tuple[KubeletNode, dict[str, Pod]]:
+    """A node on which one pod holds some of everything."""
+    settings = static_settings(
+        "restricted", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
+    )
+    node = start(machine(), settings, devices={GPU: (Device("g0", (0,)), Device("g1", (1,)))})
+    one = pod(guaranteed("c", "2", "1Gi", gpu="1"))
+    admit(node, one)
+    return node, {"uid": one}
+
+
+def test_a_pod_that_is_done_has_left_what_it_held() -> None:
+    """The state files still name it; the next admission would release it first."""
+    node, pods = busy_node()
+    read = inputs_of(node, pods)
+    done = replace(read, terminal=frozenset({("default", "uid")}))
+    report = exact(done)
+    node.remove("uid")
+    assert unordered(report) == unordered(report_of(node))
+    assert not report.accounts_for("uid")
+
+
+def test_a_pod_without_anything_of_its_own_is_accounted_for() -> None:
+    """A scheduler then knows that the node has seen it."""
+    node = start(machine())
+    admit(node, pod(guaranteed("c", "500m"), uid="small"))
+    report = exact(inputs_of(node, {"small": pod(guaranteed("c", "500m"), uid="small")}))
+    assert report.pods[uid_hash("small")].empty
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"kubelet": KubeletFacts(version="v1.35.0")}, "configuration is not known"),
+        ({"uids": {}}, "the uid of pod default/uid is not known"),
+        ({"checkpoints": Checkpoints()}, "no kubelet_internal_checkpoint"),
+    ],
+)
+def test_a_missing_source_is_the_reason_for_no_report(change: dict[str, object], why: str) -> None:
+    """Nothing is guessed."""
+    assert why in reason(replace(inputs_of(*busy_node()), **change))  # type: ignore[arg-type]
+
+
+def test_an_unknown_version_is_the_reason_for_no_report() -> None:
+    """What a kubelet does depends on it."""
+    read = inputs_of(*busy_node())
+    facts = replace(read.kubelet, version=None)
+    assert "version is not known" in reason(replace(read, kubelet=facts))
+
+
+def test_sysfs_without_cores_is_the_reason_for_no_report() -> None:
+    """Zones can be told without cores and caches, the next decision cannot."""
+    read = inputs_of(*busy_node())
+    hardware = replace(read.hardware, machine=None)
+    assert "does not describe the CPUs" in reason(replace(read, hardware=hardware))
+
+
+def test_state_files_of_another_moment_are_the_reason_for_no_report() -> None:
+    """A pod that was admitted between reading the files and the list would be free and used."""
+    node, pods = busy_node()
+    before = read_checkpoints(save(start(node.machine, node.settings)))
+    assert "disagree on pod default/uid" in reason(
+        replace(inputs_of(node, pods), checkpoints=before)
+    )
+
+
+def test_hugepages_reserved_after_the_kubelet_started_are_the_reason_for_no_report() -> None:
+    """The kubelet goes on with what it read at its start; the model would take the new sizes."""
+    read = inputs_of(*busy_node())
+    assert read.hardware.machine is not None
+    first, *others = read.hardware.machine.nodes
+    grown = replace(read.hardware.machine, nodes=(replace(first, memory_bytes=9 * GIB), *others))
+    hardware = replace(read.hardware, machine=grown)
+    assert "has not been restarted since" in reason(replace(read, hardware=hardware))
+
+
+def test_a_configuration_that_no_kubelet_starts_with_is_the_reason_for_no_report() -> None:
+    """It cannot be the running one's."""
+    read = inputs_of(*busy_node())
+    assert read.kubelet.config is not None
+    broken = replace(
+        read.kubelet, config=type(read.kubelet.config)(topology_manager_policy="always")
+    )
+    assert "no kubelet starts" in reason(replace(read, kubelet=broken))
