@@ -1,0 +1,151 @@
+"""Pod fingerprints are upstream's to the byte."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.errors import MalformedObject
+from numakube.topology.fingerprint import (
+    INCOMPATIBLE,
+    MALFORMED,
+    PodName,
+    check_fingerprint,
+    fingerprint_of,
+)
+from numakube.topology.fingerprint_status import (
+    FingerprintStatus,
+    decode_statuses,
+    encode_status,
+    encode_statuses,
+    traced_fingerprint,
+)
+from numakube.topology.xxh64 import xxh64
+
+FIVE = [("ns1", "n1"), ("ns1", "n2"), ("ns2", "n1"), ("ns3", "n1"), ("ns3", "n2")]
+SCHEDULER = ("numaresources", "secondary-scheduler-66c9ddd46d-w2l9t")
+
+
+@pytest.mark.parametrize(
+    ("data", "seed", "expected"),
+    [
+        (b"", 0, 0xEF46DB3751D8E999),
+        (b"ns1", 0, 0xD4F9BE77DAC1E966),
+        (b"n1", 0xD4F9BE77DAC1E966, 0x6FE7D8DA4B8352C3),
+        (b"ns2", 0, 0x02AB5FACA47537DE),
+        (b"a", 0, 0xD24EC4F1A98C6E5B),
+        (b"abc", 0, 0x44BC2CF5AD770999),
+        # Long enough for a stripe of 32 bytes, and seven bytes more.
+        (b"Nobody inspects the spammish repetition", 0, 0xFBCEA83C8A378BF1),
+    ],
+)
+def test_xxh64_gives_the_published_values(data: bytes, seed: int, expected: int) -> None:
+    """Whether or not there are whole stripes of 32 bytes."""
+    assert xxh64(data, seed) == expected
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        (FIVE, "pfp0v001b92008c14168b3a6"),
+        ([("default", "test-pod-0")], "pfp0v001fe53c4dbd2c5f4a0"),
+        ([("namespace1", "pod1")], "pfp0v0019e0420efb37746c6"),
+        ([SCHEDULER], "pfp0v001e5569d55891c3a90"),
+        ([SCHEDULER, ("numaresources", "hello-completed-norestart")], "pfp0v0017f50d959ff36aeaf"),
+        (
+            [
+                ("numaresources", "secondary-scheduler-66c9ddd46d-8tkvx"),
+                ("numaresources", "hello-completed-alwaysrestart"),
+            ],
+            "pfp0v001dd93850006612179",
+        ),
+        ([], "pfp0v001ef46db3751d8e999"),
+        ([("default", "a")], "pfp0v00173ac1f6debaedf3d"),
+        ([("default", "a")] * 2, "pfp0v001654dcd2705309f5b"),
+        ([("a", "default")], "pfp0v001388bf8a4b9bf0a18"),
+        ([("", "x")], "pfp0v001eccb3ab08f12a28f"),
+    ],
+)
+def test_fingerprints_are_those_of_upstream(pods: list[tuple[str, str]], expected: str) -> None:
+    """Values from the tests of four projects and from a real cluster."""
+    assert fingerprint_of(pods) == expected
+    assert check_fingerprint(expected, pods) is None
+
+
+@given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), max_size=6), st.randoms())
+def test_the_order_of_pods_does_not_matter(pods: list[tuple[str, str]], rng: object) -> None:
+    """And every fingerprint has 24 characters."""
+    shuffled = list(pods)
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert fingerprint_of(shuffled) == fingerprint_of(pods)
+    assert len(fingerprint_of(pods)) == 24
+
+
+@pytest.mark.parametrize(
+    ("received", "reason"),
+    [
+        ("x", MALFORMED),
+        ("", MALFORMED),
+        ("wrngv001b92008c14168b3a6", MALFORMED),
+        ("pfp0vX", MALFORMED),
+        ("pfp0v000b92008c14168b3a6", INCOMPATIBLE),
+        (
+            "pfp0v001e477abb123fc0ec1",
+            'fingerprint mismatch got="b92008c14168b3a6" expected="e477abb123fc0ec1"',
+        ),
+        (
+            "pfp0v001B92008C14168B3A6",
+            'fingerprint mismatch got="b92008c14168b3a6" expected="B92008C14168B3A6"',
+        ),
+    ],
+)
+def test_what_is_not_the_fingerprint_is_told_apart(received: str, reason: str) -> None:
+    """In upstream's words."""
+    assert check_fingerprint(received, FIVE) == reason
+
+
+def test_a_status_is_written_as_upstream_writes_it() -> None:
+    """Capitalised keys of pods and the order of keys included; what is empty is left out."""
+    status = traced_fingerprint(FIVE[:2], node="worker-0", expected="pfp0v001b92008c14168b3a6")
+    assert (
+        encode_status(status)
+        == (
+            b'{"fingerprintExpected":"pfp0v001b92008c14168b3a6",'
+            b'"fingerprintComputed":"%b",'
+            b'"pods":[{"Namespace":"ns1","Name":"n1"},{"Namespace":"ns1","Name":"n2"}],'
+            b'"nodeName":"worker-0"}'
+        )
+        % fingerprint_of(FIVE[:2]).encode()
+    )
+    assert encode_status(FingerprintStatus()) == b"{}"
+
+
+def test_a_status_is_shown_as_upstream_shows_it() -> None:
+    """One line each for the node, the number of pods, every pod and the two fingerprints."""
+    status = traced_fingerprint(FIVE[:1], node="worker-0", expected="pfp0v001b92008c14168b3a6")
+    assert str(status) == (
+        '> processing node "worker-0"\n'
+        "> processing 1 pods\n"
+        "+ ns1/n1\n"
+        f"= {fingerprint_of(FIVE[:1])}\n"
+        "V pfp0v001b92008c14168b3a6\n"
+    )
+
+
+def test_status_files_of_both_forms_are_read() -> None:
+    """One status or an array, keys in any case."""
+    status = traced_fingerprint(FIVE, node="worker-0")
+    recorded = FingerprintStatus(node="n", record_time="2026-01-01T00:00:00.5Z")
+    assert decode_statuses(encode_status(status)) == (status,)
+    assert decode_statuses(encode_statuses([status, recorded])) == (status, recorded)
+    lower = b'{"nodename":"n","pods":[{"namespace":"a","name":"b"}]}'
+    assert decode_statuses(lower) == (FingerprintStatus(node="n", pods=(PodName("a", "b"),)),)
+    assert decode_statuses(b'{"pods":null}') == (FingerprintStatus(),)
+
+
+@pytest.mark.parametrize("data", [b"", b"3", b'{"pods":3}', b"[[]]", b'"x"', b"\xff"])
+def test_a_file_that_is_no_status_is_malformed(data: bytes) -> None:
+    """The error says so."""
+    with pytest.raises(MalformedObject, match="fingerprint status"):
+        decode_statuses(data)
