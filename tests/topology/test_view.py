@@ -96,7 +96,7 @@ RTE = b"""{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceT
 
 
 def test_an_object_of_the_resource_topology_exporter_is_read() -> None:
-    """An object of the resource topology exporter is read."""
+    """Zones come in any order; quantities in any notation."""
     view = seen(decode_nrt(RTE))
     assert view == NodeTopology(
         node="worker-0",
@@ -133,7 +133,7 @@ def test_an_object_of_the_resource_topology_exporter_is_read() -> None:
 
 
 def test_an_object_of_node_feature_discovery_is_read() -> None:
-    """An object of node feature discovery is read."""
+    """It writes the deprecated field and the attributes, and fingerprints all pods."""
     view = seen(
         nrt(
             policies=("RestrictedPodLevel",),
@@ -151,7 +151,7 @@ def test_an_object_of_node_feature_discovery_is_read() -> None:
 
 
 def test_an_object_of_koordlet_is_read_and_known_not_to_follow_the_pods() -> None:
-    """An object of koordlet is read and known not to follow the pods."""
+    """Version v1alpha1, with the CPU policy in an annotation."""
     tree = {
         "apiVersion": "topology.node.k8s.io/v1alpha1",
         "kind": "NodeResourceTopology",
@@ -175,14 +175,14 @@ def test_an_object_of_koordlet_is_read_and_known_not_to_follow_the_pods() -> Non
 
 
 def test_a_koordlet_annotation_that_is_no_json_is_a_problem_only() -> None:
-    """A koordlet annotation that is no JSON is a problem only."""
+    """The zones serve nevertheless."""
     view = seen(nrt(annotations={"kubelet.koordinator.sh/cpu-manager-policy": "{"}))
     assert view.cpu_manager_policy is None
     assert len(view.problems) == 1
 
 
 def test_our_own_attributes_tell_every_manager() -> None:
-    """Our own attributes tell every manager."""
+    """Options are spelled as the plugin's documentation asks."""
     view = seen(
         nrt(
             attributes={
@@ -207,7 +207,7 @@ def test_our_own_attributes_tell_every_manager() -> None:
 
 
 def test_missing_attributes_have_the_kubelet_s_defaults() -> None:
-    """Missing attributes have the kubelet's defaults."""
+    """Managers of which nothing is told stay unknown."""
     view = seen(nrt())
     assert (view.policy, view.scope, view.max_numa_nodes) == ("none", "container", 8)
     assert (view.cpu_manager_policy, view.memory_manager_policy) == (None, None)
@@ -230,13 +230,13 @@ def test_missing_attributes_have_the_kubelet_s_defaults() -> None:
 def test_attributes_override_legacy_policies_one_by_one(
     policies: tuple[str, ...], attributes: dict[str, str], policy: str, scope: str
 ) -> None:
-    """Attributes override legacy policies one by one."""
+    """As in the Go plugin, except that a policy without scope counts."""
     view = seen(nrt(policies=policies, attributes=attributes))
     assert (view.policy, view.scope) == (policy, scope)
 
 
 def test_the_last_valid_attribute_of_a_name_wins() -> None:
-    """The last valid attribute of a name wins."""
+    """As in the Go plugin."""
     texts = ("restricted", "best-effort", "BEST")
     attributes = tuple(Attribute(name=names.TOPOLOGY_POLICY, value=text) for text in texts)
     view = seen(msgspec.structs.replace(nrt(), attributes=attributes))
@@ -248,12 +248,12 @@ def test_the_last_valid_attribute_of_a_name_wins() -> None:
     ("text", "most"), [("2", 2), ("1", 8), ("0", 8), ("-3", 8), ("x", 8), ("5000", 1024)]
 )
 def test_the_number_of_numa_nodes_is_bounded(text: str, most: int) -> None:
-    """The number of NUMA nodes is bounded."""
+    """The plugin's bounds."""
     assert seen(nrt(attributes={names.MAX_NUMA_NODES: text})).max_numa_nodes == most
 
 
 def test_the_annotation_serves_where_there_is_no_fingerprint_attribute() -> None:
-    """The annotation serves where there is no fingerprint attribute."""
+    """It is always of all pods."""
     view = seen(
         nrt(
             annotations={names.FINGERPRINT_ANNOTATION: "pfp0v001ef46db3751d8e999"},
@@ -265,7 +265,7 @@ def test_the_annotation_serves_where_there_is_no_fingerprint_attribute() -> None
 
 
 def test_an_empty_fingerprint_attribute_hides_the_annotation() -> None:
-    """An empty fingerprint attribute hides the annotation."""
+    """The attribute is looked at first, even if it says nothing."""
     view = seen(
         nrt(
             annotations={names.FINGERPRINT_ANNOTATION: "pfp0v001ef46db3751d8e999"},
@@ -291,7 +291,7 @@ def test_an_empty_fingerprint_attribute_hides_the_annotation() -> None:
 def test_a_zone_is_the_numa_node_whose_number_ends_its_name(
     zone_names: tuple[str, ...], ids: tuple[int, ...]
 ) -> None:
-    """A zone is the NUMA node whose number ends its name."""
+    """Ids may have holes."""
     view = seen(nrt(*(zone(name) for name in zone_names)))
     assert tuple(one.id for one in view.zones) == ids
 
@@ -310,12 +310,12 @@ def test_a_zone_is_the_numa_node_whose_number_ends_its_name(
 def test_a_numa_node_that_cannot_be_identified_makes_the_object_unusable(
     zone_names: tuple[str, ...], reason: str
 ) -> None:
-    """A NUMA node that cannot be identified makes the object unusable."""
+    """The reason names the zone."""
     assert refused(nrt(*(zone(name) for name in zone_names))) == reason
 
 
 def test_zones_of_other_types_are_passed_over() -> None:
-    """Zones of other types are passed over."""
+    """They are no problem either."""
     view = seen(
         nrt(
             Zone(name="socket-0", type="Socket"),
@@ -328,14 +328,14 @@ def test_zones_of_other_types_are_passed_over() -> None:
 
 
 def test_a_part_of_a_numa_node_is_not_counted_twice() -> None:
-    """A part of a NUMA node is not counted twice."""
+    """It is told as a problem."""
     view = seen(nrt(zone("node-0"), zone("node-0-half-1", parent="node-0")))
     assert [one.name for one in view.zones] == ["node-0"]
     assert view.problems == ("zone 'node-0-half-1': ignored as a part of zone 'node-0'",)
 
 
 def test_an_object_without_numa_nodes_is_unusable() -> None:
-    """An object without NUMA nodes is unusable."""
+    """The reason says what was found instead."""
     empty = msgspec.structs.replace(nrt(), zones=())
     assert refused(empty) == "there are no zones"
     pools = msgspec.structs.replace(nrt(), zones=(Zone(name="p", type="balloon"),))
@@ -355,7 +355,7 @@ def test_an_object_without_numa_nodes_is_unusable() -> None:
 def test_odd_quantities_give_no_credit(
     texts: tuple[str, str, str], amounts: tuple[int, int, int], problem: str | None
 ) -> None:
-    """Odd quantities give no credit."""
+    """What cannot be given out is not available."""
     view = seen(nrt(zone("node-0", resource("vendor.example/gpu", *texts))))
     (only,) = view.zones
     found = (only.capacity, only.allocatable, only.available)
@@ -365,21 +365,21 @@ def test_odd_quantities_give_no_credit(
 
 
 def test_text_that_is_no_quantity_gives_no_credit() -> None:
-    """Text that is no quantity gives no credit."""
+    """The resource is still known to the zone."""
     view = seen(nrt(zone("node-0", resource("cpu", "x", "1", "1"))))
     assert view.zones[0].available == {"cpu": 0}
     assert view.problems[0].startswith("zone 'node-0': cpu: read as none: quantity 'x'")
 
 
 def test_of_a_resource_listed_twice_the_last_counts() -> None:
-    """Of a resource listed twice the last counts."""
+    """As in the Go plugin."""
     view = seen(nrt(zone("node-0", resource("cpu", "4", "4", "4"), resource("cpu", "2", "2", "1"))))
     assert view.zones[0].available == {"cpu": 1000}
     assert view.problems == ("zone 'node-0': cpu: appears twice, the last one counts",)
 
 
 def test_costs_to_unknown_zones_are_dropped() -> None:
-    """Costs to unknown zones are dropped."""
+    """Others are kept."""
     costs = (Cost(name="node-0", value=10), Cost(name="node-9", value=30))
     view = seen(nrt(zone("node-0", costs=costs)))
     assert view.zones[0].costs == {0: 10}
@@ -387,7 +387,7 @@ def test_costs_to_unknown_zones_are_dropped() -> None:
 
 
 def test_zone_attributes_are_kept() -> None:
-    """Zone attributes are kept."""
+    """Of a name that appears twice, the first."""
     attributes = (
         Attribute(name=names.PLACEMENT_VECTOR, value="#"),
         Attribute(name=names.PLACEMENT_VECTOR, value="later"),
@@ -435,7 +435,7 @@ KNOWN = st.sampled_from(
 def test_no_object_makes_reading_fail(
     zones: list[Zone], attributes: dict[str, str], annotations: dict[str, str]
 ) -> None:
-    """No object makes reading fail."""
+    """And available stays between nothing and allocatable."""
     whole = nrt(attributes=attributes, annotations=annotations)
     view = view_of(msgspec.structs.replace(whole, zones=tuple(zones)))
     if isinstance(view, NodeTopology):
@@ -446,7 +446,7 @@ def test_no_object_makes_reading_fail(
 
 @pytest.mark.parametrize("option", ["full-pcpus-only", "prefer-align-cpus-by-uncorecache"])
 def test_the_attribute_of_an_option_reads_back_as_the_option(option: str) -> None:
-    """The attribute of an option reads back as the option."""
+    """Camel case there, dashes here."""
     attribute = names.option_attribute(names.CPU_OPTION_PREFIX, option)
     assert names.option_of(names.CPU_OPTION_PREFIX, attribute) == option
     assert names.option_of(names.TOPOLOGY_OPTION_PREFIX, attribute) is None

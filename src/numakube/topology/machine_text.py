@@ -55,23 +55,36 @@ def as_the_kubelet_sees_it(machine: Machine) -> Machine:
 
     Core ids and cache ids of real machines have gaps; without them most machines have a shape.
     """
-    ordered = in_kernel_order(machine)
-    caches = {core.uncore_cache for node in ordered.nodes for core in node.cores}
-    # A core without cache shares one with its socket, whose number must then stay as it is.
-    known = sorted(cache for cache in caches if cache is not None)
-    ranks: dict[int | None, int] = {}
-    if None not in caches:
-        ranks = {cache: rank for rank, cache in enumerate(known)}
+    return _as_the_kubelet_sees_it(machine.nodes, machine.cpu_count, machine.socket_count)
+
+
+# An exporter asks for the same machine at each scan.
+@lru_cache(maxsize=256)
+def _as_the_kubelet_sees_it(
+    nodes: tuple[NumaNode, ...], cpu_count: int, socket_count: int
+) -> Machine:
+    ordered = in_kernel_order(Machine(nodes, cpu_count, socket_count)).nodes
+    ranks = _cache_ranks(ordered)
     counters: dict[int, int] = {}
-    nodes = []
-    for node in ordered.nodes:
-        cores = []
-        for core in node.cores:
-            number = counters[core.socket] = counters.get(core.socket, -1) + 1
-            cache = ranks.get(core.uncore_cache, core.uncore_cache)
-            cores.append(replace(core, id=number, uncore_cache=cache))
-        nodes.append(replace(node, cores=tuple(cores)))
-    return Machine(tuple(nodes), ordered.cpu_count, ordered.socket_count)
+
+    def seen(core: Core) -> Core:
+        number = counters[core.socket] = counters.get(core.socket, -1) + 1
+        cache = ranks.get(core.uncore_cache, core.uncore_cache)
+        return replace(core, id=number, uncore_cache=cache)
+
+    numbered = tuple(replace(node, cores=tuple(map(seen, node.cores))) for node in ordered)
+    return Machine(numbered, cpu_count, socket_count)
+
+
+def _cache_ranks(nodes: tuple[NumaNode, ...]) -> dict[int | None, int]:
+    """Return new numbers of the uncore caches, in the same order and without gaps.
+
+    A core without cache shares one with its socket, whose number is then that of a cache as well:
+    if there is such a core, every cache keeps its number.
+    """
+    caches = {core.uncore_cache for node in nodes for core in node.cores}
+    known = sorted(cache for cache in caches if cache is not None)
+    return {} if None in caches else {cache: rank for rank, cache in enumerate(known)}
 
 
 def write_structure(machine: Machine) -> str | MachineTable:
@@ -80,7 +93,7 @@ def write_structure(machine: Machine) -> str | MachineTable:
     return _write_structure(bare, machine.cpu_count, machine.socket_count)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=256)
 def _write_structure(
     nodes: tuple[NumaNode, ...], cpu_count: int, socket_count: int
 ) -> str | MachineTable:
