@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
     from numakube.values.resources import Amounts
 
-ZoneUse: TypeAlias = "Mapping[int, Amounts]"
-"""What a pod holds exclusively, by NUMA id; zones where it holds nothing are missing."""
+ZoneUse: TypeAlias = "Mapping[tuple[int, ...], Amounts]"
+"""What a pod holds exclusively, by NUMA node; memory and devices of several nodes by all of them.
+
+Places where it holds nothing are missing.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,123 @@
+"""Which pods a report without names accounts for.
+
+Third-party reports carry a fingerprint of their pods at best. If it is that of pods which we know,
+we know which ones. If not, or without a fingerprint, a pod counts as contained in the report when
+
+* a report came after the kubelet had acknowledged the pod; two reports, if they bear a fingerprint,
+  because that of the first one says that it may be older than the pod; or
+* nothing came for `PATIENCE_SECONDS` after that: many producers write only when something changes.
+
+So no doubt lasts, whatever the producer does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
+from numakube.scheduling.numa.caches.ledger import KnownPod, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numakube.scheduling.numa.caches.reports import Report
+
+PATIENCE_SECONDS: Final = 90.0
+"""NFD writes once a minute at most."""
+
+
+@dataclass(slots=True)
+class _Acknowledged:
+    """When a pod was seen to be acknowledged: after which report, and when by the clock."""
+
+    serial: int
+    at: float | None = None
+    waited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of one report.
+
+    Attributes:
+        accounted: uids of the pods that it contains.
+        confirmed: whether its fingerprint says so.
+    """
+
+    accounted: frozenset[str]
+    confirmed: bool
+
+
+class Evidence:
+    """Judges reports without names."""
+
+    def __init__(
+        self,
+        *,
+        pods: FingerprintPods = FingerprintPods.AUTODETECT,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._which = pods
+        self._patience = patience_seconds
+        self._acknowledged: dict[str, _Acknowledged] = {}
+        self._known: dict[str, tuple[object, frozenset[str] | None]] = {}
+
+    def note(self, pod: KnownPod, latest: Report | None) -> None:
+        """Take note of how far *pod* has come while *latest* was the latest report of its node."""
+        if pod.stage is not Stage.TAKEN or pod.uid in self._acknowledged:
+            return
+        serial = latest.serial if latest is not None else 0
+        if pod.first_stage is Stage.TAKEN:
+            # It was there when we came, and may well be older than the latest report.
+            serial = max(0, serial - 1)
+        self._acknowledged[pod.uid] = _Acknowledged(serial)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod."""
+        self._acknowledged.pop(uid, None)
+
+    def forget_node(self, node: str) -> None:
+        """Forget what was found out about the reports of *node*."""
+        self._known.pop(node, None)
+
+    def find(self, report: Report, pods: Sequence[KnownPod]) -> Finding:
+        """Return which of *pods* are contained in *report*."""
+        matched = self._matched(report, pods)
+        if matched is not None:
+            return Finding(matched, confirmed=True)
+        needed = 1 if report.topology.fingerprint is None else 2
+        alive = (pod for pod in pods if pod.stage is not Stage.ENDED)
+        return Finding(
+            frozenset(pod.uid for pod in alive if self._is_old(pod.uid, report.serial - needed)),
+            confirmed=False,
+        )
+
+    def wait(self, pods: Iterable[KnownPod], now: float) -> bool:
+        """Let time pass; tell whether the patience with any of *pods* has come to its end."""
+        ended = False
+        for pod in pods:
+            seen = self._acknowledged.get(pod.uid)
+            if seen is None or seen.waited:
+                continue
+            if seen.at is None:
+                seen.at = now
+            elif now - seen.at >= self._patience:
+                seen.waited = ended = True
+        return ended
+
+    def _is_old(self, uid: str, serial: int) -> bool:
+        seen = self._acknowledged.get(uid)
+        return seen is not None and (seen.waited or seen.serial <= serial)
+
+    def _matched(self, report: Report, pods: Sequence[KnownPod]) -> frozenset[str] | None:
+        """Return the pods whose fingerprint the report bears; computed once for the same pods."""
+        if report.topology.fingerprint is None:
+            return None
+        key = (report.serial, [(pod.uid, pod.stage, pod.info.is_being_deleted) for pod in pods])
+        known = self._known.get(report.node)
+        if known is not None and known[0] == key:
+            return known[1]
+        matched = pods_behind(report.topology, pods, self._which)
+        self._known[report.node] = (key, matched)
+        return matched

@@ -1,0 +1,238 @@
+"""A belief made with the kubelet model: the reported state, and every pod admitted on top of it.
+
+The model is only built when somebody asks, and only the most recent ones are kept (`ModelShelf`):
+what follows from it, free amounts and predicted places, is small and stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from numakube.kubelet.outcome import Rejected
+from numakube.scheduling.numa.caches.counts import reduced
+from numakube.scheduling.numa.caches.mispredictions import Refusal
+from numakube.scheduling.numa.caches.uses import use_in_model
+from numakube.topology.rebuild import node_of, remove_pod
+from numakube.topology.zone_amounts import zones_of
+from numakube.topology.zones import Unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.kubelet.node import KubeletNode
+    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
+    from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.exact import ExactReport
+    from numakube.topology.view import NodeTopology
+    from numakube.topology.zones import ZoneView
+    from numakube.values.resources import Amounts
+
+    PerId = Mapping[int, Amounts]
+    """Amounts by NUMA id."""
+
+_MODELS_KEPT: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What follows from a model.
+
+    Attributes:
+        available: what is free in each zone of the report.
+        uses: what each pod on its way will get, or how it will be refused.
+    """
+
+    available: tuple[Amounts, ...]
+    uses: Mapping[str, ZoneUse | Refusal]
+
+
+class ModelShelf:
+    """Keeps the models of the beliefs that were asked last."""
+
+    def __init__(self, size: int = _MODELS_KEPT) -> None:
+        self._size = size
+        self._beliefs: dict[str, ExactBelief] = {}
+
+    def keep(self, belief: ExactBelief) -> None:
+        """Keep the model of *belief* and drop the one that was kept longest."""
+        node = belief.topology.node
+        self._beliefs.pop(node, None)
+        self._beliefs[node] = belief
+        if len(self._beliefs) > self._size:
+            self._beliefs.pop(next(iter(self._beliefs))).drop_model()
+
+    def forget(self, node: str) -> None:
+        """Do not keep a model of *node* any more."""
+        self._beliefs.pop(node, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What an exact belief rests on.
+
+    Attributes:
+        ended: pods that the report names although they have ended: the next admission releases
+            what they hold.
+        incoming: pods that the report does not name, in the order in which they will be admitted.
+        evicted: pods that are gone in thought.
+    """
+
+    report: Report
+    exact: ExactReport
+    ended: frozenset[str] = frozenset()
+    incoming: tuple[PodInfo, ...] = ()
+    evicted: frozenset[str] = frozenset()
+
+    @property
+    def differs_from_report(self) -> bool:
+        """Tell whether anything has happened since the report."""
+        return bool(self.ended or self.incoming or self.evicted)
+
+    def same_as(self, other: Basis) -> bool:
+        """Tell whether the same follows from *other*; a pod's status does not matter."""
+        return (
+            self.report is other.report
+            and self.ended == other.ended
+            and self.evicted == other.evicted
+            and len(self.incoming) == len(other.incoming)
+            and all(map(_same_pod, self.incoming, other.incoming))
+        )
+
+
+class ExactBelief:
+    """What the kubelet model says."""
+
+    __slots__ = ("_model", "_nrt", "_outlook", "_reference", "_shelf", "basis", "blocked")
+
+    def __init__(self, basis: Basis, *, shelf: ModelShelf, blocked: str = "") -> None:
+        self.basis = basis
+        self.blocked = blocked
+        self._shelf = shelf
+        self._model: KubeletNode | None = None
+        self._nrt: NodeResourceTopology | None = None
+        self._outlook: Outlook | None = None
+        self._reference: PerId = {}
+
+    @property
+    def topology(self) -> NodeTopology:
+        """The report as it came."""
+        return self.basis.report.topology
+
+    @property
+    def available(self) -> tuple[Amounts, ...]:
+        """What is free in each zone once everything on its way has been admitted."""
+        if self._outlook is None and not self.basis.differs_from_report:
+            return tuple(zone.available for zone in self.topology.zones)
+        return self.outlook().available
+
+    @property
+    def nrt(self) -> NodeResourceTopology:
+        """The report as an object, with what is `available`."""
+        if self._nrt is None:
+            differs = self.basis.differs_from_report
+            report = self.basis.report
+            self._nrt = reduced(report, self.available) if differs else report.nrt
+        return self._nrt
+
+    @property
+    def foreseen(self) -> Mapping[str, ZoneUse | Refusal]:
+        """What each pod on its way will get, or how it will be refused, by uid."""
+        return self.outlook().uses if self.basis.incoming else {}
+
+    def outlook(self) -> Outlook:
+        """Return what follows from the model."""
+        if self._outlook is None:
+            self.model()
+        # A model that cannot be built foresees nothing; `Predict` uses counts then.
+        return self._outlook or Outlook(tuple(zone.available for zone in self.topology.zones), {})
+
+    def model(self) -> KubeletNode | None:
+        """Return the model in the believed state; clone it before changing it."""
+        if self._model is None:
+            model = node_of(self.basis.exact)
+            if isinstance(model, Unusable):
+                return None
+            self._reference = _free(model)
+            for uid in self.basis.ended:
+                remove_pod(model, uid)
+            uses = {pod.uid: _admit(model, pod) for pod in self.basis.incoming}
+            for uid in self.basis.evicted:
+                remove_pod(model, uid)
+            self._settle(model, uses)
+            self._shelf.keep(self)
+        return self._model
+
+    def drop_model(self) -> None:
+        """Give up the model, but not what followed from it; it is built again when needed."""
+        self._model = None
+
+    def followed_by(self, pod: PodInfo) -> ExactBelief | None:
+        """Return what is believed when *pod* comes after all others; ``None`` without a model."""
+        model = self.model()
+        if model is None:
+            return None
+        basis = replace(self.basis, incoming=(*self.basis.incoming, pod))
+        belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+        model = model.clone()
+        belief._reference = self._reference
+        belief._settle(model, {**self.foreseen, pod.uid: _admit(model, pod)})
+        self._shelf.keep(belief)
+        return belief
+
+    def without(self, uids: Iterable[str]) -> ExactBelief:
+        """Return what is believed when those pods are gone; unknown ones free nothing."""
+        gone = frozenset(uids)
+        basis = replace(self.basis, evicted=self.basis.evicted | gone)
+        belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+        model = self.model()
+        if model is not None:
+            model = model.clone()
+            for uid in gone:
+                remove_pod(model, uid)
+            belief._reference = self._reference
+            belief._settle(model, self.foreseen)
+        return belief
+
+    def _settle(self, model: KubeletNode, uses: Mapping[str, ZoneUse | Refusal]) -> None:
+        """Release what nobody holds any more and note what follows."""
+        model.collect_garbage()
+        self._model = model
+        if self._outlook is None:
+            now = _free(model)
+            available = tuple(
+                _moved(zone, self._reference.get(zone.id, {}), now.get(zone.id, {}))
+                for zone in self.topology.zones
+            )
+            self._outlook = Outlook(available, uses)
+
+
+def _same_pod(one: PodInfo, other: PodInfo) -> bool:
+    return one is other or (one.uid == other.uid and one.pod.spec == other.pod.spec)
+
+
+def _admit(model: KubeletNode, pod: PodInfo) -> ZoneUse | Refusal:
+    outcome = model.admit(pod.pod)
+    if isinstance(outcome, Rejected):
+        return Refusal(outcome.reason, outcome.message)
+    return use_in_model(model, pod.uid)
+
+
+def _free(model: KubeletNode) -> PerId:
+    return {zone.id: zone.available for zone in zones_of(model)}
+
+
+def _moved(zone: ZoneView, before: Amounts, after: Amounts) -> Amounts:
+    """Return what *zone* has free if it changes as the model did.
+
+    Only the difference is taken from the model, because producers count differently; what they
+    leave out is not made up.
+    """
+    if before == after:
+        return zone.available
+    return {
+        name: min(zone.allocatable[name], max(0, amount + after.get(name, 0) - before.get(name, 0)))
+        for name, amount in zone.available.items()
+    }

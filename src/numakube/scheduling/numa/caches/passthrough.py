@@ -1,0 +1,99 @@
+"""The cache that does not cache: every report is believed as it is, reservations are ignored.
+
+For producers that report so often, or clusters so calm, that nothing happens between two reports.
+Upstream asks the API server for the NRT of each node in each cycle; a watch gives the same data.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.scheduling.numa.caches.comparison import change_between
+from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes
+from numakube.scheduling.numa.caches.counts import CountsBelief
+from numakube.scheduling.numa.caches.exact import Basis, ExactBelief, ModelShelf
+from numakube.scheduling.numa.caches.reports import Reports
+
+if TYPE_CHECKING:
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+class Passthrough:
+    """Believes the latest report of each node."""
+
+    def __init__(self) -> None:
+        self._reports = Reports()
+        self._shelf = ModelShelf()
+        self._beliefs: dict[str, NumaBelief] = {}
+
+    def set_report(self, nrt: NodeResourceTopology) -> Changes:
+        """Believe *nrt*."""
+        delivery = self._reports.take(nrt)
+        changes = Changes(facts=delivery.facts)
+        if not delivery.fresh:
+            return changes
+        return changes + self._renew(nrt.metadata.name, Cause.REPORT)
+
+    def remove_report(self, node: str) -> Changes:
+        """Know nothing of *node* any more."""
+        self._reports.remove(node)
+        return self._renew(node, Cause.REPORT_GONE)
+
+    def reserve(self, pod: PodInfo, node: str) -> Changes:
+        """Ignore it."""
+        del pod, node
+        return NOTHING
+
+    def unreserve(self, uid: str, node: str) -> Changes:
+        """Ignore it."""
+        del uid, node
+        return NOTHING
+
+    def bound(self, uid: str, node: str) -> Changes:
+        """Ignore it."""
+        del uid, node
+        return NOTHING
+
+    def pod_seen(self, pod: PodInfo) -> Changes:
+        """Ignore it."""
+        del pod
+        return NOTHING
+
+    def pod_gone(self, uid: str) -> Changes:
+        """Ignore it."""
+        del uid
+        return NOTHING
+
+    def resync(self, now: float) -> Changes:
+        """Do nothing: there are no doubts."""
+        del now
+        return NOTHING
+
+    def belief(self, node: str) -> NumaBelief | None:
+        """Return the latest report."""
+        return self._beliefs.get(node)
+
+    def _blocked(self, node: str) -> str:
+        """Return why *node* must not be used for now."""
+        del node
+        return ""
+
+    def _renew(self, node: str, cause: Cause) -> Changes:
+        report = self._reports.get(node)
+        before = self._beliefs.pop(node, None)
+        if report is None:
+            self._shelf.forget(node)
+            return change_between(node, before, None, cause)
+        belief = self._as_reported(report)
+        self._beliefs[node] = belief
+        return change_between(node, before, belief, cause)
+
+    def _as_reported(self, report: Report) -> NumaBelief:
+        blocked = self._blocked(report.node)
+        exact = report.topology.report
+        if exact is None:
+            return CountsBelief(report, blocked=blocked)
+        return ExactBelief(Basis(report, exact), shelf=self._shelf, blocked=blocked)

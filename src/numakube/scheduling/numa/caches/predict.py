@@ -1,0 +1,289 @@
+"""Our cache: a pod on its way is booked where the kubelet model puts it.
+
+With exact data a report names its pods, so what is free follows from the report and the API alone:
+
+    belief = reported state - pods that have ended + admission of every pod that is not named
+
+There is no handshake and nothing to wait for; whoever bound a pod, it is taken into account as soon
+as it is seen. When a report names a pod for the first time, what it got is compared with what was
+foreseen; the report is right, and the difference is told as a `Misprediction`.
+
+Without exact data a pod is booked on every zone where it may be, until the report has it
+(`numakube.scheduling.numa.caches.evidence`). A node is blocked only while its own exporter says
+that the data is stale.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.scheduling.numa.caches.charges import may_be_in
+from numakube.scheduling.numa.caches.claims import claim_on
+from numakube.scheduling.numa.caches.comparison import change_between
+from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
+from numakube.scheduling.numa.caches.counts import CountsBelief
+from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS, Evidence
+from numakube.scheduling.numa.caches.exact import Basis, ExactBelief, ModelShelf
+from numakube.scheduling.numa.caches.ledger import KnownPod, PodLedger, Stage
+from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
+from numakube.scheduling.numa.caches.reports import Reports
+from numakube.scheduling.numa.caches.uses import use_in_report
+
+if TYPE_CHECKING:
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
+    from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.exact import ExactReport
+
+_REFUSALS: Final = frozenset(
+    {"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"}
+)
+"""Reasons of a failed pod that the resource managers give, and not the fit of the whole node."""
+
+_STATIC_UID: Final = "kubernetes.io/config.mirror"
+"""Annotation of the API object that mirrors a static pod: the uid of the latter."""
+
+
+class Predict:
+    """Believes what the model says."""
+
+    def __init__(self, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self._reports = Reports()
+        self._pods = PodLedger()
+        self._evidence = Evidence(patience_seconds=patience_seconds)
+        self._shelf = ModelShelf()
+        self._beliefs: dict[str, NumaBelief] = {}
+        # Pods that were seen to end before they were deleted, until a report is without them.
+        self._departed: dict[str, set[str]] = {}
+
+    def set_report(self, nrt: NodeResourceTopology) -> Changes:
+        """Take over the state that *nrt* reports, and compare it with what was foreseen."""
+        delivery = self._reports.take(nrt)
+        changes = Changes(facts=delivery.facts)
+        if not delivery.fresh:
+            return changes
+        node = nrt.metadata.name
+        wrong: tuple[Misprediction, ...] = ()
+        if delivery.report is not None and delivery.report.topology.report is not None:
+            exact = delivery.report.topology.report
+            wrong = self._compare(node, exact)
+            self._forget_departed(node, exact)
+        return changes + self._renew(node, Cause.REPORT) + Changes(mispredictions=wrong)
+
+    def remove_report(self, node: str) -> Changes:
+        """Know nothing of *node* any more."""
+        self._reports.remove(node)
+        self._evidence.forget_node(node)
+        self._departed.pop(node, None)
+        return self._renew(node, Cause.REPORT_GONE)
+
+    def reserve(self, pod: PodInfo, node: str) -> Changes:
+        """Book *pod* where the model puts it."""
+        before = self._pods.reserve(pod, node)
+        if before is not None and before.node == node:
+            return NOTHING
+        changes = self._leave(before)
+        belief = self._beliefs.get(node)
+        if not isinstance(belief, ExactBelief) or is_named(pod, belief.basis.exact):
+            return changes + self._renew(node, Cause.RESERVED)
+        after = belief.followed_by(pod)
+        if after is None:
+            return changes + self._renew(node, Cause.RESERVED)
+        return changes + self._replace(node, after, Cause.RESERVED)
+
+    def unreserve(self, uid: str, node: str) -> Changes:
+        """Undo a booking."""
+        if self._pods.unreserve(uid, node) is None:
+            return NOTHING
+        return self._renew(node, Cause.RELEASED)
+
+    def bound(self, uid: str, node: str) -> Changes:
+        """Do nothing: the pod is booked until the node reports it."""
+        del uid, node
+        return NOTHING
+
+    def pod_seen(self, pod: PodInfo) -> Changes:
+        """Take a bound pod of anybody into account."""
+        refused = self._refusal(pod)
+        before, after = self._pods.see(pod)
+        if after is None or after is before:
+            return NOTHING
+        self._evidence.note(after, self._reports.get(after.node))
+        changes = Changes(mispredictions=refused)
+        if before is not None and before.node != after.node:
+            changes += self._renew(before.node, Cause.POD)
+        if not _is_news(before, after):
+            return changes
+        return changes + self._renew(after.node, Cause.POD)
+
+    def pod_gone(self, uid: str) -> Changes:
+        """Forget a pod; what it holds is free once it has ended or a report is without it."""
+        known = self._pods.remove(uid)
+        self._evidence.forget(uid)
+        if known is None:
+            return NOTHING
+        report = self._reports.get(known.node)
+        exact = report.topology.report if report is not None else None
+        if known.stage is Stage.ENDED and exact is not None and exact.accounts_for(uid):
+            self._departed.setdefault(known.node, set()).add(uid)
+        return self._renew(known.node, Cause.POD_GONE)
+
+    def resync(self, now: float) -> Changes:
+        """Let the patience with reports that bear no names come to its end."""
+        changes = NOTHING
+        for report in self._reports:
+            if report.topology.report is None:
+                pods = self._pods.on(report.node)
+                if self._evidence.wait(pods, now):
+                    changes += self._renew(report.node, Cause.RESYNC)
+        return changes
+
+    def belief(self, node: str) -> NumaBelief | None:
+        """Return what is believed of *node*."""
+        return self._beliefs.get(node)
+
+    def _leave(self, before: KnownPod | None) -> Changes:
+        return NOTHING if before is None else self._renew(before.node, Cause.RELEASED)
+
+    def _renew(self, node: str, cause: Cause) -> Changes:
+        """Work out the belief of *node* again."""
+        report = self._reports.get(node)
+        if report is None:
+            return self._replace(node, None, cause)
+        exact = report.topology.report
+        if exact is None:
+            return self._replace(node, self._counted(report), cause)
+        return self._renew_exactly(report, exact, cause)
+
+    def _renew_exactly(self, report: Report, exact: ExactReport, cause: Cause) -> Changes:
+        basis = self._basis(report, exact)
+        before = self._beliefs.get(report.node)
+        if isinstance(before, ExactBelief) and before.basis.same_as(basis):
+            return NOTHING
+        belief = ExactBelief(basis, shelf=self._shelf, blocked=_blocked(report))
+        if not basis.differs_from_report or belief.model() is not None:
+            return self._replace(report.node, belief, cause)
+        changes = self._replace(report.node, self._counted(report), cause)
+        if isinstance(before, CountsBelief):
+            return changes
+        text = "the kubelet model does not start with the reported settings; counts are used"
+        return changes + Changes(facts=(Fact(FactKind.NO_EXACT_DATA, report.node, text),))
+
+    def _replace(self, node: str, belief: NumaBelief | None, cause: Cause) -> Changes:
+        before = self._beliefs.pop(node, None)
+        facts: tuple[Fact, ...] = ()
+        if belief is None:
+            self._shelf.forget(node)
+        else:
+            self._beliefs[node] = belief
+            facts = _foreseen(before, belief)
+        return change_between(node, before, belief, cause) + Changes(facts=facts)
+
+    def _basis(self, report: Report, exact: ExactReport) -> Basis:
+        pods = self._pods.on(report.node)
+        ended = {pod.uid for pod in pods if pod.stage is Stage.ENDED}
+        ended |= self._departed.get(report.node, set())
+        return Basis(
+            report,
+            exact,
+            ended=frozenset(uid for uid in ended if exact.accounts_for(uid)),
+            incoming=tuple(
+                pod.info
+                for pod in pods
+                if pod.stage is not Stage.ENDED and not is_named(pod.info, exact)
+            ),
+        )
+
+    def _counted(self, report: Report) -> CountsBelief:
+        pods = self._pods.on(report.node)
+        accounted = self._accounted(report, pods)
+        charges = {
+            pod.uid: may_be_in(claim_on(pod.info, report.topology), report.topology)
+            for pod in pods
+            if pod.stage is not Stage.ENDED and pod.uid not in accounted
+        }
+        return CountsBelief(report, charges=charges, blocked=_blocked(report))
+
+    def _accounted(self, report: Report, pods: list[KnownPod]) -> frozenset[str]:
+        if not report.topology.live:
+            return frozenset()
+        return self._evidence.find(report, pods).accounted
+
+    def _compare(self, node: str, exact: ExactReport) -> tuple[Misprediction, ...]:
+        """Compare what was foreseen for the pods that are named for the first time."""
+        belief = self._beliefs.get(node)
+        if not isinstance(belief, ExactBelief):
+            return ()
+        wrong = []
+        for pod in belief.basis.incoming:
+            holding = exact.holding(pod.uid)
+            if holding is None:
+                continue
+            predicted = belief.foreseen.get(pod.uid)
+            reported = use_in_report(exact, holding)
+            if predicted is not None and predicted != reported:
+                wrong.append(_misprediction(node, pod, predicted, reported))
+        return tuple(wrong)
+
+    def _refusal(self, pod: PodInfo) -> tuple[Misprediction, ...]:
+        """Return a misprediction if the kubelet has refused *pod* against what was foreseen."""
+        status = pod.pod.status
+        known = self._pods.get(pod.uid)
+        if known is None or known.stage >= Stage.ENDED or status is None:
+            return ()
+        belief = self._beliefs.get(known.node)
+        if status.reason not in _REFUSALS or not isinstance(belief, ExactBelief):
+            return ()
+        predicted = belief.foreseen.get(pod.uid)
+        if predicted is None or isinstance(predicted, Refusal):
+            return ()
+        refusal = Refusal(status.reason, status.message)
+        return (_misprediction(known.node, pod, predicted, refusal),)
+
+    def _forget_departed(self, node: str, exact: ExactReport) -> None:
+        left = {uid for uid in self._departed.pop(node, ()) if exact.accounts_for(uid)}
+        if left:
+            self._departed[node] = left
+
+
+def is_named(pod: PodInfo, exact: ExactReport) -> bool:
+    """Tell whether *exact* accounts for *pod*; the kubelet knows a static pod by another uid."""
+    if exact.accounts_for(pod.uid):
+        return True
+    static = pod.pod.metadata.annotations.get(_STATIC_UID)
+    return static is not None and exact.accounts_for(static)
+
+
+def _blocked(report: Report) -> str:
+    reason = report.topology.stale_reason
+    return "" if reason is None else f"the node's exporter calls its data stale: {reason}"
+
+
+def _is_news(before: KnownPod | None, after: KnownPod) -> bool:
+    """Tell whether the pod has come further, or asks for something else than before."""
+    if before is None or before.stage != after.stage or before.order != after.order:
+        return True
+    return before.info.pod.spec != after.info.pod.spec
+
+
+def _misprediction(
+    node: str, pod: PodInfo, predicted: ZoneUse | Refusal, reported: ZoneUse | Refusal
+) -> Misprediction:
+    return Misprediction(
+        node=node, pod=pod.key, uid=pod.uid, predicted=predicted, reported=reported
+    )
+
+
+def _foreseen(before: NumaBelief | None, after: NumaBelief) -> tuple[Fact, ...]:
+    """Tell of the pods that the kubelet is now expected to refuse."""
+    if not isinstance(after, ExactBelief) or not after.basis.incoming:
+        return ()
+    known = before.foreseen if isinstance(before, ExactBelief) else {}
+    keys = {pod.uid: pod.key for pod in after.basis.incoming}
+    return tuple(
+        Fact(FactKind.REJECTION_FORESEEN, after.topology.node, use.reason, pod=keys[uid])
+        for uid, use in after.foreseen.items()
+        if isinstance(use, Refusal) and not isinstance(known.get(uid), Refusal)
+    )

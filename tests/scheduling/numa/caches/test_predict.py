@@ -1,0 +1,276 @@
+"""Predict believes what the node will be once everything on its way has arrived."""
+
+from __future__ import annotations
+
+import pytest
+from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
+
+from numakube.scheduling.numa.caches.contract import FactKind
+from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity
+from numakube.scheduling.numa.caches.predict import Predict
+
+
+@pytest.fixture
+def site() -> Site:
+    """A node with two zones of 8 CPUs, 16 GiB and 2 GPUs; CPU 0 is reserved."""
+    return Site.make()
+
+
+@pytest.fixture
+def cache(site: Site) -> Predict:
+    """A cache that has the first report of the node."""
+    cache = Predict()
+    cache.set_report(site.report())
+    return cache
+
+
+def free(cache: Predict, node: str = "n1") -> object:
+    """What the cache believes to be free."""
+    belief = cache.belief(node)
+    assert belief is not None
+    return belief.available
+
+
+def test_without_a_report_nothing_is_believed() -> None:
+    """The filters let a node without data pass."""
+    assert Predict().belief("n1") is None
+
+
+def test_a_report_is_believed_as_it_is(site: Site, cache: Predict) -> None:
+    """Nothing has happened since it was made."""
+    assert free(cache) == site.free
+
+
+def test_a_reservation_is_taken_off_the_zone_that_the_kubelet_will_take(
+    site: Site, cache: Predict
+) -> None:
+    """Only that zone, and with the GPU that belongs to it."""
+    changes = cache.reserve(info(pod("a", cpus=4, gpus=1)), "n1")
+    assert changes.nodes == ("n1",)
+    assert changes.freed == ()
+    site.admit(pod("a", cpus=4, gpus=1))
+    assert free(cache) == site.free
+
+
+def test_a_report_that_names_the_pod_confirms_the_prediction(site: Site, cache: Predict) -> None:
+    """Nothing changes, so nobody is woken."""
+    cache.reserve(info(pod("a")), "n1")
+    site.admit(pod("a"))
+    changes = cache.set_report(site.report())
+    assert not changes.mispredictions
+    assert changes.freed == ()
+    assert free(cache) == site.free
+
+
+def test_a_report_from_before_the_admission_keeps_the_reservation(
+    site: Site, cache: Predict
+) -> None:
+    """It does not name the pod, whenever it arrives."""
+    early = site.report()
+    cache.reserve(info(pod("a")), "n1")
+    cache.set_report(early)
+    site.admit(pod("a"))
+    assert free(cache) == site.free
+
+
+def test_a_failed_binding_gives_back_what_was_booked(site: Site, cache: Predict) -> None:
+    """And the pods that wait for room are told."""
+    cache.reserve(info(pod("a")), "n1")
+    assert cache.unreserve("a", "n1").freed == ("n1",)
+    assert free(cache) == site.free
+
+
+def test_a_pod_that_was_seen_bound_survives_the_news_that_its_binding_failed(
+    site: Site, cache: Predict
+) -> None:
+    """A request may time out and succeed all the same."""
+    cache.reserve(info(pod("a")), "n1")
+    cache.pod_seen(info(bound(pod("a"), "n1")))
+    assert not cache.unreserve("a", "n1")
+    site.admit(pod("a"))
+    assert free(cache) == site.free
+
+
+def test_a_foreign_pod_is_taken_into_account_as_soon_as_it_is_seen(
+    site: Site, cache: Predict
+) -> None:
+    """Upstream blocks the whole node until a fingerprint matches."""
+    cache.pod_seen(info(bound(pod("a", scheduler="other"), "n1")))
+    site.admit(pod("a"))
+    belief = cache.belief("n1")
+    assert belief is not None
+    assert belief.available == site.free
+    assert not belief.blocked
+
+
+def test_a_pod_that_ended_is_free_before_the_report_says_so(site: Site, cache: Predict) -> None:
+    """The kubelet releases it at the next admission."""
+    site.admit(pod("a"))
+    cache.pod_seen(info(taken(bound(pod("a"), "n1"))))
+    cache.set_report(site.report())
+    changes = cache.pod_seen(info(ended(bound(pod("a"), "n1"))))
+    assert changes.freed == ("n1",)
+    site.remove("a")
+    assert free(cache) == site.free
+    cache.pod_gone("a")
+    assert free(cache) == site.free
+
+
+def test_a_pod_deleted_by_force_is_not_free_until_a_report_is_without_it(
+    site: Site, cache: Predict
+) -> None:
+    """Its containers may still run."""
+    site.admit(pod("a"))
+    cache.pod_seen(info(taken(bound(pod("a"), "n1"))))
+    cache.set_report(site.report())
+    cache.pod_gone("a")
+    assert free(cache) == site.free
+    site.remove("a")
+    assert cache.set_report(site.report()).freed == ("n1",)
+    assert free(cache) == site.free
+
+
+def test_a_pod_deleted_before_any_report_leaves_nothing_behind(site: Site, cache: Predict) -> None:
+    """Upstream keeps it until the next flush."""
+    cache.reserve(info(pod("a")), "n1")
+    cache.pod_seen(info(bound(pod("a"), "n1")))
+    assert cache.pod_gone("a").freed == ("n1",)
+    assert free(cache) == site.free
+
+
+def test_a_wrong_prediction_is_corrected_and_told_with_both_sides(
+    site: Site, cache: Predict
+) -> None:
+    """The report is right."""
+    cache.reserve(info(pod("a", cpus=4)), "n1")
+    # Something that we never hear of takes zone 0 first.
+    site.admit(pod("hidden", cpus=6))
+    site.admit(pod("a", cpus=4))
+    (wrong,) = cache.set_report(site.report()).mispredictions
+    assert wrong.severity is Severity.ZONES
+    assert wrong.predicted == {(0,): {"cpu": 4000, "memory": 1 << 30}}
+    assert wrong.reported == {(1,): {"cpu": 4000, "memory": 1 << 30}}
+    assert free(cache) == site.free
+
+
+def test_a_refusal_by_the_kubelet_that_was_not_foreseen_is_a_misprediction(
+    cache: Predict,
+) -> None:
+    """It is told once, however often the pod's status changes."""
+    cache.reserve(info(pod("a", cpus=4)), "n1")
+    cache.pod_seen(info(bound(pod("a", cpus=4), "n1")))
+    failed = ended(bound(pod("a", cpus=4), "n1"), reason="TopologyAffinityError")
+    (wrong,) = cache.pod_seen(info(failed)).mispredictions
+    assert wrong.severity is Severity.VERDICT
+    assert wrong.reported == Refusal("TopologyAffinityError")
+    assert not cache.pod_seen(info(failed)).mispredictions
+
+
+def test_a_pod_that_the_kubelet_will_refuse_is_told_once_and_takes_nothing(
+    site: Site, cache: Predict
+) -> None:
+    """Pods that others bind may not fit."""
+    foreign = info(bound(pod("a", cpus=9, scheduler="other"), "n1"))
+    changes = cache.pod_seen(foreign)
+    assert [fact.kind for fact in changes.facts] == [FactKind.REJECTION_FORESEEN]
+    assert free(cache) == site.free
+    assert not cache.pod_seen(foreign).facts
+
+
+def test_reservations_on_a_node_without_report_count_when_the_report_comes(site: Site) -> None:
+    """Upstream ignores such reservations."""
+    cache = Predict()
+    assert not cache.reserve(info(pod("a")), "n1")
+    cache.set_report(site.report())
+    site.admit(pod("a"))
+    assert free(cache) == site.free
+
+
+def test_a_pod_bound_elsewhere_than_reserved_frees_the_node_it_was_reserved_on(
+    site: Site, cache: Predict
+) -> None:
+    """Another scheduler may be faster."""
+    other = Site.make("n2")
+    cache.set_report(other.report())
+    cache.reserve(info(pod("a")), "n1")
+    changes = cache.pod_seen(info(bound(pod("a"), "n2")))
+    assert changes.nodes == ("n1", "n2")
+    assert changes.freed == ("n1",)
+    other.admit(pod("a"))
+    assert (free(cache, "n1"), free(cache, "n2")) == (site.free, other.free)
+
+
+def test_binding_order_not_reservation_order_decides(site: Site, cache: Predict) -> None:
+    """The kubelet meets pods in the order of their bindings."""
+    small, large = pod("small", cpus=3), pod("large", cpus=6)
+    cache.reserve(info(small), "n1")
+    cache.reserve(info(large), "n1")
+    cache.pod_seen(info(bound(large, "n1")))
+    cache.pod_seen(info(bound(small, "n1")))
+    site.admit(large)
+    site.admit(small)
+    assert free(cache) == site.free
+    assert not cache.set_report(site.report()).mispredictions
+
+
+def test_the_model_is_in_the_believed_state(site: Site, cache: Predict) -> None:
+    """The exact check and preemption ask it."""
+    cache.reserve(info(pod("a", cpus=5)), "n1")
+    belief = cache.belief("n1")
+    assert belief is not None
+    model = belief.model()
+    assert model is not None
+    site.admit(pod("a", cpus=5))
+    assert model.shared_cpus == site.node.shared_cpus
+
+
+def test_without_gives_credit_for_reported_and_for_reserved_pods(
+    site: Site, cache: Predict
+) -> None:
+    """A pod that is not known frees nothing."""
+    site.admit(pod("a", cpus=5))
+    cache.set_report(site.report())
+    cache.pod_seen(info(taken(bound(pod("a", cpus=5), "n1"))))
+    cache.reserve(info(pod("b", cpus=3)), "n1")
+    belief = cache.belief("n1")
+    assert belief is not None
+    site.admit(pod("b", cpus=3))
+    site.remove("a")
+    assert belief.without(["a"]).available == site.free
+    site.remove("b")
+    assert belief.without(["a", "b"]).available == site.free
+    assert belief.without(["a"]).without(["b"]).available == site.free
+    assert belief.without(["unknown"]).available == belief.available
+
+
+def test_the_object_shows_what_is_believed_to_be_available(cache: Predict) -> None:
+    """The upstream engine reads the object."""
+    cache.reserve(info(pod("a", cpus=4)), "n1")
+    belief = cache.belief("n1")
+    assert belief is not None
+    shown = {one.name: one.available for one in belief.nrt.zones[0].resources}
+    assert shown["cpu"] == "3"
+    assert shown["memory"] == "14Gi"
+
+
+def test_a_node_whose_exporter_says_that_its_data_is_stale_is_blocked_until_it_is_not(
+    site: Site, cache: Predict
+) -> None:
+    """After a restart the kubelet may list only some of its pods."""
+    cache.set_report(site.report(**{"topology.numakube.dev/stale": "kubelet away"}))
+    belief = cache.belief("n1")
+    assert belief is not None
+    assert "kubelet away" in belief.blocked
+    assert cache.set_report(site.report()).freed == ("n1",)
+
+
+def test_a_static_pod_is_recognised_by_the_uid_of_its_mirror_annotation(
+    site: Site, cache: Predict
+) -> None:
+    """The API object of a static pod has a uid of its own."""
+    site.admit(pod("static-uid"))
+    cache.set_report(site.report())
+    mirror = bound(pod("mirror-uid"), "n1")
+    mirror.metadata.annotations["kubernetes.io/config.mirror"] = "static-uid"
+    cache.pod_seen(info(taken(mirror)))
+    assert free(cache) == site.free
