@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from tests.kubelet.build import container, pod
 
 from numakube.api.core import Container, Pod
-from numakube.kubelet.machine import Device
+from numakube.kubelet.machine import Core, Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
@@ -23,8 +24,14 @@ MACHINE = (
 
 
 def large_node(rng: random.Random, *, scattered: bool) -> KubeletNode:
-    """256 CPUs, 8 NUMA nodes, 20 resources of 16 devices, near their neighbours or anywhere."""
+    """256 CPUs, 8 NUMA nodes, 20 resources of 16 devices.
+
+    If *scattered*, CPUs are numbered at random, so that no line describes the machine, and devices
+    that follow each other are anywhere.
+    """
     machine = from_shape(MACHINE)
+    if scattered:
+        machine = _renumbered(machine, rng)
     settings = KubeletSettings(
         topology_policy="best-effort",
         cpu_policy="static",
@@ -42,6 +49,17 @@ def large_node(rng: random.Random, *, scattered: bool) -> KubeletNode:
         for name in RESOURCES
     }
     return KubeletNode(machine, settings, devices=devices)
+
+
+def _renumbered(machine: Machine, rng: random.Random) -> Machine:
+    ids = list(range(machine.cpu_count))
+    rng.shuffle(ids)
+
+    def renumbered(core: Core) -> Core:
+        return replace(core, threads=tuple(ids[cpu] for cpu in core.threads))
+
+    nodes = (replace(node, cores=tuple(map(renumbered, node.cores))) for node in machine.nodes)
+    return replace(machine, nodes=tuple(nodes))
 
 
 def fill(node: KubeletNode, rng: random.Random, *, containers: int, churn: int) -> list[str]:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht, quad_numa
 from tests.kubelet.scenarios import nodes, pods, workloads
+from tests.strategies.machines import machines
 from tests.topology.reports import run, through_text
 
 from numakube.api.core import Pod
-from numakube.kubelet.machine import Device
+from numakube.errors import KubeletStartError
+from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.settings import KubeletSettings
@@ -38,6 +40,46 @@ def test_every_further_pod_gets_the_same_answer(
         after.append(data.draw(pods(f"later-{index}")))
         if data.draw(st.booleans()):
             after.append(data.draw(st.sampled_from([*node.pods, f"later-{index}"])))
+    assert run(rebuilt, after) == run(node, after)
+
+
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "full-pcpus-only": st.just("true"),
+        "align-by-socket": st.just("true"),
+        "prefer-align-cpus-by-uncorecache": st.just("true"),
+        "strict-cpu-reservation": st.just("true"),
+    },
+)
+
+
+@given(machines(max_nodes=5), OPTIONS, st.integers(1, 3), st.data())
+def test_odd_machines_give_the_same_answers_too(
+    machine: Machine, options: dict[str, str], reserved: int, data: st.DataObject
+) -> None:
+    """CPUs numbered at random, lopsided sockets, nodes without CPUs or memory, caches anywhere."""
+    settings = KubeletSettings(
+        topology_policy=data.draw(st.sampled_from(("best-effort", "restricted"))),
+        topology_options=data.draw(
+            st.sampled_from(({}, {"prefer-closest-numa-nodes": "true"}))
+            if all(node.distances for node in machine.nodes)
+            else st.just({})
+        ),
+        cpu_policy="static",
+        cpu_options=options,
+        reserved_cpu_milli=reserved * 900,
+        memory_policy="Static",
+        reserved_memory={machine.nodes[0].id: {"memory": 1 << 20}},
+        feature_gates={"CPUManagerPolicyAlphaOptions": True},
+    )
+    try:
+        node = KubeletNode(machine, settings)
+    except KubeletStartError:
+        reject()
+    run(node, [data.draw(pods(f"before-{index}")) for index in range(3)])
+    rebuilt = through_text(node)
+    after: list[Pod | str] = ["before-1", data.draw(pods("later")), data.draw(pods("last"))]
     assert run(rebuilt, after) == run(node, after)
 
 

@@ -58,6 +58,15 @@ class _Resource:
         del counts[0]
         return counts
 
+    def by_node(self, ids: Iterable[str]) -> dict[int, int]:
+        """Return how many of *ids* are near each NUMA node that has devices."""
+        chosen = Counter(self.masks[device] for device in ids)
+        counts: dict[int, int] = {}
+        for mask in set(self.masks.values()):
+            for node in nodes_of(mask):
+                counts[node] = counts.get(node, 0) + chosen[mask]
+        return dict(sorted(counts.items()))
+
 
 class DeviceManager:
     """All device plugins' resources and who holds their devices."""
@@ -225,11 +234,12 @@ class DeviceManager:
     def free_by_node(self, resource: str) -> Mapping[int, int]:
         """Return the available devices of *resource* on each NUMA node that has any."""
         known = self._resources[resource]
-        counts: Counter[int] = Counter()
-        for device in known.masks:
-            for node in nodes_of(known.masks[device]):
-                counts[node] += device in known.available
-        return dict(sorted(counts.items()))
+        return known.by_node(known.available)
+
+    def healthy_by_node(self, resource: str) -> Mapping[int, int]:
+        """Return the healthy devices of *resource* on each NUMA node that has any."""
+        known = self._resources[resource]
+        return known.by_node(known.healthy)
 
     def _requests(self, limits: Mapping[str, int]) -> dict[str, int]:
         return {name: count for name, count in limits.items() if name in self._resources}

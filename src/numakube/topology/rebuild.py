@@ -19,6 +19,7 @@ from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.topology.exact import DeviceTable, ExactReport, Holding, MemoryCell, uid_hash
 from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.topology.zone_amounts import settled
 from numakube.topology.zones import Unusable
 from numakube.values.cpuset import CpuSet, union
 
@@ -39,10 +40,8 @@ _MOST_NODES: Final = 16
 
 def report_of(node: KubeletNode) -> ExactReport:
     """Return the state of *node* as the next admission finds it: what is gone is released."""
-    settled = node.clone()
-    settled.collect_garbage()
-    memory = settled.memory
-    devices = settled.devices
+    node = settled(node)
+    memory, devices = node.memory, node.devices
     positions = {
         name: {one.id: index for index, one in enumerate(devices.devices_of(name))}
         for name in sorted(devices.resources())
@@ -52,10 +51,10 @@ def report_of(node: KubeletNode) -> ExactReport:
         machine=as_the_kubelet_sees_it(node.machine),
         settings=node.settings,
         kubernetes=f"{major}.{minor}",
-        shared_cpus=settled.shared_cpus if settled.cpus else None,
+        shared_cpus=node.shared_cpus if node.cpus else None,
         memory=_cells(memory) if memory else {},
         devices={name: _table(devices.devices_of(name)) for name in positions},
-        pods={uid_hash(uid): _holding(settled, uid, positions) for uid in _holders(settled)},
+        pods={uid_hash(uid): _holding(node, uid, positions) for uid in _holders(node)},
     )
 
 

@@ -15,12 +15,12 @@ A zone of which nothing can be given out has its CPUs as capacity.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from numakube.values.resources import CPU, MEMORY, hugepage_name
+from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numakube.kubelet.machine import NumaNode
     from numakube.kubelet.node import KubeletNode
@@ -39,23 +39,42 @@ class ZoneAmounts:
     available: Amounts
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     name: str
     capacity: int
     allocatable: int
     available: int
 
 
+_Devices: TypeAlias = "Mapping[str, tuple[Mapping[int, int], Mapping[int, int]]]"
+"""By resource name, how many devices are healthy and how many are free near each NUMA node."""
+
+
+def settled(node: KubeletNode) -> KubeletNode:
+    """Return *node*, or a copy of it if pods that are gone still hold something."""
+    managers = (node.devices, node.cpus, node.memory)
+    holders = {uid for manager in managers if manager is not None for uid in manager.pods()}
+    if holders <= set(node.pods):
+        return node
+    copy = node.clone()
+    copy.collect_garbage()
+    return copy
+
+
 def zones_of(node: KubeletNode) -> tuple[ZoneAmounts, ...]:
     """Return the zones of *node* by NUMA id, as the next admission finds them."""
-    settled = node.clone()
-    settled.collect_garbage()
-    return tuple(_zone(settled, one) for one in sorted(node.machine.nodes, key=lambda one: one.id))
+    node = settled(node)
+    devices = {
+        name: (node.devices.healthy_by_node(name), node.devices.free_by_node(name))
+        for name in node.devices.resources()
+    }
+    return tuple(
+        _zone(node, numa, devices) for numa in sorted(node.machine.nodes, key=lambda one: one.id)
+    )
 
 
-def _zone(node: KubeletNode, numa: NumaNode) -> ZoneAmounts:
-    rows = [*_cpus(node, numa), *_memory(node, numa), *_devices(node, numa)]
+def _zone(node: KubeletNode, numa: NumaNode, devices: _Devices) -> ZoneAmounts:
+    rows = [*_cpus(node, numa), *_memory(node, numa), *_near(devices, numa)]
     if not rows:
         rows = [_Row(CPU, _MILLI * sum(len(core.threads) for core in numa.cores), 0, 0)]
     return ZoneAmounts(
@@ -67,31 +86,26 @@ def _zone(node: KubeletNode, numa: NumaNode) -> ZoneAmounts:
 
 
 def _cpus(node: KubeletNode, numa: NumaNode) -> Iterator[_Row]:
-    if node.cpus is None:
+    manager = node.cpus
+    if manager is None:
         return
-    cpus = {cpu for core in numa.cores for cpu in core.threads}
-    allocatable = {cpu for cpu in cpus if node.cpus.allocatable >> cpu & 1}
-    free = {cpu for cpu in allocatable if node.cpus.available >> cpu & 1}
+    cpus = manager.topology.numa.get(numa.id, 0)
+    parts = (cpus, cpus & manager.allocatable, cpus & manager.available)
+    capacity, allocatable, available = (_MILLI * part.bit_count() for part in parts)
     if allocatable:
-        yield _Row(CPU, *(_MILLI * len(part) for part in (cpus, allocatable, free)))
+        yield _Row(CPU, capacity, allocatable, available)
 
 
 def _memory(node: KubeletNode, numa: NumaNode) -> Iterator[_Row]:
     if node.memory is None:
         return
-    totals = {MEMORY: numa.memory_bytes}
-    totals |= {hugepage_name(pool.page_bytes): pool.total_bytes for pool in numa.hugepages}
     for kind, table in node.memory.books[numa.id].tables.items():
         if table.allocatable:
-            yield _Row(kind, max(totals[kind], table.allocatable), table.allocatable, table.free)
+            capacity = max(table.total, table.allocatable)
+            yield _Row(kind, capacity, table.allocatable, table.free)
 
 
-def _devices(node: KubeletNode, numa: NumaNode) -> Iterator[_Row]:
-    for name in node.devices.resources():
-        healthy = node.devices.healthy(name)
-        near = sum(
-            numa.id in one.numa_nodes for one in node.devices.devices_of(name) if one.id in healthy
-        )
-        free = node.devices.free_by_node(name).get(numa.id, 0)
-        if near:
-            yield _Row(name, near, near, free)
+def _near(devices: _Devices, numa: NumaNode) -> Iterator[_Row]:
+    for name, (healthy, free) in devices.items():
+        if count := healthy.get(numa.id, 0):
+            yield _Row(name, count, count, free.get(numa.id, 0))
