@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
-from numakube.scheduling.numa.upstream import filtering, least_numa, strategies
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.numa.upstream import (
+    columns_filter,
+    columns_least_numa,
+    columns_score,
+    filtering,
+    least_numa,
+    strategies,
+)
+from numakube.scheduling.numa.upstream.columns import Columns
 from numakube.scheduling.numa.upstream.demand import demand_of
+from numakube.scheduling.numa.upstream.regularity import Regularity
 from numakube.scheduling.numa.upstream.zones import Reader
 
 if TYPE_CHECKING:
@@ -16,6 +28,9 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.numa.upstream.demand import Demand
+    from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -34,6 +49,7 @@ class UpstreamEngine:
     strategy: str = "LeastAllocated"
     weights: Mapping[str, int] = field(default_factory=dict)
     _reader: Reader = field(default_factory=Reader, repr=False, compare=False)
+    _regularity: Regularity = field(default_factory=Regularity, repr=False, compare=False)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Tell whether *node* can take *pod*."""
@@ -68,6 +84,53 @@ class UpstreamEngine:
         rate = strategies.score_pod if manager.is_pod_scope else strategies.score_containers
         return rate(strategies.STRATEGIES[self.strategy], demand, zones, self.weights)
 
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Tell which of *rows* can take *pod*."""
+        demand = demand_of(pod)
+        if demand.needs_no_zone:
+            return None
+        if not demand.is_regular:
+            return Verdicts.each(rows, lambda row: self.filter(state, pod, snapshot.at(row)))
+        verdicts = columns_filter.judge(demand, Columns(snapshot, rows))
+        odd = np.flatnonzero(self._regularity.odd(snapshot, rows))
+        if len(odd):
+            others = Verdicts.each(rows[odd], lambda row: self.filter(state, pod, snapshot.at(row)))
+            verdicts = _with_others(verdicts, odd, others)
+        return verdicts if verdicts.choice.any() else None
+
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+        """Rate the nodes at *rows* for *pod*."""
+        demand = demand_of(pod)
+        if not demand.is_guaranteed:
+            return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
+        scores, odd = self._score_columns(demand, snapshot, rows)
+        for position in np.flatnonzero(odd):
+            scores[position] = self.score(state, pod, snapshot.at(int(rows[position])))
+        return scores
+
+    def _score_columns(self, demand: Demand, snapshot: Snapshot, rows: Rows) -> tuple[Amount, Mask]:
+        """Return scores, and which of them are not to be relied on."""
+        if not demand.is_regular:
+            return np.zeros(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)
+        columns = Columns(snapshot, rows)
+        if self.strategy == LEAST_NUMA_NODES:
+            odd = self._regularity.odd_or_unordered(snapshot, rows)
+            return columns_least_numa.score(demand, columns), odd
+        strategy = columns_score.STRATEGIES[self.strategy]
+        odd = self._regularity.odd(snapshot, rows)
+        return columns_score.score(strategy, demand, columns, self.weights), odd
+
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Accept: the Go plugin knows no more than it has filtered by."""
         return SUCCESS
+
+
+def _with_others(verdicts: Verdicts, positions: Rows, others: Verdicts) -> Verdicts:
+    """Return *verdicts* with those of *others* at *positions*."""
+    choice = verdicts.choice.copy()
+    # Both begin with success.
+    shift = len(verdicts.statuses) - 1
+    choice[positions] = np.where(others.choice == 0, 0, others.choice + shift)
+    return Verdicts(choice, verdicts.statuses + others.statuses[1:])

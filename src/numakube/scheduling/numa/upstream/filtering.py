@@ -24,9 +24,14 @@ INVALID_DATA: Final = unschedulable("invalid node topology data")
 _ALWAYS_OFFERED: Final = frozenset({CPU, MEMORY, PODS, EPHEMERAL_STORAGE})
 
 
+def is_always_offered(resource: str) -> bool:
+    """Tell whether kube-scheduler counts *resource* on every node, be it none of it."""
+    return resource in _ALWAYS_OFFERED
+
+
 def offers(node: NodeInfo, resource: str) -> bool:
     """Tell whether kube-scheduler counts *resource* on *node*, be it none of it."""
-    return resource in _ALWAYS_OFFERED or (is_scalar(resource) and resource in node.allocatable)
+    return is_always_offered(resource) or (is_scalar(resource) and resource in node.allocatable)
 
 
 def align_pod(demand: Demand, node: NodeInfo, zones: Sequence[NumaZone]) -> Status:

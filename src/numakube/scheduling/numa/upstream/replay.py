@@ -9,6 +9,7 @@ from numakube.api.codec import convert
 from numakube.api.core import Node, Pod
 from numakube.api.nrt import convert_nrt
 from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.upstream.engine import UpstreamEngine
 from numakube.scheduling.numa.upstream.zones import Reader
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.node import KubeletNode
+    from numakube.scheduling.framework.status import Status
     from numakube.values.resources import Amounts
 
 STRATEGIES: Final = ("BalancedAllocation", "LeastAllocated", "LeastNUMANodes", "MostAllocated")
@@ -70,13 +72,24 @@ def answer(row: dict[str, Any]) -> dict[str, Any]:
 def _verdicts(
     pod: PodInfo, cluster: Cluster, engines: dict[str, UpstreamEngine]
 ) -> dict[str, dict[str, Any]]:
-    state = CycleState()
+    """Return the verdicts on all nodes; the two forms of each decision must agree."""
+    state, snapshot = CycleState(), cluster.snapshot()
+    rows = snapshot.rows
+    engine = next(iter(engines.values()))
+    judged = engine.filter_all(state, pod, snapshot, rows)
+    rated = {name: one.score_all(state, pod, snapshot, rows) for name, one in engines.items()}
     verdicts = {}
-    for node in cluster.nodes():
-        status = next(iter(engines.values())).filter(state, pod, node)
-        scores = {name: engine.score(state, pod, node) for name, engine in engines.items()}
-        verdict: dict[str, Any] = {"code": status.code.label, "scores": scores}
-        if status.reasons:
-            verdict["reasons"] = list(status.reasons)
-        verdicts[node.name] = verdict
+    for position, row in enumerate(rows):
+        node = snapshot.at(int(row))
+        status = engine.filter(state, pod, node)
+        scores = {name: one.score(state, pod, node) for name, one in engines.items()}
+        together = judged.status(position) if judged else SUCCESS
+        if together != status or scores != {n: int(s[position]) for n, s in rated.items()}:
+            raise AssertionError(f"pod {pod.name}, node {node.name}: the two forms disagree")
+        verdicts[node.name] = _verdict(status, scores)
     return verdicts
+
+
+def _verdict(status: Status, scores: dict[str, int]) -> dict[str, Any]:
+    reasons = {"reasons": list(status.reasons)} if status.reasons else {}
+    return {"code": status.code.label, "scores": scores, **reasons}

@@ -1,0 +1,186 @@
+"""Judging and rating every node of a large cluster by its NUMA zones, and keeping it up to date.
+
+5,000 nodes of 8 zones and 5 resources; pods of one and two containers with a GPU and a NIC. Times
+are CPU time of one thread, so that a busy machine does not spoil them.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
+from numakube.api.meta import ObjectMeta
+from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.numa.upstream.engine import UpstreamEngine
+from numakube.scheduling.numa.upstream.replay import STRATEGIES, Reported, reported
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.scheduling.numa.engine import NumaEngine
+
+GPU, NIC, HUGEPAGES = "vendor.example/gpu", "vendor.example/nic", "hugepages-1Gi"
+NODES, ZONES = 5000, 8
+GIB: Final = 1 << 30
+ROUNDS: Final = 30
+_ZONE: Final = {"cpu": 16, "memory": 64 * GIB, HUGEPAGES: 16 * GIB, GPU: 2, NIC: 4}
+"""What a zone has: whole CPUs, bytes, devices."""
+
+
+def run() -> Iterator[dict[str, object]]:
+    """Yield latencies of decisions and updates."""
+    cluster = make_cluster(NODES)
+    for strategy in STRATEGIES:
+        yield from engine_results(f"upstream {strategy}", UpstreamEngine(strategy), cluster)
+    yield from wide_results(cluster)
+    yield from update_results(cluster)
+    yield growth(UpstreamEngine("LeastAllocated"))
+
+
+def engine_results(
+    name: str, engine: NumaEngine, cluster: Cluster, *, budget_ms: float = 10
+) -> Iterator[dict[str, object]]:
+    """Yield how long *engine* takes for all nodes of *cluster*."""
+    for containers in (1, 2):
+        times = decisions(engine, cluster, pod(containers))
+        metric = f"{name}: filter + score, {NODES} nodes x {ZONES} zones, {containers} containers"
+        yield _ms(metric, statistics.median(times), budget=budget_ms)
+
+
+def wide_results(cluster: Cluster) -> Iterator[dict[str, object]]:
+    """Yield the worst for LeastNUMANodes: a request that needs four or five of eight zones."""
+    times = decisions(UpstreamEngine("LeastNUMANodes"), cluster, pod(1, cpu=60))
+    yield _ms(
+        "upstream LeastNUMANodes: filter + score, requests wider than any zone",
+        statistics.median(times),
+    )
+
+
+def decisions(engine: NumaEngine, cluster: Cluster, info: PodInfo) -> list[float]:
+    """Return the seconds that each of several decisions took."""
+    times = []
+    for _ in range(ROUNDS):
+        snapshot, state = cluster.snapshot(), CycleState()
+        start = time.thread_time()
+        engine.filter_all(state, info, snapshot, snapshot.rows)
+        engine.score_all(state, info, snapshot, snapshot.rows)
+        times.append(time.thread_time() - start)
+    return times
+
+
+def update_results(cluster: Cluster) -> Iterator[dict[str, object]]:
+    """Yield how long it takes to take over a new belief."""
+    r = random.Random(2)
+    reports = [(f"node-{row}", belief_of(f"node-{row}", r)) for row in range(0, NODES, 5)]
+    yield _us("update of one node: report", _median_us(cluster, reports), budget=20)
+    reserved = [(name, _less(belief, zone)) for zone, (name, belief) in enumerate(reports)]
+    yield _us("update of one node: reservation", _median_us(cluster, reserved), budget=20)
+
+
+def growth(engine: NumaEngine) -> dict[str, object]:
+    """Return how much longer ten times as many nodes take; linear is 10."""
+    info = pod(2)
+    few, many = (
+        statistics.median(decisions(engine, make_cluster(size), info)) for size in (500, 5000)
+    )
+    return {
+        "metric": "upstream LeastAllocated: 5,000 nodes against 500",
+        "value": round(many / few, 2),
+        "unit": "times",
+        "budget": 10,
+    }
+
+
+def make_cluster(nodes: int) -> Cluster:
+    """Return nodes that are taken to different degrees."""
+    r = random.Random(1)
+    cluster = Cluster()
+    allocatable = {
+        "cpu": str(_ZONE["cpu"] * ZONES), "memory": str(_ZONE["memory"] * ZONES), "pods": "250",
+        HUGEPAGES: str(_ZONE[HUGEPAGES] * ZONES), GPU: str(_ZONE[GPU] * ZONES),
+        NIC: str(_ZONE[NIC] * ZONES),
+    }  # fmt: skip
+    for row in range(nodes):
+        name = f"node-{row}"
+        cluster.set_node(
+            Node(metadata=ObjectMeta(name=name), status=NodeStatus(allocatable=allocatable))
+        )
+        cluster.set_belief(name, belief_of(name, r))
+    return cluster
+
+
+def belief_of(name: str, r: random.Random) -> Reported:
+    """Return the belief in a new report."""
+    zones = tuple(_zone(zone, r) for zone in range(ZONES))
+    return reported(
+        NodeResourceTopology(
+            metadata=ObjectMeta(name=name),
+            attributes=(
+                Attribute("topologyManagerPolicy", "single-numa-node"),
+                Attribute("topologyManagerScope", "container"),
+            ),
+            zones=zones,
+        )
+    )
+
+
+def _zone(zone: int, r: random.Random) -> Zone:
+    def resource(name: str, step: int) -> ZoneResource:
+        total = _ZONE[name]
+        return ZoneResource(name, str(total), str(total), str(r.randint(0, total // step) * step))
+
+    return Zone(
+        zone_name(zone),
+        "Node",
+        costs=tuple(Cost(zone_name(to), 10 if to == zone else 20) for to in range(ZONES)),
+        resources=(
+            resource("cpu", 1), resource("memory", GIB), resource(HUGEPAGES, GIB),
+            resource(GPU, 1), resource(NIC, 1),
+        ),
+    )  # fmt: skip
+
+
+def _less(belief: Reported, zone: int) -> Reported:
+    available = list(belief.available)
+    at = zone % len(available)
+    available[at] = {name: amount // 2 for name, amount in available[at].items()}
+    return Reported(belief.nrt, belief.topology, tuple(available))
+
+
+def pod(containers: int, *, cpu: int = 4) -> PodInfo:
+    """Return a Guaranteed pod whose containers have a GPU and a NIC each."""
+    amounts = {"cpu": str(cpu), "memory": "8Gi", GPU: "1", NIC: "1"}
+    resources = ResourceRequirements(requests=amounts, limits=amounts)
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(name="pod", namespace="default", uid="pod"),
+            spec=PodSpec(
+                containers=tuple(
+                    Container(name=f"c{index}", resources=resources) for index in range(containers)
+                )
+            ),
+        )
+    )
+
+
+def _median_us(cluster: Cluster, beliefs: list[tuple[str, Reported]]) -> float:
+    times = []
+    for name, belief in beliefs:
+        start = time.perf_counter()
+        cluster.set_belief(name, belief)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _ms(metric: str, seconds: float, *, budget: float = 10) -> dict[str, object]:
+    return {"metric": metric, "value": round(seconds * 1e3, 3), "unit": "ms", "budget": budget}
+
+
+def _us(metric: str, seconds: float, *, budget: float) -> dict[str, object]:
+    return {"metric": metric, "value": round(seconds * 1e6, 1), "unit": "us", "budget": budget}

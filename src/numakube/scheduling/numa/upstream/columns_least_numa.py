@@ -1,0 +1,179 @@
+"""LeastNUMANodes for all nodes at once.
+
+Nodes are taken together by the shape of their zones, which decides the order of combinations.
+Sizes that cannot suffice are left out: the largest zones of each resource together are the most
+that any combination of a size has.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.numa.upstream.combinations import combinations_of
+from numakube.scheduling.snapshot.zones import Policy, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.numa.upstream.columns import Columns
+    from numakube.scheduling.numa.upstream.combinations import Combinations
+    from numakube.scheduling.numa.upstream.demand import Demand, Request
+    from numakube.scheduling.snapshot.zones import ZoneShape
+
+    Free: TypeAlias = Mapping[str, Amount]
+
+_NOT_NAMED: Final = -(2**56)
+"""Stands for what a zone has that does not name a resource: no sum with it is ever enough."""
+_CELLS_AT_ONCE: Final = 2**17
+"""Sums computed in one go: about what a processor's cache holds."""
+
+
+def score(demand: Demand, columns: Columns) -> Amount:
+    """Rate each node."""
+    scores = np.zeros(len(columns), dtype=np.int64)
+    known = (columns.policy != Policy.NO_DATA) & ~columns.blocked
+    shapes = columns.shape
+    for scope, requests in ((Scope.POD, (demand.whole,)), (Scope.CONTAINER, demand.each)):
+        mine = known & (columns.scope == scope)
+        for number in np.unique(shapes[mine]):
+            positions = np.flatnonzero(mine & (shapes == number))
+            shape = columns.zones.shape_at(int(number))
+            scores[positions] = _score_shape(requests, columns.part(positions), shape)
+    return scores
+
+
+def _score_shape(requests: Sequence[Request], columns: Columns, shape: ZoneShape) -> Amount:
+    """Rate nodes whose zones have one shape."""
+    size = len(columns)
+    most = np.zeros(size, dtype=np.int64)
+    closest = np.ones(size, dtype=np.bool_)
+    fits = np.ones(size, dtype=np.bool_)
+    zones = _Zones(columns, shape)
+    for index, request in enumerate(requests):
+        uses = zones.uses(request)
+        found = zones.find(request, np.flatnonzero(uses & fits))
+        fits &= ~uses | (found.count > 0)
+        np.maximum(most, found.count, out=most)
+        closest &= found.closest | ~uses
+        later = {name for one in requests[index + 1 :] for name in one.quantities}
+        zones.take(request, found.members, later)
+    unit = MAX_NODE_SCORE // columns.max_zones.astype(np.int64)
+    scores = MAX_NODE_SCORE - most * unit + np.where(closest, unit // 2, 0)
+    return np.where(fits, np.where(most > 0, np.maximum(scores, 0), MAX_NODE_SCORE), 0)
+
+
+class _Found:
+    """What was found for one request, a column a node.
+
+    Attributes:
+        count: how many zones the node needs; 0 if all together do not have it.
+        closest: whether none are closer.
+        members: which zones they are.
+    """
+
+    def __init__(self, zones: int, nodes: int) -> None:
+        self.count = np.zeros(nodes, dtype=np.int64)
+        self.closest = np.zeros(nodes, dtype=np.bool_)
+        self.members = np.zeros((zones, nodes), dtype=np.bool_)
+
+
+class _Zones:
+    """The zones of nodes of one shape while containers are placed one after the other."""
+
+    def __init__(self, columns: Columns, shape: ZoneShape) -> None:
+        self._columns = columns
+        self._shape = shape
+        self._count = len(shape.ids)
+        self._free: dict[str, Amount] = {}
+
+    def uses(self, request: Request) -> Mask:
+        """Tell on which nodes any zone names any resource of *request*."""
+        uses = np.zeros(len(self._columns), dtype=np.bool_)
+        for name in request.quantities:
+            uses |= self._columns.reports(name).any(axis=0)
+        return uses
+
+    def find(self, request: Request, positions: Rows) -> _Found:
+        """Return the zones that *request* needs on the nodes at *positions*."""
+        found = _Found(self._count, len(self._columns))
+        free = {name: self._of(name)[:, positions] for name in request.quantities}
+        left = self._search(1, request, free, positions, found)
+        positions = positions[left]
+        free = {name: amounts[:, left] for name, amounts in free.items()}
+        fewest = _fewest(request, free, len(positions))
+        for size in range(2, self._count + 1):
+            tried = np.flatnonzero(fewest == size)
+            if len(tried):
+                some = {name: amounts[:, tried] for name, amounts in free.items()}
+                left = self._search(size, request, some, positions[tried], found)
+                fewest[tried[left]] = size + 1
+        return found
+
+    def take(self, request: Request, members: Mask, later: set[str]) -> None:
+        """Take *request* from its zones, lowest first; only of what is asked for *later* too."""
+        for name in request.wanted.keys() & later:
+            free = self._free[name] = self._of(name).copy()
+            missing = np.full(len(self._columns), request.amounts[name], dtype=np.int64)
+            for zone in range(self._count):
+                taken = np.where(members[zone], np.minimum(missing, free[zone]), 0)
+                free[zone] -= taken
+                missing -= taken
+
+    def _of(self, name: str) -> Amount:
+        free = self._free.get(name)
+        if free is None:
+            available = self._columns.available(name)[: self._count]
+            named = self._columns.reports(name)[: self._count]
+            free = self._free[name] = np.where(named, available, _NOT_NAMED)
+        return free
+
+    def _search(
+        self, size: int, request: Request, free: Free, positions: Rows, found: _Found
+    ) -> Rows:
+        """Note which combinations of *size* zones suffice; return the nodes where none does."""
+        combinations = combinations_of(self._shape, size)
+        if combinations is None or not len(combinations.positions):
+            return np.arange(len(positions))
+        first = _first_fit(combinations, request, free, len(positions))
+        hit = np.flatnonzero(first >= 0)
+        at, nodes = first[hit], positions[hit]
+        found.count[nodes] = size
+        found.closest[nodes] = combinations.closest[at]
+        found.members[:, nodes] = combinations.members[at].T
+        return np.flatnonzero(first < 0)
+
+
+def _fewest(request: Request, free: Free, nodes: int) -> Amount:
+    """Return how many zones each node needs at least, by its largest ones; too many if it lacks."""
+    fewest = np.full(nodes, 2, dtype=np.int64)
+    for name, amounts in free.items():
+        sums = -np.sort(-amounts, axis=0)
+        np.cumsum(sums, axis=0, out=sums)
+        enough = sums >= request.amounts[name]
+        size = np.where(enough.any(axis=0), enough.argmax(axis=0) + 1, len(amounts) + 1)
+        fewest = np.maximum(fewest, size)
+    return fewest
+
+
+def _first_fit(
+    combinations: Combinations, request: Request, free: Free, nodes: int
+) -> npt.NDArray[np.intp]:
+    """Return the first combination that suffices on each node, -1 if none does."""
+    first = np.full(nodes, -1, dtype=np.intp)
+    step = max(1, _CELLS_AT_ONCE // len(combinations.positions))
+    for start in range(0, nodes, step):
+        block = slice(start, start + step)
+        good = np.ones((), dtype=np.bool_)
+        for name, amounts in free.items():
+            sums = amounts[combinations.positions[:, 0], block]
+            for zones in combinations.positions.T[1:]:
+                sums += amounts[zones, block]
+            good = good & (sums >= request.amounts[name])
+        at = good.argmax(axis=0)
+        first[block] = np.where(good.any(axis=0), at, -1)
+    return first
