@@ -21,7 +21,7 @@ _NEVER = re.compile(r"(?!)")
 # An escaped character, or any but those that cannot stand for themselves in brackets.
 _MEMBER = r"(?:\\.|[^\\\]-])"
 _TOKEN = re.compile(
-    rf"(?P<many>\*)|(?P<one>\?)|\[(?P<not>\^?)(?P<members>(?:{_MEMBER}(?:-{_MEMBER})?)+)\]"
+    rf"(?P<many>\*)|(?P<one>\?)|\[(?P<not>\^|(?!\^))(?P<members>(?:{_MEMBER}(?:-{_MEMBER})?)+)\]"
     r"|\\(?P<escaped>.)|(?P<plain>[^\\\[])",
     re.DOTALL,
 )
@@ -72,20 +72,27 @@ def glob_matches(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    parts = []
+    chunks = [""]
     position = 0
     while position < len(pattern):
         token = _TOKEN.match(pattern, position)
         if token is None:
             return _NEVER
-        parts.append(_translated(token))
+        if token["many"]:
+            chunks.append("")
+        else:
+            chunks[-1] += _translated(token)
         position = token.end()
-    return re.compile("".join(parts), re.DOTALL)
+    first, *others = chunks
+    if not others:
+        return re.compile(first, re.DOTALL)
+    # Between two stars the first fit is as good as any other. To try no other keeps a pattern
+    # with many stars from taking for ever.
+    middle = "".join(f"(?>[^/]*?{chunk})" for chunk in others[:-1])
+    return re.compile(f"{first}{middle}[^/]*{others[-1]}", re.DOTALL)
 
 
 def _translated(token: re.Match[str]) -> str:
-    if token["many"]:
-        return "[^/]*"
     if token["one"]:
         return "[^/]"
     if token["members"]:

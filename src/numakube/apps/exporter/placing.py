@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.topology.placement import ContainerName
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 
 SINGLE_NUMA_NODE: Final = "single-numa-node"
 
-Affinities: TypeAlias = dict[tuple[str, str, str], int]
-"""NUMA nodes by namespace, pod and container."""
+Affinities: TypeAlias = dict[ContainerName, int]
+"""NUMA nodes of containers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def affinities_of(pods: Iterable[PodResources], hardware: Hardware) -> Affinitie
             if numa is not None and not 0 <= numa < len(hardware.zones):
                 return Unplaced(f"container {name}: NUMA node {numa} is out of range")
             if numa is not None:
-                found[pod.namespace, pod.name, container.name] = numa
+                found[ContainerName(pod.namespace, pod.name, container.name)] = numa
     return found
 
 

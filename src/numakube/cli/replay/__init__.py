@@ -16,6 +16,9 @@ FORMATS: Final = {
     "api": Lazy(
         "numakube.cli.replay_api", "Requests to an API server, against the lab's.", "replay_api"
     ),
+    "exporter": Lazy(
+        "numakube.cli.replay.exporter", "Scans of a node by the Resource Topology Exporter."
+    ),
     "filter": Lazy("numakube.cli.replay.filter", "Pods judged by NodeResourceTopologyMatch."),
     "kubelet": Lazy("numakube.cli.replay.kubelet", "Pods admitted and removed by a kubelet."),
     "values": Lazy("numakube.cli.replay.values", "Quantities, CPU lists, requests of pods."),

@@ -1,0 +1,205 @@
+"""The report of one scan: from what was read to the NodeResourceTopology to write.
+
+    report = topology_of(inputs, ReportOptions(node_name="worker-0"), cause="periodic")
+    nrt = report.topology("worker-0")
+
+Content and order of what RTE publishes too are RTE's (v0.25); what is ours follows it. Computing
+never fails: what cannot be told is left out and is among the report's problems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.api.meta import ObjectMeta
+from numakube.api.nrt import Attribute, NodeResourceTopology, zone_name
+from numakube.apps.exporter.accounting import zones_of
+from numakube.apps.exporter.attributes import kubelet_attributes
+from numakube.apps.exporter.exact import Inexact, exact_report
+from numakube.apps.exporter.exclusion import listed_pods
+from numakube.apps.exporter.exclusivity import exclusive_use
+from numakube.apps.exporter.inputs import ALL_PODS, EXCLUSIVE_PODS
+from numakube.apps.exporter.placing import SINGLE_NUMA_NODE, Unplaced, affinities_of
+from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.topology import names
+from numakube.topology.codec import encode_report
+from numakube.topology.exact import ExactReport
+from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.placement import BadPlacement, Placement, encode_placement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numakube.api.meta import OwnerReference
+    from numakube.api.nrt import Zone
+    from numakube.apps.exporter.exclusivity import Exclusive
+    from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
+    from numakube.node.podresources import PodResources
+
+PERIODIC: Final = "periodic"
+REACTIVE: Final = "reactive"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedPod:
+    """A pod that the report is about; ``exclusive`` says what it has for itself, if anything."""
+
+    namespace: str
+    name: str
+    uid: str | None
+    exclusive: Exclusive | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is to be published, and what was found on the way.
+
+    Attributes:
+        fingerprints: by method, whichever of them is published.
+        method: the method that was chosen.
+        pods: in the kubelet's order.
+    """
+
+    zones: tuple[Zone, ...]
+    attributes: tuple[Attribute, ...]
+    annotations: Mapping[str, str]
+    fingerprints: Mapping[str, str]
+    method: str
+    pods: tuple[ReportedPod, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def fingerprinted(self) -> tuple[ReportedPod, ...]:
+        """The pods that the published fingerprint is of."""
+        return tuple(pod for pod in self.pods if self.method == ALL_PODS or pod.exclusive)
+
+    def topology(self, name: str, *, owner: OwnerReference | None = None) -> NodeResourceTopology:
+        """Return the object to write."""
+        return NodeResourceTopology(
+            metadata=ObjectMeta(
+                name=name,
+                annotations=dict(self.annotations),
+                owner_references=(owner,) if owner else (),
+            ),
+            attributes=self.attributes,
+            zones=self.zones,
+        )
+
+    def same_content(self, other: Report) -> bool:
+        """Tell whether the two differ at most in what caused them and in their problems."""
+        return (self.zones, self.attributes, _lasting(self.annotations)) == (
+            other.zones,
+            other.attributes,
+            _lasting(other.annotations),
+        )
+
+
+def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: str) -> Report:
+    """Compute the report of what one scan read; *cause* is ``periodic`` or ``reactive``."""
+    pods = listed_pods(inputs, options)
+    table = zones_of(inputs, pods, options)
+    described = tuple(_described(pod, inputs) for pod in pods)
+    fingerprints = _fingerprints(described)
+    exclusive = [pod for pod, one in zip(pods, described, strict=True) if one.exclusive]
+    placement = _placement(inputs, exclusive, options)
+    exact = exact_report(inputs) if options.exact else None
+    published = fingerprints[_method(options)] if options.fingerprint else None
+    return Report(
+        zones=tuple(_with_vector(zone, placement) for zone in table.zones),
+        attributes=(
+            *_fingerprint_attributes(published, options.fingerprint_method),
+            *_placement_attributes(placement),
+            *kubelet_attributes(inputs.kubelet),
+        ),
+        annotations=MappingProxyType(_annotations(cause, published, exact)),
+        fingerprints=MappingProxyType(fingerprints),
+        method=_method(options),
+        pods=described,
+        problems=(
+            *inputs.hardware.problems,
+            *inputs.checkpoints.problems,
+            *table.problems,
+            *_placement_problems(placement),
+            *_exact_problems(exact),
+        ),
+    )
+
+
+def _described(pod: PodResources, inputs: NodeInputs) -> ReportedPod:
+    uid = inputs.uids.get((pod.namespace, pod.name))
+    return ReportedPod(pod.namespace, pod.name, uid, exclusive_use(pod))
+
+
+def _fingerprints(pods: Sequence[ReportedPod]) -> dict[str, str]:
+    return {
+        ALL_PODS: fingerprint_of((pod.namespace, pod.name) for pod in pods),
+        EXCLUSIVE_PODS: fingerprint_of((pod.namespace, pod.name) for pod in pods if pod.exclusive),
+    }
+
+
+def _method(options: ReportOptions) -> str:
+    return ALL_PODS if options.fingerprint_method == ALL_PODS else EXCLUSIVE_PODS
+
+
+def _fingerprint_attributes(published: str | None, method: str) -> Iterator[Attribute]:
+    if published is not None:
+        yield Attribute(name=names.FINGERPRINT, value=published)
+        yield Attribute(name=names.FINGERPRINT_METHOD, value=method)
+
+
+def _annotations(
+    cause: str, published: str | None, exact: ExactReport | Inexact | None
+) -> dict[str, str]:
+    annotations = {names.RTE_UPDATE_ANNOTATION: cause}
+    if published is not None:
+        annotations[names.FINGERPRINT_ANNOTATION] = published
+    if isinstance(exact, ExactReport):
+        annotations[names.EXACT_ANNOTATION] = encode_report(exact)
+    return annotations
+
+
+def _exact_problems(exact: ExactReport | Inexact | None) -> Iterator[Problem]:
+    if isinstance(exact, Inexact):
+        yield Problem(Trouble.NO_EXACT_DATA, f"exact data is not published: {exact.reason}")
+
+
+def _placement(
+    inputs: NodeInputs, pods: Sequence[PodResources], options: ReportOptions
+) -> Placement | Unplaced | None:
+    """Return the NUMA placement of *pods*; nothing where there is none by policy or option."""
+    wanted = options.fingerprint and options.numa_placement
+    if not wanted or inputs.kubelet.policy != SINGLE_NUMA_NODE:
+        return None
+    affinities = affinities_of(pods, inputs.hardware)
+    if isinstance(affinities, Unplaced):
+        return affinities
+    placement = encode_placement(affinities, numa_nodes=len(inputs.hardware.zones))
+    return Unplaced(placement.reason) if isinstance(placement, BadPlacement) else placement
+
+
+def _placement_attributes(placement: Placement | Unplaced | None) -> Iterator[Attribute]:
+    if isinstance(placement, Placement):
+        yield Attribute(name=names.PLACEMENT_METADATA, value=placement.metadata)
+
+
+def _placement_problems(placement: Placement | Unplaced | None) -> Iterator[Problem]:
+    if isinstance(placement, Unplaced):
+        detail = f"NUMA placement is not published: {placement.reason}"
+        yield Problem(Trouble.UNPLACED_CONTAINER, detail)
+
+
+def _with_vector(zone: Zone, placement: Placement | Unplaced | None) -> Zone:
+    vectors = placement.vectors if isinstance(placement, Placement) else {}
+    for numa, text in vectors.items():
+        if zone_name(numa) == zone.name:
+            attribute = Attribute(name=names.PLACEMENT_VECTOR, value=text)
+            return msgspec.structs.replace(zone, attributes=(*zone.attributes, attribute))
+    return zone
+
+
+def _lasting(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: text for key, text in annotations.items() if key != names.RTE_UPDATE_ANNOTATION}

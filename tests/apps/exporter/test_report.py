@@ -1,0 +1,179 @@
+"""The whole report: attributes, annotations, fingerprints, placement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.apps.exporter.build import container, inputs, inputs_of, pod, two_zones
+from tests.kubelet.build import admit, guaranteed, start, static_settings
+from tests.kubelet.build import pod as spec
+
+from numakube.api.kubelet_config import KubeletConfiguration, with_defaults
+from numakube.api.meta import OwnerReference
+from numakube.api.nrt import NodeResourceTopology, attribute_value
+from numakube.apps.exporter.checkpoints import read_checkpoints
+from numakube.apps.exporter.inputs import ALL_PODS, KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.problems import Trouble
+from numakube.apps.exporter.report import PERIODIC, REACTIVE, topology_of
+from numakube.kubelet.machine import Device
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.state_files import StateFiles
+from numakube.node.podresources import Devices, Memory
+from numakube.topology import names
+from numakube.topology.view import NodeTopology, view_of
+
+SINGLE = KubeletFacts(topology_policy="single-numa-node", topology_scope="pod")
+
+
+def published(read: NodeInputs, **options: object) -> NodeResourceTopology:
+    """Return the object of a report."""
+    report = topology_of(read, ReportOptions(**options), cause=PERIODIC)  # type: ignore[arg-type]
+    return report.topology("worker")
+
+
+def test_attributes_are_in_the_order_of_rte_and_then_ours() -> None:
+    """Readers that know RTE's see nothing new; ours say what else decides on placement."""
+    config = KubeletConfiguration(
+        topology_manager_policy="single-numa-node",
+        topology_manager_policy_options={"prefer-closest-numa-nodes": "true"},
+        cpu_manager_policy="static",
+        cpu_manager_policy_options={"full-pcpus-only": "true"},
+    )
+    read = replace(inputs(two_zones()), kubelet=KubeletFacts(config=with_defaults(config)))
+    assert [(one.name, one.value) for one in published(read).attributes] == [
+        ("nodeTopologyPodsFingerprint", "pfp0v001ef46db3751d8e999"),
+        ("nodeTopologyPodsFingerprintMethod", "with-exclusive-resources"),
+        ("topology.node.k8s.io/numaplacement-metadata", "npv0v001::ve=leb89::cc=0::nn=2::bn=0"),
+        ("topologyManagerScope", "container"),
+        ("topologyManagerPolicy", "single-numa-node"),
+        ("topologyManagerMaxNUMANodes", "8"),
+        ("topologyManagerOptionPreferClosestNumaNodes", "true"),
+        ("cpuManagerPolicy", "static"),
+        ("cpuManagerOptionFullPcpusOnly", "true"),
+        ("memoryManagerPolicy", "None"),
+    ]
+
+
+def test_what_is_not_known_of_the_kubelet_is_not_published() -> None:
+    """An empty text that somebody gave is; RTE publishes it too."""
+    assert published(inputs(two_zones()), fingerprint=False).attributes == ()
+    told = replace(inputs(two_zones()), kubelet=KubeletFacts(topology_policy=""))
+    found = published(told, fingerprint=False).attributes
+    assert [(one.name, one.value) for one in found] == [(names.TOPOLOGY_POLICY, "")]
+
+
+def test_a_given_policy_wins_over_the_configuration() -> None:
+    """As with RTE's options."""
+    config = with_defaults(KubeletConfiguration())
+    facts = KubeletFacts(topology_policy="restricted", config=config)
+    read = replace(inputs(two_zones()), kubelet=facts)
+    found = published(read).attributes
+    assert attribute_value(found, names.TOPOLOGY_POLICY) == "restricted"
+    assert attribute_value(found, names.TOPOLOGY_SCOPE) == "container"
+
+
+def test_the_fingerprint_is_of_the_pods_of_its_method() -> None:
+    """In an attribute, and in the annotation of old."""
+    read = inputs(two_zones(), pod(container(cpus=(0,)), name="a"), pod(name="b"), cpus=range(24))
+    every = topology_of(read, ReportOptions(fingerprint_method=ALL_PODS), cause=REACTIVE)
+    some = topology_of(read, ReportOptions(), cause=REACTIVE)
+    assert [one.name for one in every.fingerprinted] == ["a", "b"]
+    assert [one.name for one in some.fingerprinted] == ["a"]
+    assert every.annotations[names.FINGERPRINT_ANNOTATION] == every.fingerprints[ALL_PODS]
+    value = attribute_value(some.attributes, names.FINGERPRINT)
+    # The fingerprint of default/a in the reference.
+    assert value == "pfp0v00173ac1f6debaedf3d"
+
+
+def test_the_cause_of_an_update_is_an_annotation() -> None:
+    """And the only thing in which two reports of the same state differ."""
+    read = inputs(two_zones(), cpus=range(24))
+    timed = topology_of(read, ReportOptions(), cause=PERIODIC)
+    woken = topology_of(read, ReportOptions(), cause=REACTIVE)
+    assert timed.annotations[names.RTE_UPDATE_ANNOTATION] == "periodic"
+    assert timed.same_content(woken)
+    assert not timed.same_content(topology_of(inputs(two_zones()), ReportOptions(), cause=PERIODIC))
+
+
+def test_the_object_belongs_to_its_owner() -> None:
+    """So that it goes when the node goes."""
+    owner = OwnerReference(api_version="v1", kind="Node", name="worker", uid="1")
+    report = topology_of(inputs(two_zones()), ReportOptions(), cause=PERIODIC)
+    assert report.topology("worker", owner=owner).metadata.owner_references == (owner,)
+    assert report.topology("worker").metadata.owner_references == ()
+
+
+def test_numa_placement_tells_where_containers_are() -> None:
+    """By CPU, else device, else memory; those that hold nothing are left out."""
+    read = inputs(
+        two_zones(),
+        pod(container("a", cpus=(1, 3)), container("none"), name="p1"),
+        pod(container("b", devices=[Devices("x/y", (), (0,)), Devices("x/y", ("d",), (1,))])),
+        pod(container("c", memory=[Memory("memory", 1), Memory("memory", 1, (0,))]), name="p3"),
+    )
+    nrt = published(replace(read, kubelet=SINGLE))
+    metadata = attribute_value(nrt.attributes, names.PLACEMENT_METADATA)
+    assert metadata == "npv0v001::ve=leb89::cc=3::nn=2::bn=1"
+    vectors = [attribute_value(one.attributes, names.PLACEMENT_VECTOR) for one in nrt.zones]
+    assert vectors[1] is None
+    assert vectors[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        (container(cpus=(99,)), "CPU 99 is unknown"),
+        (container(devices=[Devices("x/y", ("d",), (0, 1))]), "it is on NUMA nodes 0, 1"),
+        (container(memory=[Memory("memory", 1, (5,))]), "NUMA node 5 is out of range"),
+    ],
+)
+def test_numa_placement_is_whole_or_not_published(held: object, why: str) -> None:
+    """A container without an entry would be taken to be on the busiest NUMA node."""
+    read = replace(inputs(two_zones(), pod(held)), kubelet=SINGLE)  # type: ignore[arg-type]
+    report = topology_of(read, ReportOptions(exact=False), cause=PERIODIC)
+    assert attribute_value(report.attributes, names.PLACEMENT_METADATA) is None
+    (problem,) = [one for one in report.problems if one.kind is Trouble.UNPLACED_CONTAINER]
+    assert why in problem.detail
+
+
+@pytest.mark.parametrize("options", [{"fingerprint": False}, {"numa_placement": False}])
+def test_numa_placement_can_be_switched_off(options: dict[str, bool]) -> None:
+    """It makes no sense without the fingerprint that says which containers are meant."""
+    nrt = published(replace(inputs(two_zones()), kubelet=SINGLE), **options)
+    assert attribute_value(nrt.attributes, names.PLACEMENT_METADATA) is None
+
+
+def test_a_report_reads_back_whole() -> None:
+    """Zones, configuration and exact data, as a scheduler sees them."""
+    settings = static_settings("restricted", memory_policy="Static", reserved_memory={0: {"memory": 1}})
+    machine = from_shape("2 sockets, 4 cores, smt 2, 8Gi, ids 0 8")
+    node = start(machine, settings, devices={"x/y": (Device("d", (8,)),)})
+    one = spec(guaranteed("c", "2", "1Gi", **{"x/y": "1"}), init=(guaranteed("i", "4"),))
+    admit(node, one)
+    view = view_of(published(inputs_of(node, {"uid": one}), node_name="worker"))
+    assert isinstance(view, NodeTopology)
+    assert (view.policy, view.scope, view.cpu_manager_policy) == ("restricted", "container", "static")
+    assert [zone.id for zone in view.zones] == [0, 8]
+    # Four CPUs are gone: the init container's, of which the other one has two.
+    assert sum(zone.available["cpu"] for zone in view.zones) == 1000 * (16 - 1 - 4)
+    assert view.report is not None
+    assert view.report.accounts_for("uid")
+    assert view.problems == ()
+
+
+def test_why_there_is_no_exact_data_is_told() -> None:
+    """Unless nobody wants it."""
+    read = inputs(two_zones())
+    report = topology_of(read, ReportOptions(), cause=PERIODIC)
+    assert [one.kind for one in report.problems] == [Trouble.NO_EXACT_DATA]
+    assert topology_of(read, ReportOptions(exact=False), cause=PERIODIC).problems == ()
+
+
+def test_a_damaged_state_file_is_a_problem_and_no_more() -> None:
+    """Zones are then counted from the list alone."""
+    files = read_checkpoints(StateFiles(cpu=b"{", memory=b"[]", devices=b"\xff"))
+    read = replace(inputs(two_zones(), pod(container(cpus=(0,))), cpus=range(24)), checkpoints=files)
+    report = topology_of(read, ReportOptions(exact=False), cause=PERIODIC)
+    assert [one.kind for one in report.problems] == [Trouble.BAD_CHECKPOINT] * 3
+    assert report.zones[0].resources[0].available == "11"
