@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from tests.apps.exporter.build import GIB, inputs_of
 from tests.kubelet.build import admit, guaranteed, pod, start, static_settings
 from tests.kubelet.scenarios import workloads
@@ -47,6 +47,7 @@ def unordered(report: ExactReport) -> ExactReport:
     return replace(report, pods=pods, settings=replace(report.settings, memory_reservation=None))
 
 
+@settings(max_examples=40)
 @given(workloads())
 def test_the_report_is_the_state_of_the_model(case: tuple[KubeletNode, list[Pod | str]]) -> None:
     """PodResources, state files, configuration and sysfs together tell all that the model knows."""
@@ -69,10 +70,10 @@ def machine() -> Machine:
 
 def busy_node() -> tuple[KubeletNode, dict[str, Pod]]:
     """A node on which one pod holds some of everything."""
-    settings = static_settings(
+    busy = static_settings(
         "restricted", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
     )
-    node = start(machine(), settings, devices={GPU: (Device("g0", (0,)), Device("g1", (1,)))})
+    node = start(machine(), busy, devices={GPU: (Device("g0", (0,)), Device("g1", (1,)))})
     one = pod(guaranteed("c", "2", "1Gi", gpu="1"))
     admit(node, one)
     return node, {"uid": one}

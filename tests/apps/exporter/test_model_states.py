@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from tests.apps.exporter.build import figures, inputs_of
 from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.scenarios import workloads
@@ -13,6 +13,7 @@ from numakube.apps.exporter.inputs import ReportOptions
 from numakube.kubelet.node import KubeletNode
 
 
+@settings(max_examples=40)
 @given(workloads())
 def test_zones_are_what_the_model_has_left_after_every_step(
     case: tuple[KubeletNode, list[Pod | str]],

@@ -30,20 +30,14 @@ def recorded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_recorded_scan_is_answered_alike_when_counting_as_rte_does() -> None:
-    """All 447, those with defects included."""
-    differing = [
-        row["id"]
-        for row in cases("exporter.jsonl.gz")
-        if answer(row, accounting=Accounting.RTE) != recorded(row)
-    ]
-    assert differing == []
+    """All of them, those with defects included.
 
-
-def test_by_default_we_differ_only_where_we_mean_to() -> None:
-    """Each case that differs shows one of the four defects that we do not share."""
-    differing = [row for row in cases("exporter.jsonl.gz") if answer(row) != recorded(row)]
-    assert 0 < len(differing) < 30
-    assert all(set(row["tags"]) & set(ON_PURPOSE) for row in differing)
+    By default we differ only where a case shows one of the defects that we do not share.
+    """
+    for row in cases("exporter.jsonl.gz"):
+        assert answer(row, accounting=Accounting.RTE) == recorded(row), row["id"]
+        if not set(row["tags"]) & set(ON_PURPOSE):
+            assert answer(row) == recorded(row), row["id"]
 
 
 @pytest.mark.parametrize("row", cases("exporter-failures.jsonl.gz"), ids=lambda row: row["id"])
@@ -52,14 +46,22 @@ def test_what_rte_fails_on_is_published(row: dict[str, Any]) -> None:
     assert unhandled(row, answer(row)) == []
 
 
-@pytest.mark.parametrize("name", ["exporter.jsonl.gz", "exporter-failures.jsonl.gz"])
-def test_the_command_checks_all_cases(name: str) -> None:
-    """The last line has the totals; deliberate differences are counted apart."""
-    result = CliRunner().invoke(cli, ["replay", "exporter", str(VECTORS / name), "--check"])
-    total = len(cases(name))
+def test_the_command_counts_deliberate_differences_apart(tmp_path: Path) -> None:
+    """They pass, and the last line has the totals."""
+    rows = [row for row in cases("exporter.jsonl.gz") if "q:alloc-duplicate-cpu" in row["tags"]]
+    file = tmp_path / "cases.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    result = CliRunner().invoke(cli, ["replay", "exporter", str(file), "--check"])
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[-1] == f"{total} passed, 0 failed"
-    assert ("on purpose" in result.stdout) == (name == "exporter.jsonl.gz")
+    assert "4 of the passed cases differ from RTE on purpose:" in result.stdout
+    assert result.stdout.splitlines()[-1] == "4 passed, 0 failed"
+
+
+def test_the_command_checks_what_rte_fails_on() -> None:
+    """Handled means passed."""
+    file = str(VECTORS / "exporter-failures.jsonl.gz")
+    result = CliRunner().invoke(cli, ["replay", "exporter", file, "--check"])
+    assert result.stdout == "22 passed, 0 failed\n"
 
 
 def test_the_command_tells_what_differs(tmp_path: Path) -> None:

@@ -146,14 +146,20 @@ def test_numa_placement_can_be_switched_off(options: dict[str, bool]) -> None:
 
 def test_a_report_reads_back_whole() -> None:
     """Zones, configuration and exact data, as a scheduler sees them."""
-    settings = static_settings("restricted", memory_policy="Static", reserved_memory={0: {"memory": 1}})
+    settings = static_settings(
+        "restricted", memory_policy="Static", reserved_memory={0: {"memory": 1}}
+    )
     machine = from_shape("2 sockets, 4 cores, smt 2, 8Gi, ids 0 8")
-    node = start(machine, settings, devices={"x/y": (Device("d", (8,)),)})
+    node = start(machine, settings, devices={"x/y": (Device("d", (0,)),)})
     one = spec(guaranteed("c", "2", "1Gi", **{"x/y": "1"}), init=(guaranteed("i", "4"),))
     admit(node, one)
     view = view_of(published(inputs_of(node, {"uid": one}), node_name="worker"))
     assert isinstance(view, NodeTopology)
-    assert (view.policy, view.scope, view.cpu_manager_policy) == ("restricted", "container", "static")
+    assert (view.policy, view.scope, view.cpu_manager_policy) == (
+        "restricted",
+        "container",
+        "static",
+    )
     assert [zone.id for zone in view.zones] == [0, 8]
     # Four CPUs are gone: the init container's, of which the other one has two.
     assert sum(zone.available["cpu"] for zone in view.zones) == 1000 * (16 - 1 - 4)
@@ -173,7 +179,9 @@ def test_why_there_is_no_exact_data_is_told() -> None:
 def test_a_damaged_state_file_is_a_problem_and_no_more() -> None:
     """Zones are then counted from the list alone."""
     files = read_checkpoints(StateFiles(cpu=b"{", memory=b"[]", devices=b"\xff"))
-    read = replace(inputs(two_zones(), pod(container(cpus=(0,))), cpus=range(24)), checkpoints=files)
+    read = replace(
+        inputs(two_zones(), pod(container(cpus=(0,))), cpus=range(24)), checkpoints=files
+    )
     report = topology_of(read, ReportOptions(exact=False), cause=PERIODIC)
     assert [one.kind for one in report.problems] == [Trouble.BAD_CHECKPOINT] * 3
     assert report.zones[0].resources[0].available == "11"
