@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht
@@ -35,11 +35,11 @@ EIGHT_KIB = 8192
 
 def small_report() -> ExactReport:
     """Return the report of a node with a pod that holds something of everything."""
-    settings = static_settings(
+    configured = static_settings(
         "restricted", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
     )
     devices = {GPU: (Device("a", (0,)), Device("b", (1,)), Device("c", (0, 1), healthy=False))}
-    node = start(dual_socket_ht(), settings, devices=devices)
+    node = start(dual_socket_ht(), configured, devices=devices)
     admit(node, pod(guaranteed("c", "2", "1Gi", gpu="1"), uid="busy"))
     admit(node, pod(container("c"), uid="idle"))
     return report_of(node)
@@ -68,6 +68,7 @@ def test_a_report_can_be_read_by_a_person() -> None:
     }
 
 
+@settings(max_examples=50)
 @given(workloads())
 def test_a_report_reads_back_as_it_was(case: tuple[KubeletNode, list[Pod | str]]) -> None:
     """Whatever runs on the node."""
@@ -77,6 +78,7 @@ def test_a_report_reads_back_as_it_was(case: tuple[KubeletNode, list[Pod | str]]
     assert decode_report(encode_report(report)) == report
 
 
+@settings(max_examples=50)
 @given(machines())
 def test_any_machine_reads_back_as_it_was(machine: Machine) -> None:
     """Those that no line describes list their cores."""
@@ -86,6 +88,7 @@ def test_any_machine_reads_back_as_it_was(machine: Machine) -> None:
         assert decode_report(encode_report(report)) == report
 
 
+@settings(max_examples=50)
 @given(machines())
 def test_a_machine_is_the_same_to_the_kubelet_without_its_core_ids(machine: Machine) -> None:
     """Doing it twice changes nothing more, and no CPU moves."""
@@ -120,7 +123,7 @@ def test_gaps_in_core_and_cache_ids_do_not_keep_a_machine_from_having_a_line() -
 
 
 @given(
-    settings=st.builds(
+    configured=st.builds(
         KubeletSettings,
         topology_policy=st.text(max_size=5),
         topology_options=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
@@ -133,9 +136,9 @@ def test_gaps_in_core_and_cache_ids_do_not_keep_a_machine_from_having_a_line() -
         feature_gates=st.dictionaries(st.text(max_size=5), st.booleans(), max_size=2),
     )
 )
-def test_any_settings_read_back_as_they_were(settings: KubeletSettings) -> None:
+def test_any_settings_read_back_as_they_were(configured: KubeletSettings) -> None:
     """Also those that no kubelet would start with."""
-    report = replace(small_report(), settings=settings)
+    report = replace(small_report(), settings=configured)
     assert decode_report(encode_report(report)) == report
 
 
@@ -153,7 +156,7 @@ def test_a_report_of_a_large_node_takes_at_most_8_kib(scattered: bool, container
     """256 CPUs, 8 NUMA nodes, 20 device resources; up to 110 pods after much coming and going."""
     rng = random.Random(f"{scattered} {containers}")
     node = large_node(rng, scattered=scattered)
-    running = fill(node, rng, containers=containers, churn=300)
+    running = fill(node, rng, containers=containers, churn=150)
     assert len(running) == PODS or containers > 1
     report = report_of(node)
     text = encode_report(report)

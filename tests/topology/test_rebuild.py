@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht, quad_numa
@@ -54,12 +54,13 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
+@settings(max_examples=50)
 @given(machines(max_nodes=5), OPTIONS, st.integers(1, 3), st.data())
 def test_odd_machines_give_the_same_answers_too(
     machine: Machine, options: dict[str, str], reserved: int, data: st.DataObject
 ) -> None:
     """CPUs numbered at random, lopsided sockets, nodes without CPUs or memory, caches anywhere."""
-    settings = KubeletSettings(
+    configured = KubeletSettings(
         topology_policy=data.draw(st.sampled_from(("best-effort", "restricted"))),
         topology_options=data.draw(
             st.sampled_from(({}, {"prefer-closest-numa-nodes": "true"}))
@@ -74,7 +75,7 @@ def test_odd_machines_give_the_same_answers_too(
         feature_gates={"CPUManagerPolicyAlphaOptions": True},
     )
     try:
-        node = KubeletNode(machine, settings)
+        node = KubeletNode(machine, configured)
     except KubeletStartError:
         reject()
     run(node, [data.draw(pods(f"before-{index}")) for index in range(3)])
@@ -83,6 +84,7 @@ def test_odd_machines_give_the_same_answers_too(
     assert run(rebuilt, after) == run(node, after)
 
 
+@settings(max_examples=50)
 @given(workloads())
 def test_a_report_of_a_rebuilt_model_says_the_same(
     case: tuple[KubeletNode, list[Pod | str]],
@@ -97,6 +99,7 @@ def test_a_report_of_a_rebuilt_model_says_the_same(
     assert replace(again, pods={}) == replace(report, pods={})
 
 
+@settings(max_examples=50)
 @given(nodes(), st.lists(st.integers(0, 2), min_size=1, max_size=5), st.data())
 def test_unhealthy_devices_stay_unhealthy(
     node: KubeletNode, broken: list[int], data: st.DataObject
@@ -117,14 +120,14 @@ def test_unhealthy_devices_stay_unhealthy(
 @pytest.mark.parametrize("scope", ["pod", "container"])
 def test_a_pod_with_pod_level_resources_gives_back_its_bubble(scope: str) -> None:
     """Its containers' parts are not given back on top of it."""
-    settings = static_settings(
+    configured = static_settings(
         "restricted",
         topology_scope=scope,
         memory_policy="Static",
         reserved_memory={0: {"memory": GIB}},
         feature_gates={"PodLevelResourceManagers": True},
     )
-    node = start(dual_socket_ht(), settings, kubernetes="1.36")
+    node = start(dual_socket_ht(), configured, kubernetes="1.36")
     level = {"cpu": "4", "memory": "2Gi"}
     steps: list[Pod | str] = [
         pod(guaranteed("a", "2", "1Gi"), container("b"), uid="one", level=level),
@@ -139,11 +142,11 @@ def test_a_pod_with_pod_level_resources_gives_back_its_bubble(scope: str) -> Non
 
 def test_a_report_tells_what_each_pod_holds() -> None:
     """CPUs of the whole pod, memory blocks, and devices by position."""
-    settings = static_settings(
+    configured = static_settings(
         "best-effort", memory_policy="Static", reserved_memory={0: {"memory": GIB}}
     )
     devices = {GPU: (Device("z", (0,)), Device("a", (1,)), Device("b", ()))}
-    node = start(dual_socket_ht(), settings, devices=devices)
+    node = start(dual_socket_ht(), configured, devices=devices)
     admit(node, pod(guaranteed("c", "2", "1Gi", gpu="1"), uid="one"))
     admit(node, pod(container("c"), uid="idle"))
     report = report_of(node)

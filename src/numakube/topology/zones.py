@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -128,7 +129,9 @@ def _amounts(resource: ZoneResource, where: str, problems: list[str]) -> tuple[i
     """Return capacity, allocatable and available, the latter never above allocatable."""
     texts = (resource.capacity, resource.allocatable, resource.available)
     try:
-        capacity, allocatable, available = (_amount(resource.name, text) for text in texts)
+        capacity, allocatable, available = (
+            _amount(text, milli=resource.name == CPU) for text in texts
+        )
     except InvalidValue as error:
         problems.append(f"{where}: read as none: {error}")
         return 0, 0, 0
@@ -141,13 +144,15 @@ def _amounts(resource: ZoneResource, where: str, problems: list[str]) -> tuple[i
     return capacity, allocatable, available
 
 
-def _amount(name: str, text: QuantityText) -> int:
+# The same few counts stand in the zones of a whole cluster, and a zone's sizes in all its reports.
+@lru_cache(maxsize=65536, typed=True)
+def _amount(text: QuantityText, *, milli: bool) -> int:
+    """Return a quantity in base units, rounded down: a part of a device cannot be given out."""
     quantity = parse_quantity(text)
     if quantity > _LARGEST:
         raise InvalidValue(f"quantity {text!r}: too large")
-    amount = quantity.milli_value() if name == CPU else quantity.value()
-    exact = Quantity.of_milli(amount) if name == CPU else Quantity.of_count(amount)
-    # Quantities round up, but a part of a byte or of a device cannot be given out.
+    amount = quantity.milli_value() if milli else quantity.value()
+    exact = Quantity.of_milli(amount) if milli else Quantity.of_count(amount)
     return amount - 1 if exact > quantity else amount
 
 
