@@ -1,0 +1,168 @@
+"""Why a pod cannot have its resources aligned on a node, as a value.
+
+A rejection says which container, which resource, which zones came closest and how much was missing
+there. The text for events is derived from it, is short, and is the same for equal refusals, so
+that events of thousands of nodes add up to a few lines:
+
+    0/5 nodes are available: 3 cannot align container (cpu: best zone has 6 of 8), ...
+
+`summarize` does the adding up: refusals that differ in their numbers only are one group, told with
+the numbers of the node that came closest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from numakube.kubelet.demand import Role
+from numakube.values.resources import CPU, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Kind(StrEnum):
+    """What stands in the way."""
+
+    BLOCKED = "blocked"
+    """The node must not be used for now."""
+    UNREPORTED = "unreported"
+    """The node aligns a resource of which its report says nothing."""
+    NODE = "node"
+    """All zones together have too little, aligned or not."""
+    SIZES = "sizes"
+    """Resources need different numbers of zones, which the policy ``restricted`` never accepts."""
+    ALIGN = "align"
+    """No set of zones as small as the policy wants has enough of everything."""
+    KUBELET = "kubelet"
+    """Counts allow it; the kubelet model, with exact data, does not."""
+
+
+_SUBJECTS: Final = {
+    None: "pod",
+    Role.APP: "container",
+    Role.INIT: "init container",
+    Role.SIDECAR: "sidecar container",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why one node refused a pod.
+
+    Attributes:
+        container: the container that could not be aligned; empty if the pod as a whole.
+        role: what kind of container that is; ``None`` for the pod.
+        resource: the resource that was short; with `Kind.SIZES` all that disagree.
+        zones: NUMA ids of the zones that came closest.
+        wanted: amount of the resource in its base unit.
+        free: what those zones have of it.
+        reason: why a node is blocked, which sizes disagree, or the kubelet's reason.
+        detail: what the kubelet model can tell beyond that, for `explain`; not in messages.
+    """
+
+    kind: Kind
+    container: str = ""
+    role: Role | None = None
+    resource: str = ""
+    zones: tuple[int, ...] = ()
+    wanted: int = 0
+    free: int = 0
+    policy: str = ""
+    scope: str = ""
+    reason: str = ""
+    detail: str = ""
+
+    @property
+    def missing(self) -> int:
+        """How much more of the resource the closest zones would have to have."""
+        return max(0, self.wanted - self.free)
+
+    @property
+    def subject(self) -> str:
+        """What could not be aligned: ``container``, ``init container``, ``pod``."""
+        return _SUBJECTS[self.role]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What refusals have in common that are told together."""
+        return self.kind, self.container, self.subject, self.resource, self.reason
+
+    @property
+    def message(self) -> str:
+        """The short text for events."""
+        match self.kind:
+            case Kind.BLOCKED:
+                return self.reason
+            case Kind.UNREPORTED:
+                return f"no zone reports {self.resource}"
+            case Kind.SIZES:
+                return f"cannot align {self.subject} ({self.reason})"
+            case Kind.KUBELET:
+                return f"kubelet would refuse {self.subject} ({self.reason})"
+            case _:
+                return f"cannot align {self.subject} ({self._shortage})"
+
+    @property
+    def _shortage(self) -> str:
+        free = f"{amount_text(self.resource, self.free)} of "
+        where = _where(len(self.zones)) if self.kind is Kind.ALIGN else "all zones have"
+        return f"{self.resource}: {where} {free}{amount_text(self.resource, self.wanted)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RejectionGroup:
+    """Refusals that differ in their numbers only.
+
+    Attributes:
+        closest: the refusal of the node that lacked least.
+    """
+
+    nodes: int
+    closest: Rejection
+
+    @property
+    def message(self) -> str:
+        """The text of one line of an event: ``3 cannot align container (...)``."""
+        return f"{self.nodes} {self.closest.message}"
+
+
+def closeness(rejection: Rejection) -> float:
+    """Return the part of the wanted amount that is missing; smaller is closer."""
+    return rejection.missing / rejection.wanted if rejection.wanted else 1.0
+
+
+def closest(rejections: Iterable[Rejection]) -> Rejection:
+    """Return the refusal that lacked least, the first of several."""
+    return min(rejections, key=closeness)
+
+
+def summarize(rejections: Iterable[Rejection]) -> tuple[RejectionGroup, ...]:
+    """Return the refusals of many nodes by group, largest group first."""
+    groups: dict[tuple[str, ...], list[Rejection]] = {}
+    for rejection in rejections:
+        groups.setdefault(rejection.key, []).append(rejection)
+    found = [RejectionGroup(len(group), closest(group)) for group in groups.values()]
+    return tuple(sorted(found, key=lambda group: -group.nodes))
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """Write an amount for people: CPUs whole or in milli, bytes in binary units to a tenth."""
+    if resource == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    return _bytes_text(amount) if kind_of(resource).is_bytes else str(amount)
+
+
+def _bytes_text(amount: int) -> str:
+    for unit, size in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
+        if amount >= size:
+            # Rounded down: what is free must not look like enough when it is not.
+            tenths = amount * 10 // size
+            return f"{tenths / 10:g}{unit}"
+    return str(amount)
+
+
+def _where(zones: int) -> str:
+    return "best zone has" if zones == 1 else f"best {zones} zones have"

@@ -1,0 +1,78 @@
+"""Refusals read well and add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from numakube.kubelet.demand import Role
+from numakube.scheduling.numa.rejection import Kind, Rejection, amount_text, closest, summarize
+
+GIB = 1 << 30
+
+
+def short(
+    free: int, *, wanted: int = 8000, resource: str = "cpu", kind: Kind = Kind.ALIGN
+) -> Rejection:
+    """A container that did not find enough of a resource."""
+    return Rejection(
+        kind=kind,
+        container="main",
+        role=Role.APP,
+        resource=resource,
+        zones=(1,),
+        wanted=wanted,
+        free=free,
+        policy="single-numa-node",
+        scope="container",
+    )
+
+
+@pytest.mark.parametrize(
+    ("rejection", "message"),
+    [
+        (short(6000), "cannot align container (cpu: best zone has 6 of 8)"),
+        (short(6500), "cannot align container (cpu: best zone has 6500m of 8)"),
+        (
+            short(12 * GIB, wanted=16 * GIB, resource="memory"),
+            "cannot align container (memory: best zone has 12Gi of 16Gi)",
+        ),
+        (
+            short(0, wanted=1, resource="vendor.example/gpu"),
+            "cannot align container (vendor.example/gpu: best zone has 0 of 1)",
+        ),
+        (
+            short(4000, kind=Kind.NODE),
+            "cannot align container (cpu: all zones have 4 of 8)",
+        ),
+        (
+            Rejection(kind=Kind.ALIGN, resource="cpu", zones=(0, 1), wanted=4000, free=3000),
+            "cannot align pod (cpu: best 2 zones have 3 of 4)",
+        ),
+        (Rejection(kind=Kind.BLOCKED, reason="waits for a report"), "waits for a report"),
+        (Rejection(kind=Kind.UNREPORTED, resource="memory"), "no zone reports memory"),
+    ],
+)
+def test_messages_are_short_and_in_human_units(rejection: Rejection, message: str) -> None:
+    """They say what, where and how much."""
+    assert rejection.message == message
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0, "0"), (512, "512"), (1 << 20, "1Mi"), (3 << 29, "1.5Gi"), ((1 << 30) - 1, "1023.9Mi")],
+)
+def test_bytes_are_rounded_down(amount: int, text: str) -> None:
+    """What is free must not look like enough when it is not."""
+    assert amount_text("memory", amount) == text
+
+
+def test_refusals_that_differ_in_numbers_only_are_one_line() -> None:
+    """The line has the numbers of the node that came closest."""
+    refusals = [short(2000), short(6000), short(4000), short(0, wanted=1, resource="a.b/gpu")]
+    groups = summarize(refusals)
+    assert [group.message for group in groups] == [
+        "3 cannot align container (cpu: best zone has 6 of 8)",
+        "1 cannot align container (a.b/gpu: best zone has 0 of 1)",
+    ]
+    assert groups[0].closest is closest(refusals) is refusals[1]
+    assert refusals[1].missing == 2000
