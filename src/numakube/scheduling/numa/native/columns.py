@@ -1,0 +1,88 @@
+"""What native mode derives from reports, by row, kept until a report changes.
+
+`Columns` belongs to one `ZoneTable`. Reading a report's rules is Python, so it is done once for
+each report; the sums that ``restricted`` compares with are arrays, brought up to date where a
+report has changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numakube.scheduling.numa.native.counts import Rules, rules_of
+from numakube.values.resources import is_memory
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from numakube.scheduling.framework.verdicts import Amount, Rows
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.zones import ZoneTable
+
+NO_DATA = 0
+"""The kind of nodes without a usable report."""
+
+
+class Columns:
+    """Kinds of nodes and totals of their zones."""
+
+    def __init__(self) -> None:
+        self.kind: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """For each row which of `rules` holds; `NO_DATA` for none."""
+        self.rules: list[Rules | None] = [None]
+        self._numbers: dict[Rules, int] = {}
+        self._seen: Amount = np.zeros(0, dtype=np.int64)
+        self._totals: dict[str, _Totals] = {}
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Read the reports that have changed."""
+        revision = snapshot.zones.revision
+        if len(self._seen) != len(revision):
+            more = len(revision) - len(self._seen)
+            self._seen = np.pad(self._seen, (0, more))
+            self.kind = np.pad(self.kind, (0, more))
+        changed = np.flatnonzero(self._seen != revision)
+        for row in changed.tolist():
+            self.kind[row] = self._kind_at(snapshot, row)
+        self._seen[changed] = revision[changed]
+
+    def totals(self, zones: ZoneTable, name: str) -> Amount:
+        """Return ``(zones, nodes)``: what zones have of a resource when nothing runs."""
+        known = self._totals.setdefault(name, _Totals())
+        known.update(zones, name)
+        return known.amounts
+
+    def _kind_at(self, snapshot: Snapshot, row: int) -> int:
+        node = snapshot.by_row[row]
+        topology = node.numa.topology if node is not None and node.numa is not None else None
+        if topology is None:
+            return NO_DATA
+        rules = rules_of(topology)
+        number = self._numbers.setdefault(rules, len(self.rules))
+        if number == len(self.rules):
+            self.rules.append(rules)
+        return number
+
+
+class _Totals:
+    """The totals of one resource and the reports that they were computed from."""
+
+    def __init__(self) -> None:
+        self.amounts: Amount = np.zeros((0, 0), dtype=np.int64)
+        self._seen: Amount = np.zeros(0, dtype=np.int64)
+
+    def update(self, zones: ZoneTable, name: str) -> None:
+        allocatable = zones.allocatable(name)
+        if self.amounts.shape != allocatable.shape:
+            self.amounts = np.zeros(allocatable.shape, dtype=np.int64)
+            self._seen = np.full(allocatable.shape[1], -1, dtype=np.int64)
+        rows: Rows = np.flatnonzero(self._seen != zones.revision)
+        if not rows.size:
+            return
+        fresh = allocatable[:, rows]
+        if not is_memory(name):
+            fresh = np.maximum(fresh, zones.capacity(name)[:, rows])
+        self.amounts[:, rows] = fresh
+        self._seen[rows] = zones.revision[rows]

@@ -1,0 +1,99 @@
+"""Nodes of one kind side by side: the arrays that the vectorised decision works on.
+
+All lanes have the same number of zones and the same rules. Lanes that are the first rows of the
+table without a gap are views; others are copies, made for the resources in question only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.numa.native.columns import Columns
+    from numakube.scheduling.numa.native.shape import Parts
+    from numakube.scheduling.snapshot.zones import ZoneTable
+
+
+class Lanes:
+    """Nodes of one kind; ``rows`` says which."""
+
+    def __init__(self, table: ZoneTable, columns: Columns, rows: Rows, zones: int) -> None:
+        self.rows = rows
+        self.size = len(rows)
+        self.zones = zones
+        self._table = table
+        self._columns = columns
+        self._whole = bool(self.size) and int(rows[0]) == 0 and int(rows[-1]) == self.size - 1
+        self._free: dict[str, Amount] = {}
+        self._totals: dict[str, Amount] = {}
+        self._allocatable: dict[str, Amount] = {}
+        self.index = np.arange(self.size, dtype=np.intp)
+
+    def part(self, lanes: Rows) -> Lanes:
+        """Return some of the lanes, by position."""
+        return Lanes(self._table, self._columns, self.rows[lanes], self.zones)
+
+    def free(self, name: str) -> Amount:
+        """Return ``(zones, lanes)``: what is free."""
+        if name not in self._free:
+            self._free[name] = self._pick(self._table.available(name))
+        return self._free[name]
+
+    def totals(self, name: str) -> Amount:
+        """Return ``(zones, lanes)``: what there is when nothing runs."""
+        if name not in self._totals:
+            self._totals[name] = self._pick(self._columns.totals(self._table, name))
+        return self._totals[name]
+
+    def allocatable(self, name: str) -> Amount:
+        """Return ``(zones, lanes)``: what pods may use."""
+        if name not in self._allocatable:
+            self._allocatable[name] = self._pick(self._table.allocatable(name))
+        return self._allocatable[name]
+
+    def cells(self, place: Rows) -> Rows:
+        """Return where in the table the zones at *place* are, for `free_at` and its like."""
+        return place * self._table.room + self.rows
+
+    def free_at(self, name: str, cells: Rows) -> Amount:
+        """Return what is free in one zone of each lane."""
+        return self._table.available(name).reshape(-1).take(cells)
+
+    def allocatable_at(self, name: str, cells: Rows) -> Amount:
+        """Return what pods may use in one zone of each lane."""
+        return self._table.allocatable(name).reshape(-1).take(cells)
+
+    def distance(self, one: int, other: int) -> Amount:
+        """Return how far two zones are apart on each lane."""
+        distance: Amount = self._table.distance[one, other].take(self.rows).astype(np.int64)
+        return distance
+
+    def _pick(self, array: Amount) -> Amount:
+        if self._whole:
+            view: Amount = array[: self.zones, : self.size]
+            return view
+        return array[: self.zones].take(self.rows, axis=1)
+
+
+def holding(parts: Parts, amounts: Callable[[str], Amount]) -> Mask:
+    """Return ``(zones, lanes)``: whether a zone has all of *parts*."""
+    (name, wanted), *others = parts
+    ok = amounts(name) >= wanted
+    for name, wanted in others:
+        ok &= amounts(name) >= wanted
+    return ok
+
+
+def lowest(ok: Mask) -> tuple[Mask, Rows]:
+    """Return for each lane whether any zone is *ok*, and the position of the lowest (else 0)."""
+    zones = len(ok)
+    # The largest of descending weights is the first that holds; much faster than argmax.
+    weights = np.arange(zones, 0, -1, dtype=np.uint8)[:, np.newaxis]
+    best = np.multiply(ok.view(np.uint8), weights).max(axis=0)
+    found = best > 0
+    return found, np.where(found, zones - best.astype(np.intp), 0)

@@ -1,0 +1,40 @@
+"""What a user can choose about native mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Fidelity(StrEnum):
+    """What decides in the end."""
+
+    COUNTS = "counts"
+    """Amounts by zone only."""
+    EXACT = "exact"
+    """The kubelet model, on nodes with exact data; amounts by zone on the others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeOptions:
+    """Options of native mode, with defaults.
+
+    Attributes:
+        alignment_weight: what few zones close together count for in a score.
+        packing_weight: what keeping room for large pods counts for.
+        balance_weight: what using resources of a zone evenly counts for.
+        fidelity: whether the kubelet model has the last word.
+        remembered_refusals: how many refusals of the model are kept, so as not to ask again
+            before the node has changed.
+    """
+
+    alignment_weight: int = 70
+    packing_weight: int = 20
+    balance_weight: int = 10
+    fidelity: Fidelity = Fidelity.EXACT
+    remembered_refusals: int = 20_000
+
+    def __post_init__(self) -> None:
+        weights = (self.alignment_weight, self.packing_weight, self.balance_weight)
+        if min(weights) < 0 or not any(weights):
+            raise ValueError(f"weights must not be negative, nor all zero: {weights}")

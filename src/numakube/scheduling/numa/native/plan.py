@@ -1,0 +1,102 @@
+"""What has to be checked of a pod on nodes with given rules, worked out once for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from numakube.kubelet.policies import TopologyPolicy, TopologyScope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.kubelet.demand import Role
+    from numakube.scheduling.numa.native.counts import Rules
+    from numakube.scheduling.numa.native.shape import Parts, PodShape, Want
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One alignment: a container, or the pod if ``role`` is ``None``."""
+
+    container: str
+    role: Role | None
+    want: Want
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a pod needs of a node with certain rules.
+
+    Attributes:
+        stages: what the node aligns, in order; empty if nothing.
+        together: what all zones together must have.
+        unreported: a resource that the node aligns and tells nothing about; empty if there is none.
+        certain: for how many stages, from the first, it is certain what is left for them.
+        unimplied: the part of ``together`` that does not follow from every stage having its place.
+    """
+
+    rules: Rules
+    stages: tuple[Stage, ...]
+    together: Parts
+    unreported: str
+    certain: int
+    unimplied: Parts
+
+
+@lru_cache(maxsize=1024)
+def plan_of(shape: PodShape, rules: Rules) -> Plan:
+    """Return the plan for pods of *shape* on nodes with *rules*."""
+    stages = tuple(_stages(shape, rules))
+    peak = shape.peak.managed(cpu=rules.manages_cpu, memory=rules.manages_memory)
+    unreported = next((n for n, _ in peak.cpu + peak.memory if n not in rules.reported), "")
+    if rules.exact or not rules.refuses_unaligned:
+        unreported = ""
+    known = peak.of(rules.reported)
+    # Devices without a NUMA node are in no zone: only the node's own count has them all.
+    together = known.parts if rules.refuses_unaligned else known.cpu + known.memory
+    certain = _certain(shape, rules, stages)
+    return Plan(
+        rules, stages, together, unreported, certain, _unimplied(rules, stages, together, certain)
+    )
+
+
+def _stages(shape: PodShape, rules: Rules) -> Sequence[Stage]:
+    if rules.scope is TopologyScope.POD:
+        all_stages = [Stage("", None, shape.whole)]
+    else:
+        all_stages = [Stage(step.container, step.role, step.want) for step in shape.steps]
+    return [
+        Stage(stage.container, stage.role, want)
+        for stage in all_stages
+        if (want := _aligned(stage.want, rules))
+    ]
+
+
+def _aligned(want: Want, rules: Rules) -> Want:
+    """Return the part of *want* that managers of such nodes align."""
+    return want.managed(cpu=rules.manages_cpu, memory=rules.manages_memory).of(rules.reported)
+
+
+def _certain(shape: PodShape, rules: Rules, stages: Sequence[Stage]) -> int:
+    wanted = {name for stage in stages for name, _ in stage.want.devices}
+    if rules.by_socket or wanted & rules.shared_devices:
+        return 1
+    steps = shape.steps[: shape.certain_steps] if rules.manages_cpu else shape.steps
+    known = {step.container for step in steps}
+    certain = sum(stage.role is None or stage.container in known for stage in stages)
+    if rules.manages_memory and rules.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
+        # Zones may be tied up in groups for memory. Then a container goes elsewhere than expected,
+        # which leaves the next one at least as much room, but not the one after that.
+        certain = min(certain, 2)
+    return certain
+
+
+def _unimplied(rules: Rules, stages: Sequence[Stage], together: Parts, certain: int) -> Parts:
+    if not rules.refuses_unaligned:
+        return together
+    if rules.scope is TopologyScope.POD:
+        whole = dict(part for stage in stages for part in stage.want.parts)
+        return tuple((name, amount) for name, amount in together if whole.get(name, 0) < amount)
+    return () if certain == len(stages) else together

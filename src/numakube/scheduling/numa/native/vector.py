@@ -1,0 +1,199 @@
+"""The decision of `reference` for all nodes of one kind at once.
+
+The common case is fast: every container fits into one zone, so that a comparison for each resource
+and container, over all zones and nodes, settles it. Nodes on which a container needs several zones
+are few or all alike, and are treated apart (`numakube.scheduling.numa.native.sets`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numakube.kubelet.demand import Role
+from numakube.kubelet.policies import TopologyPolicy
+from numakube.scheduling.numa.native.lanes import holding, lowest
+from numakube.scheduling.numa.native.sets import needs_one_zone, place_in_sets
+from numakube.values.resources import is_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.numa.native.lanes import Lanes
+    from numakube.scheduling.numa.native.plan import Plan, Stage
+
+
+@dataclass(slots=True)
+class LaneVerdict:
+    """What became of each lane.
+
+    Attributes:
+        ok: the lanes that may take the pod.
+        places: for each stage the position of the zone that it goes to, where it is one zone.
+        wide: the lanes on which some stage needs several zones.
+        sets: for each stage the bits of the positions of its zones, for each of ``wide``.
+    """
+
+    ok: Mask
+    places: list[Rows] = field(default_factory=list)
+    wide: Rows = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    sets: list[Amount] = field(default_factory=list)
+
+
+def judge_lanes(plan: Plan, lanes: Lanes) -> LaneVerdict:
+    """Decide for each lane whether it can take the pod, and where it would go."""
+    if plan.unreported:
+        return LaneVerdict(np.zeros(lanes.size, dtype=np.bool_))
+    if plan.rules.policy is TopologyPolicy.NONE or not plan.stages:
+        return _judge_without_policy(plan, lanes)
+    verdict = _judge_one_zone_each(plan, lanes)
+    if verdict.wide.size:
+        _judge_wide(plan, lanes, verdict)
+    return verdict
+
+
+def _judge_without_policy(plan: Plan, lanes: Lanes) -> LaneVerdict:
+    verdict = LaneVerdict(have_together(plan.together, lanes))
+    if lanes.zones == 1:
+        verdict.places = [np.zeros(lanes.size, dtype=np.intp) for _ in plan.stages]
+    return verdict
+
+
+def have_together(parts: Sequence[tuple[str, int]], lanes: Lanes) -> Mask:
+    """Return whether all zones together have *parts*."""
+    ok = np.ones(lanes.size, dtype=np.bool_)
+    for name, wanted in parts:
+        ok &= lanes.free(name).sum(axis=0) >= wanted
+    return ok
+
+
+def _judge_one_zone_each(plan: Plan, lanes: Lanes) -> LaneVerdict:
+    """Place the stages in order, one zone each; note on which lanes that is not the question."""
+    ok, places = place_in_order(plan, lanes)
+    if plan.unimplied:
+        ok &= have_together(plan.unimplied, lanes)
+    verdict = LaneVerdict(ok, places)
+    if plan.rules.policy is TopologyPolicy.RESTRICTED:
+        verdict.wide = np.flatnonzero(~needs_one_zone(plan, lanes))
+    elif plan.rules.policy is TopologyPolicy.BEST_EFFORT:
+        _judge_best_effort(plan, lanes, verdict)
+    return verdict
+
+
+def _judge_best_effort(plan: Plan, lanes: Lanes, verdict: LaneVerdict) -> None:
+    """Refuse only what is nowhere; where single zones do not do, several will."""
+    if not verdict.ok.all():
+        if lanes.zones > 1:
+            verdict.wide = np.flatnonzero(~fits_alone(plan.stages, lanes))
+        verdict.ok = have_together(plan.together, lanes)
+
+
+def fits_alone(stages: Sequence[Stage], lanes: Lanes) -> Mask:
+    """Return whether each stage by itself fits into one zone."""
+    ok = np.ones(lanes.size, dtype=np.bool_)
+    for stage in stages:
+        ok &= holding(stage.want.parts, lanes.free).any(axis=0)
+    return ok
+
+
+def place_in_order(plan: Plan, lanes: Lanes) -> tuple[Mask, list[Rows]]:
+    """Put each stage into the lowest zone with room; those after the certain ones as if alone.
+
+    A stage that finds no room goes where it would go alone, and so do all after it.
+    """
+    room = LaneRoom(lanes)
+    ok = np.ones(lanes.size, dtype=np.bool_)
+    places = []
+    for index, stage in enumerate(plan.stages):
+        if index >= plan.certain:
+            found, place = lowest(holding(stage.want.parts, lanes.free))
+        else:
+            found, place = lowest(room.fitting(stage))
+            if not plan.rules.refuses_unaligned:
+                place = _or_alone(stage, lanes, found & ok, place)
+            if index + 1 < plan.certain:
+                room.book(stage, place)
+        ok &= found
+        places.append(place)
+    return ok, places
+
+
+def _or_alone(stage: Stage, lanes: Lanes, found: Mask, place: Rows) -> Rows:
+    if found.all():
+        return place
+    return np.where(found, place, lowest(holding(stage.want.parts, lanes.free))[1])
+
+
+class LaneRoom:
+    """What is left in each zone of each lane while stages are placed; see `reference.Room`.
+
+    What an init container took stays with the pod, so that it is not taken off what later stages
+    find; but CPUs and devices tie them to its zone, as long as some of it has not been used again.
+    """
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self._left: dict[str, Amount] = {}
+        self._spare: dict[str, int] = {}
+        self._tied_to: dict[str, Rows] = {}
+
+    def left(self, name: str) -> Amount:
+        """Return ``(zones, lanes)``: what the next stage can have of a resource."""
+        left = self._left.get(name)
+        return self._lanes.free(name) if left is None else left
+
+    def fitting(self, stage: Stage) -> Mask:
+        """Return ``(zones, lanes)``: where *stage* fits."""
+        ok = holding(stage.want.parts, self.left)
+        for name, _ in stage.want.parts:
+            if self._spare.get(name):
+                ok &= self._untied(name)
+        return ok
+
+    def offer(self, name: str) -> Amount:
+        """Return what the next stage is offered of a resource, nothing where it may not go."""
+        return self.left(name) * self._untied(name) if self._spare.get(name) else self.left(name)
+
+    def book(self, stage: Stage, place: Rows) -> None:
+        """Take what *stage* wants out of the zones at *place*."""
+        for name, wanted in stage.want.parts:
+            if stage.role is Role.INIT:
+                self._keep(name, wanted, place)
+            else:
+                self._take(name, wanted, place)
+
+    def _keep(self, name: str, wanted: int, place: Rows) -> None:
+        if is_memory(name):
+            return
+        spare = self._spare.get(name, 0)
+        if not spare:
+            self._tied_to[name] = place
+        self._spare[name] = max(spare, wanted)
+
+    def _take(self, name: str, wanted: int, place: Rows) -> None:
+        left = self._left.get(name)
+        if left is None:
+            left = self._left[name] = self._lanes.free(name).copy()
+        flat = left.reshape(-1)
+        cells = place * self._lanes.size + self._lanes.index
+        flat[cells] = flat.take(cells) - wanted
+        if name in self._spare:
+            self._spare[name] = max(0, self._spare[name] - wanted)
+
+    def _untied(self, name: str) -> Mask:
+        positions = np.arange(self._lanes.zones)[:, np.newaxis]
+        return np.equal(positions, self._tied_to[name][np.newaxis, :])
+
+
+def _judge_wide(plan: Plan, lanes: Lanes, verdict: LaneVerdict) -> None:
+    """Decide for the lanes on which some stage needs several zones."""
+    part = lanes.part(verdict.wide)
+    ok = have_together(plan.together, part)
+    for stage in plan.stages:
+        chosen = place_in_sets(plan.rules, stage, part)
+        verdict.sets.append(chosen)
+        ok &= chosen != 0
+    verdict.ok[verdict.wide] = ok

@@ -1,0 +1,72 @@
+"""All nodes at once get the answers that each would get alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from tests.kubelet.scenarios import pods
+from tests.scheduling.numa.native.clusters import clusters
+
+from numakube.api.core import Pod
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.numa.native.engine import NativeEngine
+from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closest
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+
+
+@settings(max_examples=80)
+@given(clusters(), pods())
+def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(cluster: Cluster, pod: Pod) -> None:
+    """Verdicts, groups of refusals and scores are equal."""
+    engine, info = NativeEngine(), PodInfo(pod)
+    snapshot = cluster.snapshot()
+    state = CycleState()
+    verdicts = engine.filter_all(state, info, snapshot, snapshot.rows)
+    alone = {int(row): engine.judge(info, snapshot.at(int(row))) for row in snapshot.rows}
+    rejections = [one for one in alone.values() if isinstance(one, Rejection)]
+    if verdicts is None:
+        assert not rejections
+        passed = snapshot.rows
+    else:
+        passed = snapshot.rows[verdicts.ok]
+        for position, row in enumerate(snapshot.rows):
+            detail = verdicts.status(position).detail
+            one = alone[int(row)]
+            if isinstance(one, Rejection):
+                assert isinstance(detail, RejectionGroup)
+                assert detail.closest.key == one.key
+            else:
+                assert detail is None
+        check_groups([status.detail for status in verdicts.statuses[1:]], rejections)
+    if passed.size:
+        scores = engine.score_all(state, info, snapshot, passed)
+        each = [engine.score(CycleState(), info, snapshot.at(int(row))) for row in passed]
+        assert scores.tolist() == each
+        assert np.all((scores >= 0) & (scores <= 100))
+
+
+def check_groups(groups: list[object], rejections: list[Rejection]) -> None:
+    """Each group counts its nodes and tells the numbers of the closest."""
+    counts = Counter(one.key for one in rejections)
+    assert len(groups) == len(counts)
+    for group in groups:
+        assert isinstance(group, RejectionGroup)
+        assert group.nodes == counts[group.closest.key]
+        best = closest(one for one in rejections if one.key == group.closest.key)
+        assert group.closest.message == best.message
+
+
+@settings(max_examples=40)
+@given(clusters(), pods())
+def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod) -> None:
+    """A few rows in any order get the same answers as all of them."""
+    engine, info = NativeEngine(), PodInfo(pod)
+    snapshot = cluster.snapshot()
+    rows = snapshot.rows[::-2].copy()
+    verdicts = engine.filter_all(CycleState(), info, snapshot, rows)
+    for position, row in enumerate(rows):
+        refused = isinstance(engine.judge(info, snapshot.at(int(row))), Rejection)
+        assert refused == (verdicts is not None and not verdicts.status(position).ok)
