@@ -1,0 +1,159 @@
+"""The cost of one decision in native mode: filter and score of 5,000 nodes."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.api.core import Container, Node, Pod, PodSpec, ResourceRequirements
+from numakube.api.meta import ObjectMeta
+from numakube.api.nrt import NodeResourceTopology
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.numa.native.engine import NativeEngine
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.view import NodeTopology, ZoneView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numakube.kubelet.node import KubeletNode
+    from numakube.values.resources import Amounts
+
+GPU, NIC = "vendor.example/gpu", "vendor.example/nic"
+GIB = 1 << 30
+ZONES = 8
+NODES = 5_000
+FULL: Amounts = {"cpu": 32_000, "memory": 128 * GIB, "hugepages-1Gi": 16 * GIB, GPU: 2, NIC: 4}
+ROUNDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """A report taken at its word."""
+
+    topology: NodeTopology
+    available: tuple[Amounts, ...]
+    blocked: str = ""
+
+    @property
+    def nrt(self) -> NodeResourceTopology:
+        """Not looked at in native mode."""
+        return NodeResourceTopology()
+
+    def model(self) -> KubeletNode | None:
+        """There is no exact data here."""
+        return None
+
+    def without(self, uids: Iterable[str]) -> Belief:
+        """Not asked for here."""
+        del uids
+        return self
+
+
+def run() -> Iterator[dict[str, object]]:
+    """Yield the cost of decisions by policy and pod."""
+    for policy in ("single-numa-node", "restricted", "best-effort"):
+        cluster = make_cluster(NODES, policy)
+        for containers in (1, 2):
+            median, worst = decisions(cluster, containers)
+            name = f"filter+score of {NODES} nodes x {ZONES} zones, {policy}, {containers} cont."
+            yield _ms(f"{name}, median", median, budget=3)
+            yield _ms(f"{name}, worst", worst, budget=30)
+    small = decisions(make_cluster(NODES // 10, "single-numa-node"), 2)[0]
+    large = decisions(make_cluster(NODES, "single-numa-node"), 2)[0]
+    yield {
+        "metric": f"time for {NODES} nodes as a multiple of {NODES // 10}",
+        "value": round(large / small, 2),
+        "unit": "x",
+        "budget": 10,
+    }
+
+
+def _ms(metric: str, seconds: float, *, budget: float) -> dict[str, object]:
+    return {"metric": metric, "value": round(seconds * 1e3, 3), "unit": "ms", "budget": budget}
+
+
+def decisions(cluster: Cluster, containers: int) -> tuple[float, float]:
+    """Return the median and the longest time of a decision; one node changes before each."""
+    engine = NativeEngine()
+    dice = random.Random(2)
+    times = []
+    for index in range(ROUNDS):
+        touch(cluster, dice)
+        pod = PodInfo(make_pod(index, containers))
+        snapshot = cluster.snapshot()
+        start = time.perf_counter()
+        state = CycleState()
+        verdicts = engine.filter_all(state, pod, snapshot, snapshot.rows)
+        rows = snapshot.rows if verdicts is None else snapshot.rows[verdicts.ok]
+        engine.score_all(state, pod, snapshot, rows)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times), max(times[3:])
+
+
+def make_cluster(nodes: int, policy: str) -> Cluster:
+    """Return a cluster whose zones are used at random, a third of them fully."""
+    cluster = Cluster()
+    dice = random.Random(1)
+    zones = tuple(
+        ZoneView(
+            id=one,
+            name=f"node-{one}",
+            capacity=FULL,
+            allocatable=FULL,
+            available=FULL,
+            costs={to: 10 if to == one else 12 if to // 4 == one // 4 else 32 for to in range(8)},
+        )
+        for one in range(ZONES)
+    )
+    for index in range(nodes):
+        name = f"node-{index}"
+        topology = NodeTopology(
+            node=name,
+            zones=zones,
+            policy=policy,
+            cpu_manager_policy="static",
+            memory_manager_policy="Static",
+        )
+        cluster.set_node(Node(metadata=ObjectMeta(name=name)))
+        cluster.set_belief(name, Belief(topology, used(dice)))
+    return cluster
+
+
+def used(dice: random.Random) -> tuple[Amounts, ...]:
+    """Return what is free in each zone of a node in use."""
+    return tuple(
+        {name: amount if share >= 1 else int(amount * share) for name, amount in FULL.items()}
+        for share in (dice.choice((0, dice.random(), 1)) for _ in range(ZONES))
+    )
+
+
+def touch(cluster: Cluster, dice: random.Random) -> None:
+    """Change one node, as the reservation of the pod before does."""
+    name = f"node-{dice.randrange(len(cluster.by_row))}"
+    node = cluster.node(name)
+    if node is not None and node.numa is not None and node.numa.topology is not None:
+        cluster.set_belief(name, Belief(node.numa.topology, used(dice)))
+
+
+def make_pod(index: int, containers: int) -> Pod:
+    """Return a guaranteed pod with a GPU, and with two containers also a NIC."""
+    wanted = [
+        {"cpu": "8", "memory": "16Gi", GPU: "1", NIC: "1"},
+        {"cpu": "4", "memory": "8Gi", NIC: "1"},
+    ]
+    return Pod(
+        metadata=ObjectMeta(name=f"pod-{index}", namespace="default", uid=f"uid-{index}"),
+        spec=PodSpec(
+            containers=tuple(
+                Container(
+                    name=f"c{number}", resources=ResourceRequirements(requests=one, limits=one)
+                )
+                for number, one in enumerate(wanted[:containers])
+            )
+        ),
+    )
