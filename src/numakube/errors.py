@@ -6,7 +6,8 @@
     ├── CorruptCheckpoint   a kubelet state file whose checksum or content cannot be trusted
     ├── ConfigError         a configuration that cannot be used
     │   ├── KubeletStartError   one that the kubelet itself would refuse to start with
-    │   └── CredentialError     credentials for the API server that cannot be had
+    │   ├── CredentialError     credentials for the API server that cannot be had
+    │   └── MissingDefinition   a kind of object that the cluster does not know yet
     ├── KubeletUnavailable  no usable answer on one of the kubelet's sockets
     ├── ClusterUnreachable  no answer from the API server; says whether the request was sent
     │   └── UntrustedServer     its certificate, or ours, was not accepted
@@ -74,6 +75,10 @@ class KubeletUnavailable(NumakubeError):
 
 class CredentialError(ConfigError):
     """Credentials for the API server cannot be had: an exec plugin failed, a token expired."""
+
+
+class MissingDefinition(ConfigError):
+    """The cluster lacks the CustomResourceDefinition of objects that are to be written."""
 
 
 class ClusterUnreachable(NumakubeError):

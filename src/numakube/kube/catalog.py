@@ -12,6 +12,7 @@ from numakube.api.core import Pod
 from numakube.api.events import CoreEvent, Event
 from numakube.api.leases import Lease
 from numakube.api.nodes import Node
+from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
 from numakube.kube.resources import Document, Resource
 
 T = TypeVar("T")
@@ -54,6 +55,15 @@ LEASES = Resource(
     namespaced=True,
     object_type=Lease,
     whole=True,
+)
+
+NODE_RESOURCE_TOPOLOGIES = Resource(
+    group=GROUP,
+    version="v1alpha2",
+    plural=PLURAL,
+    kind=KIND,
+    namespaced=False,
+    object_type=NodeResourceTopology,
 )
 
 NAMESPACES = _document("", "namespaces", "Namespace", namespaced=False)

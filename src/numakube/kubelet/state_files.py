@@ -53,6 +53,13 @@ def save(node: KubeletNode) -> StateFiles:
     )
 
 
+def states_of(
+    node: KubeletNode,
+) -> tuple[cpu.CpuManagerState, memory.MemoryManagerState, devices.DeviceManagerState]:
+    """Return what the files would say, for readers within the same process."""
+    return _cpu_state(node), _memory_state(node), _device_state(node)
+
+
 def restore(node: KubeletNode, files: StateFiles) -> None:
     """Load *files* into a node that has just been started."""
     if files.cpu is not None:

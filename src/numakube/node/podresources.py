@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import grpc
 import grpc.aio
+from google.protobuf import json_format
 
-from numakube.errors import KubeletUnavailable
+from numakube.errors import KubeletUnavailable, MalformedObject
 from numakube.node.protos import POD_RESOURCES
 
 if TYPE_CHECKING:
@@ -137,11 +138,7 @@ class PodResourcesClient:
         answer = await self._call(
             "GetAllocatableResources", POD_RESOURCES.AllocatableResourcesRequest()
         )
-        return AllocatableResources(
-            cpu_ids=tuple(sorted(answer.cpu_ids)),
-            memory=tuple(map(_read_memory, answer.memory)),
-            devices=tuple(map(_read_devices, answer.devices)),
-        )
+        return _read_allocatable(answer)
 
     async def _call(self, method: str, request: Any) -> Any:  # noqa: ANN401 - protobuf messages
         """Call *method*, waiting a little when the kubelet says that we ask too often."""
@@ -234,6 +231,33 @@ class PodResourcesServer:
         self._tokens -= 1
 
 
+def pods_from_json(data: bytes | str, subject: str) -> tuple[PodResources, ...]:
+    """Return the pods in an answer to ``List`` in JSON form.
+
+    Raises:
+        MalformedObject: *data*, which *subject* names, is no such answer.
+    """
+    answer = _from_json(POD_RESOURCES.ListPodResourcesResponse(), data, subject)
+    return tuple(_read_pod(one) for one in answer.pod_resources)
+
+
+def allocatable_from_json(data: bytes | str, subject: str) -> AllocatableResources:
+    """Return what an answer to ``GetAllocatableResources`` in JSON form says.
+
+    Raises:
+        MalformedObject: *data*, which *subject* names, is no such answer.
+    """
+    answer = _from_json(POD_RESOURCES.AllocatableResourcesResponse(), data, subject)
+    return _read_allocatable(answer)
+
+
+def _from_json(message: Any, data: bytes | str, subject: str) -> Any:  # noqa: ANN401
+    try:
+        return json_format.Parse(data, message, ignore_unknown_fields=True)
+    except (json_format.ParseError, UnicodeDecodeError) as error:
+        raise MalformedObject(subject, f"is no answer of PodResources: {error}") from None
+
+
 def _response_type(method: str) -> Any:  # noqa: ANN401 - a protobuf class
     return {
         "List": POD_RESOURCES.ListPodResourcesResponse,
@@ -265,6 +289,14 @@ def _read_pod(message: Any) -> PodResources:  # noqa: ANN401 - a protobuf messag
         ),
         cpu_ids=tuple(sorted(message.cpu_ids)),
         memory=tuple(map(_read_memory, message.memory)),
+    )
+
+
+def _read_allocatable(message: Any) -> AllocatableResources:  # noqa: ANN401
+    return AllocatableResources(
+        cpu_ids=tuple(sorted(message.cpu_ids)),
+        memory=tuple(map(_read_memory, message.memory)),
+        devices=tuple(map(_read_devices, message.devices)),
     )
 
 
