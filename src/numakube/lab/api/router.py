@@ -10,6 +10,7 @@ from numakube.lab.api.binding import bind
 from numakube.lab.api.call import Call, Reply, Stream, json_reply, text_reply
 from numakube.lab.api.eviction import evict
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
+from numakube.lab.api.node_proxy import node_proxy
 from numakube.lab.api.paths import NOT_FOUND_TEXT, answer_path
 from numakube.lab.api.pod_logs import read_log, refuse_streaming
 from numakube.lab.api.refusals import (
@@ -52,7 +53,7 @@ _SPECIAL: Final[Mapping[tuple[str, str], Handler]] = {
     ("pods", "log"): read_log,
     ("serviceaccounts", "token"): request_token,
     **{("pods", part): refuse_streaming for part in ("attach", "exec", "portforward", "proxy")},
-    ("nodes", "proxy"): refuse_streaming,
+    ("nodes", "proxy"): node_proxy,
     ("services", "proxy"): refuse_streaming,
 }
 _ITEM_VERBS: Final = frozenset({"get", "update", "patch", "delete"})
@@ -104,7 +105,8 @@ def _find(state: State, info: RequestInfo) -> Served | None:
         if not builtin:
             return None
         raise no_such_resource()
-    if info.rest or (info.subresource and served.resource.subresource(info.subresource) is None):
+    beyond = info.rest and info.subresource != "proxy"
+    if beyond or (info.subresource and served.resource.subresource(info.subresource) is None):
         if builtin:
             raise no_such_resource()
         raise not_found(info.group, info.resource, info.name)

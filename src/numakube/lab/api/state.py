@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from random import Random
 
+    from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.lab.api.admission import Admission
     from numakube.lab.api.authentication import Authenticator
     from numakube.lab.api.authorization import Authorizer
@@ -47,6 +48,10 @@ class State:
     feeds: Feeds = field(default_factory=Feeds)
     logs: list[LogSource] = field(default_factory=list)
     """Who keeps the output of containers; asked in turn."""
+    kubelet_configs: list[Callable[[str], KubeletConfiguration | None]] = field(
+        default_factory=list
+    )
+    """Who knows with which configuration a node's kubelet runs; asked in turn."""
     settled: Callable[[], Awaitable[None]] = _nothing_to_wait_for
     """Waits until every change so far is where it survives a restart, if there is such a place."""
     after_request: list[Callable[[], None]] = field(default_factory=list)

@@ -106,6 +106,7 @@ class LabKubelet:
         wake: Callable[[float], None],
         runtime: Runtime | None = None,
         disk: Disk | None = None,
+        changed: Callable[[], None] | None = None,
         aligner_of: Callable[[Admission], Aligner] = ModelAligner,
     ) -> None:
         """Prepare a kubelet; `start` it.
@@ -118,6 +119,7 @@ class LabKubelet:
             wake: called with the seconds after which `work` is to be called.
             runtime: what runs the containers; the simulation if not given.
             disk: where checkpoint files are kept; in memory if not given.
+            changed: called when what is held or offered has changed.
             aligner_of: makes what gives out resources, at every start of the kubelet.
         """
         self.plan = plan
@@ -131,6 +133,8 @@ class LabKubelet:
         self._wake = wake
         self._runtime = runtime or Simulation()
         self._disk = disk or MemoryDisk()
+        self._changed = changed or (lambda: None)
+        self._told = -1
         self._aligner_of = aligner_of
         self._keeper: PodKeeper | None = None
         self._starting = False
@@ -165,9 +169,10 @@ class LabKubelet:
             addresses=self.addresses,
             runtime=self._runtime,
             aligner=self._aligner_of(admission),
-            on_change=lambda: self._disk.save(admission),
+            on_change=lambda: self._save(admission),
         )
         self._starting = True
+        self._told = -1
         self.state = KubeletState.RUNNING
         self._agenda = {}
         self._wake(0.0)
@@ -219,7 +224,7 @@ class LabKubelet:
                     if self.state is not KubeletState.RUNNING:
                         return None
                     await self._visit(keeper, key)
-                self._disk.save(admission)
+                self._save(admission)
                 await self.reporter.report(admission.offer())
         except TimeoutError:
             # Killed in the middle of it.
@@ -253,8 +258,15 @@ class LabKubelet:
         for pod in pods:
             await self._visit(keeper, key_of(pod))
         admission.all_pods_known()
-        self._disk.save(admission)
         self._starting = False
+        self._save(admission)
+
+    def _save(self, admission: Admission) -> None:
+        """Write the state to disk, then tell those who read it."""
+        self._disk.save(admission)
+        if admission.version != self._told:
+            self._told = admission.version
+            self._changed()
 
     async def _visit(self, keeper: PodKeeper, key: ObjectKey) -> None:
         due = self._agenda.pop(key, 0.0)

@@ -27,11 +27,12 @@ from numakube.lab.nodes.node_object import is_ready
 from numakube.lab.nodes.sockets import NodeSockets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
     from numakube.api.core import Pod
+    from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.nodes import Node
     from numakube.kube.client import Client
     from numakube.kube.store import Change
@@ -92,6 +93,7 @@ class NodePool:
         self._node_reflector.store.subscribe(self._on_node)
         self._tasks: list[asyncio.Task[None]] = []
         self._registered: dict[str, asyncio.Event] = {}
+        self._observers: list[Callable[[str], None]] = []
         # Nodes that others take for dead.
         self._doubted: set[str] = set()
 
@@ -128,6 +130,10 @@ class NodePool:
         """The kubelets by the name of their node."""
         return self._kubelets
 
+    def observe(self, observer: Callable[[str], None]) -> None:
+        """Have *observer* called with a node whose state, or what it holds, has changed."""
+        self._observers.append(observer)
+
     def kubelet(self, name: str) -> LabKubelet:
         """Return the kubelet of a node."""
         try:
@@ -154,12 +160,14 @@ class NodePool:
         del self._kubelets[name], self._registered[name]
         self._sockets.pop(name, None)
         self._heartbeats.forget(name)
+        self._tell(name)
         await kubelet.reporter.unregister()
 
     async def kill(self, name: str) -> None:
         """End a node's kubelet on the spot; what it had written to its disk is kept."""
         self.kubelet(name).kill()
         self._registered[name].clear()
+        self._tell(name)
         await self._close_sockets(name)
 
     async def start(self, name: str) -> None:
@@ -176,11 +184,20 @@ class NodePool:
     def pause(self, name: str) -> None:
         """Let a node go silent."""
         self.kubelet(name).pause()
+        self._tell(name)
 
     def resume(self, name: str) -> None:
         """Let a node go on after a pause."""
         self.kubelet(name).resume()
         self._doubted.add(name)
+        self._tell(name)
+
+    def config(self, name: str) -> KubeletConfiguration | None:
+        """Return the configuration of a node's kubelet, if it runs."""
+        kubelet = self._kubelets.get(name)
+        if kubelet is None or kubelet.state is not KubeletState.RUNNING:
+            return None
+        return kubelet.plan.config
 
     def sockets(self, name: str) -> NodeSockets | None:
         """Return a node's sockets, if it has any."""
@@ -218,6 +235,7 @@ class NodePool:
             wake=lambda seconds: self._queue.add_after(name, seconds),
             runtime=self._runtime,
             disk=folder,
+            changed=lambda: self._tell(name),
             aligner_of=ModelAligner if sockets is None else sockets.attach,
         )
         kubelet.start()
@@ -244,6 +262,10 @@ class NodePool:
     async def _close_sockets(self, name: str) -> None:
         if name in self._sockets:
             await self._sockets[name].close()
+
+    def _tell(self, name: str) -> None:
+        for observer in self._observers:
+            observer(name)
 
     def _number(self) -> int:
         """Return a number for the addresses of one more node; those of removed nodes come last."""
