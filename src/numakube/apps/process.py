@@ -118,7 +118,9 @@ def cluster_of(
         ConfigError: nothing says how.
     """
     kubeconfig, context = values["kubeconfig"] or None, values["context"] or None
-    return load_config(kubeconfig=kubeconfig, context=context, env=env, root=root)
+    # Another root is another file system: the home directory of this one is none of its business.
+    home = None if root == Path("/") else root
+    return load_config(kubeconfig=kubeconfig, context=context, env=env, home=home, root=root)
 
 
 def listen_of(values: Mapping[str, Any], *, locate: Locate = Path) -> Listen:

@@ -1,0 +1,215 @@
+"""Configuration files of the exporter, and its options as one value.
+
+Files may be those of RTE (a folder with ``daemon/config.yaml``, ``daemon/config.yaml.d/*`` and
+``extra/config.yaml``) or a single one with the same keys, and NFD's ``excludeList``. They are
+checked as a whole: an unknown key is an error, since a mistyped one would silently do nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.yamls import load_yaml
+from numakube.apps.certificates import TlsFiles
+from numakube.apps.exporter import settings
+from numakube.apps.exporter.inputs import Accounting, ContainerName, PodPattern, ReportOptions
+from numakube.apps.exporter.settings import SETTINGS
+from numakube.apps.serving import Listen
+from numakube.errors import ConfigError, InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from numakube.apps.process import Locate
+    from numakube.apps.settings import Values
+
+DEFAULT_FILE: Final = "/etc/resource-topology-exporter/config.yaml"
+DEFAULT_ROOT: Final = "/etc/rte"
+_BESIDE: Final = ("resourceExclude", "excludeList", "podExclude")
+_EVERY_NAMESPACE: Final = "*"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusions:
+    """What is not to be published.
+
+    Attributes:
+        resources: names of resources by node name, or ``*`` for every node.
+        pods: pods that are left out.
+    """
+
+    resources: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    pods: tuple[PodPattern, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExporterOptions:
+    """Everything the exporter was told.
+
+    Attributes:
+        values: the settings by name; see `numakube.apps.exporter.settings`.
+        exclusions: what the configuration files exclude.
+        reference_container: from the flag, or from the three variables of older manifests.
+    """
+
+    values: Mapping[str, Any]
+    exclusions: Exclusions = Exclusions()
+    reference_container: ContainerName | None = None
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - whatever the setting is
+        return self.values[name]
+
+    @property
+    def node_name(self) -> str:
+        """The node's name."""
+        return str(self.values["node_name"])
+
+    def report_options(self) -> ReportOptions:
+        """Return what decides about the content of reports."""
+        namespace = self["watch_namespace"]
+        return ReportOptions(
+            node_name=self.node_name,
+            watch_namespace="" if namespace == _EVERY_NAMESPACE else namespace,
+            resource_exclude=self.exclusions.resources,
+            pod_exclude=self.exclusions.pods,
+            reference_container=self.reference_container,
+            fingerprint=self["fingerprint"],
+            fingerprint_method=self["fingerprint_method"],
+            numa_placement=self["numa_placement"],
+            exact=self["exact"],
+            accounting=Accounting(self["accounting"]),
+        )
+
+    def listen(self, locate: Locate) -> Listen | None:
+        """Return where to serve; ``None`` if nowhere."""
+        mode = self["metrics_mode"]
+        if mode == settings.DISABLED:
+            return None
+        return Listen(
+            host=self["metrics_address"],
+            port=self["metrics_port"],
+            tls=self._tls(locate) if mode == settings.HTTPS else None,
+            plain=mode == settings.HTTP,
+        )
+
+    def _tls(self, locate: Locate) -> TlsFiles:
+        folder = locate(self["metrics_certs_dir"])
+        return TlsFiles(
+            certificate=folder / self["metrics_cert_file"],
+            key=folder / self["metrics_key_file"],
+            client_authority=(
+                folder / self["metrics_client_ca"] if self["metrics_client_auth"] else None
+            ),
+            min_version=self["metrics_tls_version"],
+        )
+
+
+def read_options(
+    flags: Values, *, env: Mapping[str, str], files: Iterable[Path] = (), host: str = ""
+) -> ExporterOptions:
+    """Return the options that files, the environment and flags add up to.
+
+    Args:
+        flags: what was given on the command line, by the name of the setting.
+        env: the environment.
+        files: configuration files that exist, the last one winning.
+        host: the name of this machine, if the system is not to be asked.
+
+    Raises:
+        ConfigError: something makes no sense.
+    """
+    read, excluded = [], Exclusions()
+    for path in files:
+        tree = load_yaml(path.read_text(encoding="utf-8"), str(path))
+        read.append(SETTINGS.from_tree(tree, str(path), beside=_BESIDE))
+        excluded = _with_exclusions(excluded, tree, str(path))
+    values = SETTINGS.resolve(files=read, env=env, flags=flags)
+    values["node_name"] = values["node_name"] or host or socket.gethostname()
+    if values["period"] < 0:
+        raise ConfigError(f"interval cannot be negative: {values['period']:g}s")
+    return ExporterOptions(
+        values=MappingProxyType(values),
+        exclusions=excluded,
+        reference_container=_reference_container(values, env),
+    )
+
+
+def configuration_files(config: str, roots: Iterable[str], locate: Locate) -> list[Path]:
+    """Return the configuration files that exist, in the order in which they are read.
+
+    Args:
+        config: what ``--config`` names, if anything; it must exist.
+        roots: the positional arguments: one folder at most.
+        locate: where paths really are.
+
+    Raises:
+        ConfigError: a file that was asked for is missing, or there are too many folders.
+    """
+    roots = tuple(roots)
+    if len(roots) > 1:
+        raise ConfigError(
+            f"too many config roots given ({len(roots)}), currently supported up to 1"
+        )
+    root = locate(roots[0] if roots else DEFAULT_ROOT)
+    extra = root / "extra" / "config.yaml" if roots else locate(config or DEFAULT_FILE)
+    if config and not roots and not extra.is_file():
+        raise ConfigError(f"--config {config}: no such file")
+    daemon = root / "daemon" / "config.yaml"
+    lets = daemon.with_name("config.yaml.d")
+    # Mounted ConfigMaps are links into hidden folders, so links count and hidden names do not.
+    found = sorted(path for path in lets.glob("[!.]*") if path.is_file())
+    return [path for path in (daemon, *found, extra) if path.is_file()]
+
+
+def _with_exclusions(before: Exclusions, tree: object, subject: str) -> Exclusions:
+    if not isinstance(tree, dict):
+        return before
+    resources = dict(before.resources)
+    for key in ("resourceExclude", "excludeList"):
+        resources |= _resource_lists(tree.get(key) or {}, f"{subject}: {key}")
+    pods = tree.get("podExclude")
+    return Exclusions(
+        resources=MappingProxyType(resources),
+        pods=before.pods if pods is None else _patterns(pods, f"{subject}: podExclude"),
+    )
+
+
+def _resource_lists(tree: object, where: str) -> dict[str, tuple[str, ...]]:
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{where}: must map node names, or '*', to lists of resources")
+    lists = {}
+    for node, names in tree.items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"{where}.{node}: must be a list of resource names")
+        lists[str(node)] = tuple(names)
+    return lists
+
+
+def _patterns(tree: object, where: str) -> tuple[PodPattern, ...]:
+    if not isinstance(tree, list):
+        raise ConfigError(f"{where}: must be a list of namespacePattern and namePattern")
+    patterns = []
+    for number, item in enumerate(tree):
+        wrong = not isinstance(item, dict) or item.keys() != {"namespacePattern", "namePattern"}
+        if wrong or not all(isinstance(value, str) for value in item.values()):
+            raise ConfigError(f"{where}[{number}]: must have namespacePattern and namePattern")
+        patterns.append(PodPattern(item["namespacePattern"], item["namePattern"]))
+    return tuple(patterns)
+
+
+def _reference_container(values: Values, env: Mapping[str, str]) -> ContainerName | None:
+    text = values["reference_container"]
+    names = [
+        env.get(name, "")
+        for name in ("REFERENCE_NAMESPACE", "REFERENCE_POD_NAME", "REFERENCE_CONTAINER_NAME")
+    ]
+    if not text and all(names):
+        text = "/".join(names)
+    try:
+        return ContainerName.parse(text)
+    except InvalidValue as error:
+        raise ConfigError(f"--reference-container: {error}") from None

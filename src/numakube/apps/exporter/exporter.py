@@ -1,0 +1,207 @@
+"""The exporter's loop: wake up, read the node, compute, publish; one thing at a time.
+
+A kubelet that is away is asked again in growing pauses, and after a while the object is marked
+stale: nobody shall trust an old report. An API server that is away is told later; what it is told
+then is read anew, so that nothing old is ever written.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from numakube.apps.exporter.conditions import fetched, updated
+from numakube.apps.exporter.metrics import SCAN, UPDATE
+from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.wakeups import PERIODIC, REACTIVE
+from numakube.apps.exporter.writer import Operation
+from numakube.errors import ApiError, ClusterUnreachable, KubeletUnavailable, MissingDefinition
+from numakube.kube.pacing import growing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numakube.apps.exporter.conditions import OwnPod, PodCondition
+    from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
+    from numakube.apps.exporter.metrics import ExporterMetrics
+    from numakube.apps.exporter.publishing import Publisher
+    from numakube.apps.exporter.report import Report
+    from numakube.apps.exporter.sources import NodeSource
+    from numakube.apps.exporter.wakeups import Wakeup, Wakeups
+    from numakube.kube.clock import Clock
+
+FIRST_RETRY_SECONDS: Final = 0.25
+LONGEST_RETRY_SECONDS: Final = 10.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(slots=True, kw_only=True)
+class Exporter:
+    """Publishes one node.
+
+    Attributes:
+        source: what is read.
+        publisher: where reports go.
+        wakeups: when to look.
+        options: what decides about the content.
+        clock: the time.
+        metrics: what is counted.
+        stale_after: seconds without the kubelet after which the object is marked stale.
+        pod: the exporter's own pod, for its conditions.
+        on_report: told of every report, such as to keep the fingerprint's status.
+        last_report: what was published last.
+    """
+
+    source: NodeSource
+    publisher: Publisher
+    wakeups: Wakeups
+    options: ReportOptions
+    clock: Clock
+    metrics: ExporterMetrics
+    stale_after: float = 10.0
+    pod: OwnPod | None = None
+    on_report: Callable[[Report], None] | None = None
+    last_report: Report | None = None
+    kubelet_trouble: str = "the kubelet has not been read yet"
+    publish_trouble: str = "nothing has been published yet"
+    _away_since: float | None = None
+    _failures: int = 0
+    _stale: bool = False
+    _woke_at: float | None = None
+    _said: set[str] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Export until the wake-ups end."""
+        try:
+            while (wakeup := await self.wakeups.next()) is not None:
+                await self.step(wakeup)
+        finally:
+            await self.source.aclose()
+
+    async def step(self, wakeup: Wakeup) -> bool:
+        """Read and publish once; tell whether both succeeded."""
+        slept = self._slept()
+        self.metrics.woke(frozenset(map(str, wakeup.triggers)), wakeup.cause, slept)
+        inputs = await self._read(wakeup.cause)
+        if inputs is None:
+            self._retry()
+            return False
+        report = self._compute(inputs, wakeup.cause)
+        if not await self._publish(report, wakeup.cause, slept):
+            self._retry()
+            return False
+        self._failures = 0
+        return True
+
+    def _slept(self) -> float | None:
+        now = self.clock.monotonic()
+        since, self._woke_at = self._woke_at, now
+        return None if since is None else now - since
+
+    async def _read(self, cause: str) -> NodeInputs | None:
+        try:
+            with self._timed(SCAN, cause):
+                inputs = await self.source.read()
+        except KubeletUnavailable as error:
+            await self._kubelet_is_away(str(error))
+            return None
+        self._kubelet_is_back()
+        await self._condition(fetched(ok=True))
+        return inputs
+
+    async def _kubelet_is_away(self, error: str) -> None:
+        now = self.clock.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+            _log.warning("kubelet_away", node=self.options.node_name, error=error)
+        self.kubelet_trouble = error
+        await self._condition(fetched(ok=False))
+        if now - self._away_since >= self.stale_after and not self._stale:
+            await self._mark_stale(error)
+
+    async def _mark_stale(self, error: str) -> None:
+        try:
+            await self.publisher.mark_stale(f"the kubelet does not answer: {error}")
+        except (ApiError, ClusterUnreachable) as failure:
+            _log.warning("object_not_marked_stale", error=str(failure))
+            return
+        self._stale = True
+        self.metrics.stale.set(1)
+        _log.warning("object_marked_stale", node=self.options.node_name)
+
+    def _kubelet_is_back(self) -> None:
+        if self._away_since is not None:
+            away = self.clock.monotonic() - self._away_since
+            _log.info("kubelet_back", node=self.options.node_name, away_seconds=round(away, 3))
+        self._away_since = None
+        self.kubelet_trouble = ""
+        self.metrics.last_scan.set(self.clock.now().timestamp())
+
+    def _compute(self, inputs: NodeInputs, cause: str) -> Report:
+        report = topology_of(inputs, self.options, cause=cause)
+        self._tell_problems(report)
+        if self.on_report is not None:
+            self.on_report(report)
+        return report
+
+    def _tell_problems(self, report: Report) -> None:
+        """Log what is new, count everything."""
+        self.metrics.problems.clear()
+        details = {str(problem): problem.kind for problem in report.problems}
+        for detail, kind in details.items():
+            self.metrics.problems.labels(str(kind)).inc()
+            if detail not in self._said:
+                _log.warning("odd_fact", kind=str(kind), detail=detail)
+        self._said = set(details)
+
+    async def _publish(self, report: Report, cause: str, slept: float | None) -> bool:
+        try:
+            with self._timed(UPDATE, cause):
+                written = await self.publisher.publish(report, cause=cause, slept=slept)
+        except (ApiError, ClusterUnreachable, MissingDefinition) as error:
+            self._publish_failed(str(error))
+            await self._condition(updated(ok=False))
+            return False
+        if written.operation is not Operation.NONE:
+            share = written.sent_bytes / max(1, written.whole_bytes)
+            self.metrics.wrote(written.operation, cause, share=share)
+            self.metrics.report_bytes.set(written.whole_bytes)
+            _log.info("object_written", operation=str(written.operation), cause=cause)
+        self.last_report = report
+        self.publish_trouble = ""
+        self._stale = False
+        self.metrics.stale.set(0)
+        await self._condition(updated(ok=True))
+        return True
+
+    def _publish_failed(self, error: str) -> None:
+        self.metrics.write_failed()
+        if error != self.publish_trouble:
+            _log.warning("object_not_written", node=self.options.node_name, error=error)
+        self.publish_trouble = error
+
+    def _retry(self) -> None:
+        """Have another look soon, later each time."""
+        pause = growing(self._failures, base=FIRST_RETRY_SECONDS, cap=LONGEST_RETRY_SECONDS)
+        if self._away_since is not None and not self._stale:
+            left = self._away_since + self.stale_after - self.clock.monotonic()
+            pause = min(pause, max(FIRST_RETRY_SECONDS, left))
+        self._failures += 1
+        self.wakeups.retry_after(pause)
+
+    async def _condition(self, condition: PodCondition) -> None:
+        if self.pod is not None:
+            await self.pod.set(condition)
+
+    @contextmanager
+    def _timed(self, operation: str, cause: str) -> Iterator[None]:
+        begun = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            cause = PERIODIC if cause == PERIODIC else REACTIVE
+            self.metrics.took(operation, cause, self.clock.monotonic() - begun)

@@ -1,0 +1,166 @@
+"""Where the kubelet's configuration is read: its file, its own address, or through the API.
+
+The first place that has it is taken. A file is parsed again only when it has changed, so asking at
+every scan is cheap and a kubelet that changes its policy is followed at once; an answer over the
+network is kept until the kubelet may have restarted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import urlsplit
+
+import structlog
+
+from numakube.api.kubelet_config import decode_configz, read_kubelet_config, with_defaults
+from numakube.errors import ConfigError, NumakubeError
+from numakube.kube.config import ClusterConfig, TlsConfig, UserConfig
+from numakube.kube.connect import connect
+from numakube.kube.transport import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.kube.client import Client
+    from numakube.kube.clock import Clock
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class ConfigSource(Protocol):
+    """A place that may have the configuration."""
+
+    async def read(self) -> KubeletConfiguration | None:
+        """Return it with the kubelet's defaults filled in; ``None`` if it is not there."""
+        ...
+
+    def refresh(self) -> None:
+        """Take note that the kubelet may have another one."""
+        ...
+
+
+class ConfigFile:
+    """The kubelet's configuration file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int, int] | None = None
+        self._config: KubeletConfiguration | None = None
+
+    async def read(self) -> KubeletConfiguration | None:
+        """Return what the file says, if it exists.
+
+        Raises:
+            MalformedObject: it cannot be understood.
+        """
+        try:
+            found = self.path.stat()
+            seen = found.st_ino, found.st_size, found.st_mtime_ns
+            if seen != self._seen:
+                text = self.path.read_bytes()
+                self._config = with_defaults(read_kubelet_config(text, str(self.path)))
+                self._seen = seen
+        except FileNotFoundError:
+            self._seen = self._config = None
+        return self._config
+
+    def refresh(self) -> None:
+        """Do nothing: the file tells by itself."""
+
+
+class ApiConfigz:
+    """The kubelet's ``/configz``, through the API server; needs ``nodes/configz`` or proxy."""
+
+    def __init__(self, client: Client, node_name: str) -> None:
+        self._client = client
+        self._path = f"/api/v1/nodes/{node_name}/proxy/configz"
+        self._config: KubeletConfiguration | None = None
+
+    async def read(self) -> KubeletConfiguration | None:
+        """Return the configuration of the running kubelet."""
+        if self._config is None:
+            answer = await self._client.request(Request(method="GET", path=self._path), retry=False)
+            self._config = with_defaults(decode_configz(bytes(answer.body), self._path))
+        return self._config
+
+    def refresh(self) -> None:
+        """Ask again next time."""
+        self._config = None
+
+
+class KubeletConfigz:
+    """The kubelet's ``/configz`` at its own address, whose certificate nobody has signed."""
+
+    def __init__(self, url: str, token_file: Path, *, clock: Clock) -> None:
+        parts = urlsplit(url)
+        self._path = parts.path or "/configz"
+        self._url = url
+        self._cluster = ClusterConfig(
+            server=f"{parts.scheme}://{parts.netloc}",
+            tls=TlsConfig(insecure=True),
+            user=UserConfig(token_file=token_file if token_file.is_file() else None),
+        )
+        self._clock = clock
+        self._config: KubeletConfiguration | None = None
+
+    async def read(self) -> KubeletConfiguration | None:
+        """Return the configuration of the running kubelet."""
+        if self._config is None:
+            self._config = with_defaults(decode_configz(await self._fetch(), self._url))
+        return self._config
+
+    def refresh(self) -> None:
+        """Ask again next time."""
+        self._config = None
+
+    async def _fetch(self) -> bytes:
+        async with connect(self._cluster, clock=self._clock, env={}) as client:
+            request = Request(method="GET", path=self._path)
+            return bytes((await client.request(request, retry=False)).body)
+
+
+@dataclass(slots=True)
+class FirstOf:
+    """The first of several places that has it; each one's failure is said once."""
+
+    sources: Sequence[ConfigSource]
+    _said: str = ""
+
+    async def read(self) -> KubeletConfiguration | None:
+        """Return the configuration, or ``None`` if no place has it now."""
+        trouble = ""
+        for source in self.sources:
+            try:
+                found = await source.read()
+            except (NumakubeError, OSError) as error:
+                trouble = str(error)
+                continue
+            if found is not None:
+                self._said = ""
+                return found
+        if trouble != self._said:
+            _log.warning("kubelet_configuration_unknown", error=trouble)
+        self._said = trouble
+        return None
+
+    def refresh(self) -> None:
+        """Tell every place."""
+        for source in self.sources:
+            source.refresh()
+
+
+def file_of_uri(uri: str) -> str | None:
+    """Return the path of a ``file://`` address; ``None`` for one of the kubelet.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return parts.path
+    if parts.scheme == "https":
+        return None
+    raise ConfigError(f"--kubelet-config-uri {uri}: unsupported URI scheme: {parts.scheme!r}")

@@ -1,0 +1,197 @@
+"""The exporter as a process: from options to an exit code.
+
+    code = await run(options, Surroundings(), stop)
+
+The same function runs it as a program of its own, as a container of the lab, and in tests: what
+surrounds it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from numakube.apps.exporter.building import (
+    Surroundings,
+    make_checkpoints,
+    make_config_source,
+    make_dial,
+    make_file_watch,
+    make_own_pod,
+    make_publisher,
+    make_wakeups,
+)
+from numakube.apps.exporter.exporter import Exporter
+from numakube.apps.exporter.fingerprint_status import StatusFile
+from numakube.apps.exporter.metrics import ExporterMetrics
+from numakube.apps.exporter.node_object import NodeObject
+from numakube.apps.exporter.pod_book import NoPods, WatchedPods
+from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.sources import NodeReader
+from numakube.apps.exporter.sysfs import HardwareReader
+from numakube.apps.exporter.wakeups import Trigger, Wakeup
+from numakube.apps.metrics import new_registry
+from numakube.apps.process import cluster_of
+from numakube.apps.serving import Health, Serving
+from numakube.kube.connect import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.apps.exporter.configuration import ExporterOptions
+    from numakube.apps.exporter.report import Report
+    from numakube.kube.client import Client
+
+FAILED: Final = 1
+_PODS_SECONDS: Final = 2.0
+_ONE_LOOK: Final = Wakeup(frozenset({Trigger.START}))
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+async def read_once(
+    options: ExporterOptions, around: Surroundings, *, kubelet: bool = True
+) -> NodeResourceTopology:
+    """Return what would be published, without a cluster; without *kubelet*, from sysfs alone.
+
+    Raises:
+        KubeletUnavailable: the kubelet does not answer.
+    """
+    reader = _reader(options, around, client=None)
+    chosen = options.report_options()
+    if not kubelet:
+        reader.dial = None
+        chosen = replace(chosen, exact=False)
+    try:
+        inputs = await reader.read()
+    finally:
+        await reader.aclose()
+    report = topology_of(inputs, chosen, cause=_ONE_LOOK.cause)
+    for problem in report.problems:
+        _log.warning("odd_fact", kind=str(problem.kind), detail=str(problem))
+    return report.topology(options.node_name)
+
+
+async def run(options: ExporterOptions, around: Surroundings, stop: asyncio.Event) -> int:
+    """Export until *stop* is set, or once; return the exit code.
+
+    Raises:
+        ConfigError: it cannot even start.
+    """
+    config = cluster_of(options.values, env=around.env, root=around.root)
+    async with connect(
+        config, clock=around.clock, env=around.env, user_agent="numakube-exporter"
+    ) as client:
+        return await ExporterProcess(options, around, client).run(stop)
+
+
+class ExporterProcess:
+    """A running exporter with everything around its loop."""
+
+    def __init__(self, options: ExporterOptions, around: Surroundings, client: Client) -> None:
+        self._options = options
+        self._around = around
+        self._wakeups = make_wakeups(options, around.clock)
+        self._watch = make_file_watch(options, around, self._wakeups)
+        self._registry = new_registry("exporter")
+        self._metrics = ExporterMetrics(options.node_name, self._registry)
+        node = NodeObject(client, options.node_name)
+        reader = _reader(options, around, client=client)
+        reader.metrics = self._metrics
+        reader.version = lambda: node.kubelet_version
+        self._pods: WatchedPods | None = None
+        if options["watch_pods"]:
+            noted = Trigger.POD
+            self._pods = WatchedPods(client, options.node_name, lambda: self._wakeups.note(noted))
+            reader.pods = self._pods
+        self.exporter = Exporter(
+            source=reader,
+            publisher=make_publisher(options, client, node),
+            wakeups=self._wakeups,
+            options=options.report_options(),
+            clock=around.clock,
+            metrics=self._metrics,
+            stale_after=options["stale_after"],
+            pod=make_own_pod(options, client),
+            on_report=self._on_report(),
+        )
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Export until *stop* is set, or once; return the exit code."""
+        _log.info("exporter_started", node=self._options.node_name)
+        async with AsyncExitStack() as stack:
+            await self._serve(stack)
+            async with asyncio.TaskGroup() as tasks:
+                jobs = [tasks.create_task(job) for job in (*self._jobs(), self._end_with(stop))]
+                code = await (self._once() if self._options["oneshot"] else self._forever())
+                for job in jobs:
+                    job.cancel()
+        _log.info("exporter_ended", node=self._options.node_name)
+        return code
+
+    async def _forever(self) -> int:
+        await self._know_pods()
+        await self.exporter.run()
+        return 0
+
+    async def _know_pods(self) -> None:
+        """Wait a little for the pods, so that the first report has their uids."""
+        if self._pods is not None:
+            with contextlib.suppress(TimeoutError):
+                async with self._around.clock.timeout(_PODS_SECONDS):
+                    await self._pods.known()
+
+    async def _once(self) -> int:
+        await self._know_pods()
+        try:
+            done = await self.exporter.step(_ONE_LOOK)
+        finally:
+            await self.exporter.source.aclose()
+        return 0 if done else FAILED
+
+    async def _end_with(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wakeups.close()
+
+    def _jobs(self) -> list[Coroutine[None, None, None]]:
+        jobs = [self._watch.run()]
+        if self._pods is not None:
+            jobs.append(self._pods.run())
+        return jobs
+
+    def _on_report(self) -> Callable[[Report], None] | None:
+        path = self._options["fingerprint_file"]
+        if not path or not self._options["fingerprint"]:
+            return None
+        return StatusFile(self._around.locate(path), self._options.node_name).keep
+
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        listen = self._options.listen(self._around.locate) if self._around.serve else None
+        if listen is None:
+            return
+        health = Health()
+        health.ready("kubelet", lambda: self.exporter.kubelet_trouble)
+        health.ready("object", lambda: self.exporter.publish_trouble)
+        serving = Serving(listen, health=health, registry=self._registry)
+        server = await stack.enter_async_context(serving)
+        _log.info("serving", url=server.url)
+
+
+def _reader(options: ExporterOptions, around: Surroundings, *, client: Client | None) -> NodeReader:
+    return NodeReader(
+        hardware=HardwareReader(around.locate(options["sysfs"])),
+        dial=make_dial(options, around),
+        config=make_config_source(options, around, client),
+        checkpoints=make_checkpoints(options, around),
+        pods=NoPods(),
+        policy=options["policy"] or None,
+        scope=options["scope"] or None,
+        exclude_terminal=options["exclude_terminal_pods"],
+        refresh=options["refresh"],
+    )

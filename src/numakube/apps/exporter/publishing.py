@@ -1,0 +1,97 @@
+"""From a report to the object on the server, and the annotations that tell about updates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from numakube.apps.exporter.wakeups import PERIODIC
+from numakube.apps.exporter.writer import SLEEP_DURATION, UPDATE_INTERVAL, Operation, Written
+from numakube.values.durations import SECOND, format_duration
+
+if TYPE_CHECKING:
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.apps.exporter.node_object import NodeObject
+    from numakube.apps.exporter.report import Report
+    from numakube.apps.exporter.writer import Writer
+
+
+class Publisher(Protocol):
+    """Where reports go."""
+
+    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+        """Publish *report*; *slept* are the seconds since the last wake-up."""
+        ...
+
+    async def mark_stale(self, reason: str) -> Written:
+        """Say that what was published must not be trusted."""
+        ...
+
+
+class Nowhere:
+    """Publishes nothing."""
+
+    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+        """Do nothing."""
+        return Written(Operation.NONE)
+
+    async def mark_stale(self, reason: str) -> Written:
+        """Do nothing."""
+        return Written(Operation.NONE)
+
+
+class ObjectPublisher:
+    """Publishes to the node's object."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        node: NodeObject,
+        *,
+        name: str,
+        owner: bool,
+        timing_period: float | None = None,
+    ) -> None:
+        """Prepare to publish.
+
+        Args:
+            writer: writes the object.
+            node: the Node, read again with every periodic report.
+            name: the object's name.
+            owner: let the object vanish with its Node.
+            timing_period: the period to tell in annotations; ``None`` to tell nothing.
+        """
+        self._writer = writer
+        self._node = node
+        self._name = name
+        self._owner = owner
+        self._timing_period = timing_period
+
+    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+        """Write what has changed."""
+        if cause == PERIODIC:
+            self._writer.forget()
+        if cause == PERIODIC or not self._node.is_known:
+            await self._node.refresh()
+        owner = self._node.owner if self._owner else None
+        wanted = report.topology(self._name, owner=owner)
+        return await self._writer.write(self._timed(wanted, cause, slept))
+
+    async def mark_stale(self, reason: str) -> Written:
+        """Set the attribute that says so."""
+        return await self._writer.mark_stale(reason)
+
+    def _timed(
+        self, wanted: NodeResourceTopology, cause: str, slept: float | None
+    ) -> NodeResourceTopology:
+        if self._timing_period is None:
+            return wanted
+        interval = self._timing_period if cause == PERIODIC else 0.0
+        times = {
+            SLEEP_DURATION: format_duration(round(slept or 0.0) * SECOND),
+            UPDATE_INTERVAL: format_duration(round(interval * SECOND)),
+        }
+        annotations = {**wanted.metadata.annotations, **times}
+        metadata = msgspec.structs.replace(wanted.metadata, annotations=annotations)
+        return msgspec.structs.replace(wanted, metadata=metadata)

@@ -1,0 +1,189 @@
+"""One scan of a node: everything that a report is made of, read anew.
+
+What the kubelet gives out is asked at every scan, so that devices which register late, a changed
+policy and a restarted kubelet are all seen without special care. A connection that failed is thrown
+away: the next scan dials anew and does not wait for the old one to recover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from numakube.apps.exporter.checkpoints import Checkpoints
+from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
+from numakube.apps.exporter.pod_book import NoPods, PodBook
+from numakube.errors import KubeletUnavailable
+from numakube.node.podresources import AllocatableResources, Memory
+from numakube.values.resources import MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from numakube.apps.exporter.hardware import Hardware
+    from numakube.apps.exporter.kubelet_config import ConfigSource
+    from numakube.apps.exporter.metrics import ExporterMetrics
+    from numakube.node.podresources import PodResources
+
+T = TypeVar("T")
+
+
+class NodeSource(Protocol):
+    """Where scans come from."""
+
+    async def read(self) -> NodeInputs:
+        """Return what the node is and holds now.
+
+        Raises:
+            KubeletUnavailable: the kubelet does not answer.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class HardwareSource(Protocol):
+    """Where the machine is described."""
+
+    def read(self) -> Hardware:
+        """Return the machine."""
+        ...
+
+
+class CheckpointSource(Protocol):
+    """Where the kubelet's state is kept."""
+
+    def read(self) -> Checkpoints:
+        """Return the state."""
+        ...
+
+
+class PodResourcesReader(Protocol):
+    """A kubelet's PodResources."""
+
+    async def list_pods(self) -> tuple[PodResources, ...]:
+        """Return what every active pod holds."""
+        ...
+
+    async def allocatable(self) -> AllocatableResources:
+        """Return what the node could give out if it were empty."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        ...
+
+
+def whole_machine(hardware: Hardware) -> AllocatableResources:
+    """Return everything a machine has, as if a kubelet kept nothing for itself."""
+    memory = [
+        Memory(kind, size, (zone.id,))
+        for zone in hardware.zones
+        for kind, size in ((MEMORY, zone.memory_bytes), *(zone.hugepages or {}).items())
+        if size
+    ]
+    cpus = tuple(cpu for zone in hardware.zones for cpu in zone.cpus)
+    return AllocatableResources(cpu_ids=cpus, memory=tuple(memory))
+
+
+class NoCheckpoints:
+    """State files that are not to be read."""
+
+    def read(self) -> Checkpoints:
+        """Return nothing."""
+        return Checkpoints()
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeReader:
+    """Reads a node.
+
+    Attributes:
+        hardware: the machine.
+        dial: makes a connection to the kubelet; ``None`` if it is not to be asked.
+        config: the kubelet's configuration.
+        checkpoints: the kubelet's state files.
+        pods: what the API knows of the pods.
+        policy: the Topology Manager's policy, if the user says so.
+        scope: likewise its scope.
+        version: tells the kubelet's version, if it is known.
+        exclude_terminal: leave out pods that are done.
+        refresh: ask for allocatable resources every time.
+        metrics: counts failures.
+    """
+
+    hardware: HardwareSource
+    dial: Callable[[], PodResourcesReader] | None
+    config: ConfigSource
+    checkpoints: CheckpointSource = field(default_factory=NoCheckpoints)
+    pods: PodBook = field(default_factory=NoPods)
+    policy: str | None = None
+    scope: str | None = None
+    version: Callable[[], str | None] | None = None
+    exclude_terminal: bool = True
+    refresh: bool = True
+    metrics: ExporterMetrics | None = None
+    _reader: PodResourcesReader | None = None
+    _allocatable: AllocatableResources | None = None
+
+    async def read(self) -> NodeInputs:
+        """Return what the node is and holds now.
+
+        Raises:
+            KubeletUnavailable: the kubelet does not answer.
+        """
+        hardware = await asyncio.to_thread(self.hardware.read)
+        allocatable, pods = await self._ask(hardware)
+        return NodeInputs(
+            hardware=hardware,
+            allocatable=allocatable,
+            pods=pods,
+            kubelet=KubeletFacts(
+                topology_policy=self.policy,
+                topology_scope=self.scope,
+                config=await self.config.read(),
+                version=self.version() if self.version is not None else None,
+            ),
+            checkpoints=self.checkpoints.read(),
+            uids=self.pods.uids(),
+            terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
+        )
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.aclose()
+
+    async def _ask(
+        self, hardware: Hardware
+    ) -> tuple[AllocatableResources, tuple[PodResources, ...]]:
+        """Return what the kubelet says; forget the connection if it says nothing."""
+        if self.dial is None:
+            return whole_machine(hardware), ()
+        if self._reader is None:
+            self._reader = self.dial()
+            # Another kubelet may have another configuration and other devices.
+            self._allocatable = None
+            self.config.refresh()
+        reader = self._reader
+        try:
+            pods = await self._counted("list", reader.list_pods())
+            if self.refresh or self._allocatable is None:
+                asked = reader.allocatable()
+                self._allocatable = await self._counted("get_allocatable_resources", asked)
+        except KubeletUnavailable:
+            await self.aclose()
+            raise
+        return self._allocatable, pods
+
+    async def _counted(self, function: str, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except KubeletUnavailable:
+            if self.metrics is not None:
+                self.metrics.call_failures.labels(self.metrics.node, function).inc()
+            raise

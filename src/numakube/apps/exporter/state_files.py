@@ -1,0 +1,51 @@
+"""The kubelet's checkpoint files on disk, read and parsed only when they have changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from numakube.apps.exporter.checkpoints import Checkpoints, read_checkpoints
+from numakube.kubelet.state_files import StateFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPU_STATE: Final = "cpu_manager_state"
+MEMORY_STATE: Final = "memory_manager_state"
+DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
+STATE_FILES: Final = (CPU_STATE, MEMORY_STATE, DEVICE_STATE)
+
+_Look: TypeAlias = tuple[int, int, int]
+
+
+class StateFolder:
+    """A kubelet's folder with its checkpoint files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = tuple(folder / name for name in STATE_FILES)
+        self._seen: tuple[_Look | None, ...] | None = None
+        self._known = Checkpoints()
+
+    def read(self) -> Checkpoints:
+        """Return what the files say now; those that cannot be read are not there."""
+        seen = tuple(_look(path) for path in self._paths)
+        if seen != self._seen:
+            cpu, memory, devices = (_content(path) for path in self._paths)
+            self._known = read_checkpoints(StateFiles(cpu=cpu, memory=memory, devices=devices))
+            self._seen = seen
+        return self._known
+
+
+def _look(path: Path) -> _Look | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

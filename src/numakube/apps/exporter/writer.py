@@ -1,0 +1,198 @@
+"""Write a node's NodeResourceTopology: only what changed, and only on top of what is known.
+
+The object is read once, then changed by merge patches that carry the fields that differ and the
+resource version they are based on. So a write that comes late, such as the last one of an exporter
+that was killed, cannot undo a later one; it is refused, and whoever is alive reads and compares
+again. A change of the update's cause alone is not worth a write.
+
+The lists of the API are atomic: ``zones`` and ``attributes`` go as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.api.nrt import Attribute, NodeResourceTopology, with_attribute
+from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.patches import merge_patch
+from numakube.topology import names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.meta import OwnerReference
+    from numakube.kube.client import Client
+
+MANAGER: Final = "numakube-exporter"
+
+SLEEP_DURATION: Final = "k8stopoawareschedwg/sleep-duration"
+UPDATE_INTERVAL: Final = "k8stopoawareschedwg/update-interval"
+# They tell about an update, not about the node.
+_ABOUT_UPDATES: Final = frozenset({names.RTE_UPDATE_ANNOTATION, SLEEP_DURATION, UPDATE_INTERVAL})
+_OURS: Final = _ABOUT_UPDATES | {names.FINGERPRINT_ANNOTATION, names.EXACT_ANNOTATION}
+_ATTEMPTS: Final = 5
+
+
+class Operation(StrEnum):
+    """What a write came down to; the texts are labels of a metric."""
+
+    NONE = "none"
+    CREATE = "create"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write came down to.
+
+    Attributes:
+        operation: whether something was written, and how.
+        sent_bytes: the size of what was sent.
+        whole_bytes: the size of the whole object.
+    """
+
+    operation: Operation
+    sent_bytes: int = 0
+    whole_bytes: int = 0
+
+
+class Writer:
+    """Writes the object of one node."""
+
+    def __init__(self, client: Client, node_name: str, *, resync: int = 0) -> None:
+        """Prepare to write.
+
+        Args:
+            client: where to.
+            node_name: the name of the node and of the object.
+            resync: read the object again after so many writes; 0 or less for never.
+        """
+        self._client = client
+        self._name = node_name
+        self._resync = resync
+        self._writes = 0
+        # The object as the server had it when we last saw it.
+        self._known: NodeResourceTopology | None = None
+
+    def forget(self) -> None:
+        """Have the object read before the next write: others may have changed or deleted it."""
+        self._known = None
+
+    async def write(self, wanted: NodeResourceTopology) -> Written:
+        """Make the object on the server say what *wanted* says.
+
+        Raises:
+            MissingDefinition: the cluster has no such kind of object.
+            ApiError: the server refused.
+            ClusterUnreachable: it did not answer.
+        """
+        for _ in range(_ATTEMPTS):
+            known = await self._current()
+            try:
+                if known is None:
+                    return await self._create(wanted)
+                return await self._patch(known, difference(known, wanted))
+            except (AlreadyExists, Conflict, NotFound) as error:
+                last = error
+                self.forget()
+        raise last
+
+    async def mark_stale(self, reason: str) -> Written:
+        """Say in the object that it must not be trusted; one that does not exist stays so."""
+        for _ in range(_ATTEMPTS):
+            known = await self._current()
+            if known is None:
+                return Written(Operation.NONE)
+            marked = with_attribute(known.attributes, Attribute(name=names.STALE, value=reason))
+            change = {} if marked == known.attributes else {"attributes": marked}
+            try:
+                return await self._patch(known, change)
+            except (Conflict, NotFound) as error:
+                last = error
+                self.forget()
+        raise last
+
+    async def _current(self) -> NodeResourceTopology | None:
+        if self._known is None:
+            try:
+                self._known = await self._client.get(NODE_RESOURCE_TOPOLOGIES, self._name)
+            except NotFound:
+                return None
+        return self._known
+
+    async def _create(self, wanted: NodeResourceTopology) -> Written:
+        try:
+            self._known = await self._client.create(
+                NODE_RESOURCE_TOPOLOGIES, wanted, field_manager=MANAGER
+            )
+        except NotFound:
+            raise MissingDefinition(
+                "the cluster does not know noderesourcetopologies.topology.node.k8s.io; install "
+                "its CustomResourceDefinition"
+            ) from None
+        size = len(msgspec.json.encode(wanted))
+        return Written(Operation.CREATE, size, size)
+
+    async def _patch(self, known: NodeResourceTopology, change: Mapping[str, Any]) -> Written:
+        if not change:
+            return Written(Operation.NONE)
+        version = {"resourceVersion": known.metadata.resource_version}
+        patch = merge_patch({**change, "metadata": {**change.get("metadata", {}), **version}})
+        self._known = None
+        known = await self._client.patch(
+            NODE_RESOURCE_TOPOLOGIES, self._name, patch, field_manager=MANAGER
+        )
+        self._writes += 1
+        if self._resync <= 0 or self._writes % self._resync:
+            self._known = known
+        return Written(Operation.UPDATE, len(patch.body), len(msgspec.json.encode(known)))
+
+
+def difference(known: NodeResourceTopology, wanted: NodeResourceTopology) -> dict[str, Any]:
+    """Return the merge patch that makes *known* say what *wanted* says; empty if it does.
+
+    Others' annotations are kept, ours that are not wanted any more go. The deprecated list of
+    policies of an earlier producer goes too: it would contradict the attributes one day.
+    """
+    change: dict[str, Any] = {}
+    if known.zones != wanted.zones:
+        change["zones"] = wanted.zones
+    if known.attributes != wanted.attributes:
+        change["attributes"] = wanted.attributes
+    if known.topology_policies and not wanted.topology_policies:
+        change["topologyPolicies"] = None
+    metadata: dict[str, Any] = {}
+    annotations = _annotation_changes(known.metadata.annotations, wanted.metadata.annotations)
+    owners = _owners(known.metadata.owner_references, wanted.metadata.owner_references)
+    if owners != known.metadata.owner_references:
+        metadata["ownerReferences"] = owners
+    if annotations.keys() - _ABOUT_UPDATES or ((change or metadata) and annotations):
+        metadata["annotations"] = annotations
+    if metadata:
+        change["metadata"] = metadata
+    return change
+
+
+def _annotation_changes(
+    known: Mapping[str, str], wanted: Mapping[str, str]
+) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {
+        name: value for name, value in wanted.items() if known.get(name) != value
+    }
+    gone = (known.keys() & _OURS) - wanted.keys()
+    return changes | dict.fromkeys(sorted(gone))
+
+
+def _owners(
+    known: tuple[OwnerReference, ...], wanted: tuple[OwnerReference, ...]
+) -> tuple[OwnerReference, ...]:
+    """Return the owners to have: the wanted Node in place of any other, and everybody else's."""
+    if not wanted:
+        return known
+    kinds = {owner.kind for owner in wanted}
+    return (*(owner for owner in known if owner.kind not in kinds), *wanted)

@@ -1,0 +1,148 @@
+"""Which objects to remove, and when: those whose node has been missing for the grace time.
+
+A node that is deleted and registers anew within that time keeps its object. Before an object is
+removed the API is asked once more for the node, and the deletion names the object's uid, so that
+neither an old cache nor a new object of the same name can lead to a mistake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from numakube.api.meta import ObjectMeta
+from numakube.api.wire import Wire
+from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from numakube.apps.gc.metrics import GcMetrics
+    from numakube.kube.client import Client
+
+KIND: Final = "NodeResourceTopology"
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class _Named(Wire, frozen=True):
+    """An object of which only the metadata matters."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+_OBJECTS: Final = NODE_RESOURCE_TOPOLOGIES.decoded_as(_Named)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """An object without a node.
+
+    Attributes:
+        name: its name, and that of the missing node.
+        uid: which object of that name it is.
+        since: when the node was first missed, by the monotonic clock.
+    """
+
+    name: str
+    uid: str
+    since: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Collector:
+    """Removes objects of nodes that have vanished.
+
+    Attributes:
+        client: the API.
+        nodes: tells the names of all nodes.
+        grace: seconds for which a node must be missing.
+        page_size: objects to list at a time; 0 for all at once.
+        dry_run: only say what would be removed.
+        metrics: what is counted.
+        orphans: the objects that wait for the end of their grace time.
+    """
+
+    client: Client
+    nodes: Callable[[], Collection[str]]
+    grace: float
+    page_size: int
+    dry_run: bool
+    metrics: GcMetrics
+    orphans: dict[str, Orphan] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+
+    async def look(self) -> None:
+        """Find out which objects have no node now."""
+        try:
+            found = await self.client.list(_OBJECTS, page_size=self.page_size)
+        except NotFound:
+            # The cluster has no such objects at all.
+            self.orphans.clear()
+            return
+        now, nodes = self.client.clock.monotonic(), self.nodes()
+        missing = {
+            one.metadata.name: Orphan(one.metadata.name, one.metadata.uid, now)
+            for one in found.items
+            if one.metadata.name not in nodes
+        }
+        for name, orphan in missing.items():
+            known = self.orphans.get(name)
+            if known is not None and known.uid == orphan.uid:
+                missing[name] = known
+        self.orphans = missing
+        self._told &= {orphan.uid for orphan in missing.values()}
+        self.metrics.orphans.set(len(missing))
+
+    async def collect(self) -> list[str]:
+        """Remove what is due; return the names of what was removed, or would be in a dry run."""
+        removed = []
+        for orphan in self._due():
+            if orphan.name in self.nodes() or await self._node_exists(orphan.name):
+                del self.orphans[orphan.name]
+            elif await self._remove(orphan):
+                removed.append(orphan.name)
+        return removed
+
+    def seconds_to_next(self) -> float | None:
+        """Return how long it takes until an object is due; ``None`` if none waits."""
+        waiting = [one for one in self.orphans.values() if one.uid not in self._told]
+        if not waiting:
+            return None
+        first = min(orphan.since for orphan in waiting)
+        return max(0.0, first + self.grace - self.client.clock.monotonic())
+
+    def _due(self) -> list[Orphan]:
+        limit = self.client.clock.monotonic() - self.grace
+        due = [one for one in self.orphans.values() if one.since <= limit]
+        return [one for one in due if one.uid not in self._told]
+
+    async def _node_exists(self, name: str) -> bool:
+        try:
+            await self.client.get(NODES.decoded_as(_Named), name)
+        except NotFound:
+            return False
+        return True
+
+    async def _remove(self, orphan: Orphan) -> bool:
+        if self.dry_run:
+            self._told.add(orphan.uid)
+            _log.info("would_be_removed", object=orphan.name)
+            return True
+        try:
+            await self.client.delete(_OBJECTS, orphan.name, uid=orphan.uid)
+        except (NotFound, Conflict):
+            # Somebody was faster, or there is a new object of that name.
+            del self.orphans[orphan.name]
+            return False
+        except (ApiError, ClusterUnreachable) as error:
+            self.metrics.failures.labels(KIND).inc()
+            _log.warning("object_not_removed", object=orphan.name, error=str(error))
+            raise
+        del self.orphans[orphan.name]
+        self.metrics.deleted.labels(KIND).inc()
+        _log.info("object_removed", object=orphan.name, reason="its node has vanished")
+        return True

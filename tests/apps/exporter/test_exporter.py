@@ -1,0 +1,174 @@
+"""The loop: what happens when the kubelet or the API server is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numakube.apps.exporter.exporter import Exporter
+from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
+from numakube.apps.exporter.metrics import ExporterMetrics
+from numakube.apps.exporter.report import Report
+from numakube.apps.exporter.wakeups import Trigger, Wakeups
+from numakube.apps.exporter.writer import Operation, Written
+from numakube.errors import ClusterUnreachable, KubeletUnavailable, NumakubeError
+from numakube.kube.clock import ManualClock
+
+
+@dataclass
+class Node:
+    """A kubelet that answers, or not."""
+
+    away: str = ""
+    reads: int = 0
+
+    async def read(self) -> NodeInputs:
+        """Answer."""
+        self.reads += 1
+        if self.away:
+            raise KubeletUnavailable(self.away)
+        return NodeInputs()
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Board:
+    """Where reports are put up, unless it cannot be reached."""
+
+    trouble: NumakubeError | None = None
+    causes: list[str] = field(default_factory=list)
+    marks: list[str] = field(default_factory=list)
+
+    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+        """Take note."""
+        if self.trouble is not None:
+            raise self.trouble
+        self.causes.append(cause)
+        return Written(Operation.UPDATE, 10, 100)
+
+    async def mark_stale(self, reason: str) -> Written:
+        """Take note."""
+        if self.trouble is not None:
+            raise self.trouble
+        self.marks.append(reason)
+        return Written(Operation.UPDATE)
+
+
+@dataclass
+class Scene:
+    """An exporter that runs."""
+
+    clock: ManualClock
+    registry: CollectorRegistry
+    node: Node
+    board: Board
+    exporter: Exporter
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return the value of a metric."""
+        return self.registry.get_sample_value(name, labels)
+
+    async def pass_time(self, seconds: float, *, step: float = 0.25) -> None:
+        """Let time pass in steps, so that everything that becomes due is done on the way."""
+        for _ in range(round(seconds / step)):
+            await self.clock.advance(step)
+
+
+@pytest.fixture
+async def scene(clock: ManualClock) -> AsyncIterator[Scene]:
+    """An exporter whose first report is out."""
+    registry = CollectorRegistry()
+    node, board = Node(), Board()
+    exporter = Exporter(
+        source=node,
+        publisher=board,
+        wakeups=Wakeups(clock=clock, period=60, rate=0),
+        options=ReportOptions(node_name="worker-0"),
+        clock=clock,
+        metrics=ExporterMetrics("worker-0", registry),
+        stale_after=10,
+    )
+    task = asyncio.create_task(exporter.run())
+    await clock.timeouts()
+    yield Scene(clock, registry, node, board, exporter)
+    exporter.wakeups.close()
+    await task
+
+
+async def test_the_first_report_is_out_at_once(scene: Scene) -> None:
+    """And then one every period."""
+    assert scene.board.causes == ["reactive"]
+    await scene.pass_time(60)
+    assert scene.board.causes == ["reactive", "periodic"]
+    labels = {"node": "worker-0", "operation": "update", "trigger": "periodic"}
+    assert scene.metric("rte_noderesourcetopology_writes_total", **labels) == 1
+
+
+async def test_a_kubelet_that_is_away_for_long_makes_the_object_stale(scene: Scene) -> None:
+    """Once, and not for a short restart."""
+    scene.node.away = "connection refused"
+    scene.exporter.wakeups.note(Trigger.STATE)
+    await scene.pass_time(9)
+    assert scene.board.marks == []
+    assert "connection refused" in scene.exporter.kubelet_trouble
+    await scene.pass_time(30)
+    assert scene.board.marks == ["the kubelet does not answer: connection refused"]
+    assert scene.metric("numakube_exporter_stale") == 1
+
+
+async def test_a_kubelet_that_comes_back_is_picked_up_soon(scene: Scene) -> None:
+    """Within the longest pause, and the mark goes with the new report."""
+    scene.node.away = "gone"
+    scene.exporter.wakeups.note(Trigger.SOCKET)
+    await scene.pass_time(100)
+    before = len(scene.board.causes)
+    scene.node.away = ""
+    await scene.pass_time(10.5)
+    assert len(scene.board.causes) == before + 1
+    assert scene.exporter.kubelet_trouble == ""
+    assert scene.metric("numakube_exporter_stale") == 0
+
+
+async def test_a_kubelet_that_is_away_is_not_asked_all_the_time(scene: Scene) -> None:
+    """Pauses grow to ten seconds."""
+    scene.node.away = "gone"
+    scene.exporter.wakeups.note(Trigger.STATE)
+    await scene.pass_time(60)
+    before = scene.node.reads
+    await scene.pass_time(60)
+    assert 5 <= scene.node.reads - before <= 7
+
+
+async def test_what_could_not_be_written_is_read_anew_and_written_later(scene: Scene) -> None:
+    """Nothing old is ever published."""
+    scene.board.trouble = ClusterUnreachable("no route to host")
+    scene.exporter.wakeups.note(Trigger.POD)
+    await scene.pass_time(5)
+    assert scene.exporter.publish_trouble == "no route to host"
+    reads = scene.node.reads
+    scene.board.trouble = None
+    await scene.pass_time(10)
+    assert scene.node.reads > reads
+    assert len(scene.board.causes) == 2
+    assert scene.exporter.publish_trouble == ""
+    labels = {"node": "worker-0", "trigger": "send_patch"}
+    failures = scene.metric("rte_noderesourcetopology_patch_failures_total", **labels)
+    assert failures is not None
+    assert failures >= 1
+
+
+async def test_a_mark_that_could_not_be_set_is_set_later(scene: Scene) -> None:
+    """When the API server is back and the kubelet still away."""
+    scene.node.away = "gone"
+    scene.board.trouble = ClusterUnreachable("away too")
+    scene.exporter.wakeups.note(Trigger.STATE)
+    await scene.pass_time(30)
+    scene.board.trouble = None
+    await scene.pass_time(11)
+    assert len(scene.board.marks) == 1

@@ -1,0 +1,128 @@
+"""Where the kubelet's configuration is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.lab.nodes.build import plan
+
+from numakube.apps.certificates import TlsFiles
+from numakube.apps.exporter.kubelet_config import (
+    ApiConfigz,
+    ConfigFile,
+    FirstOf,
+    KubeletConfigz,
+    file_of_uri,
+)
+from numakube.apps.metrics import new_registry
+from numakube.apps.serving import Health, Listen, Serving
+from numakube.errors import ConfigError, MalformedObject
+from numakube.kube.client import Client
+from numakube.kube.clock import SystemClock
+from numakube.lab.api.certificates import Authority
+from numakube.lab.api.server import ApiServer
+from numakube.lab.inprocess import InProcess
+from numakube.lab.nodes.pool import NodePool
+
+
+async def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
+    """With the kubelet's defaults filled in."""
+    file = ConfigFile(tmp_path / "config.yaml")
+    assert await file.read() is None
+    file.path.write_text("topologyManagerPolicy: restricted")
+    first = await file.read()
+    assert first is not None
+    assert (first.topology_manager_policy, first.topology_manager_scope) == (
+        "restricted",
+        "container",
+    )
+    assert await file.read() is first
+    file.path.write_text("topologyManagerPolicy: best-effort")
+    os.utime(file.path, (1, 1))
+    second = await file.read()
+    assert second is not None
+    assert second.topology_manager_policy == "best-effort"
+    file.path.unlink()
+    assert await file.read() is None
+
+
+async def test_a_file_that_makes_no_sense_is_named(tmp_path: Path) -> None:
+    """And the next place is asked."""
+    path = tmp_path / "config.yaml"
+    path.write_text("topologyManagerPolicy: [1]")
+    with pytest.raises(MalformedObject, match=r"config\.yaml"):
+        await ConfigFile(path).read()
+    good = tmp_path / "good.yaml"
+    good.write_text("topologyManagerScope: pod")
+    found = await FirstOf([ConfigFile(path), ConfigFile(good)]).read()
+    assert found is not None
+    assert found.topology_manager_scope == "pod"
+    assert await FirstOf([ConfigFile(path)]).read() is None
+
+
+async def test_the_api_server_passes_the_question_on_to_the_kubelet() -> None:
+    """Its answer is kept until the kubelet may have restarted."""
+    async with ApiServer() as server:
+        client = Client(InProcess(server), rate=0)
+        async with NodePool(client) as pool:
+            server.state.kubelet_configs.append(pool.config)
+            await pool.add(plan("n1", topology_manager_scope="pod"))
+            source = ApiConfigz(client, "n1")
+            found = await source.read()
+            assert found is not None
+            assert (found.topology_manager_scope, found.max_pods) == ("pod", 110)
+            assert await source.read() is found
+            source.refresh()
+            await pool.kill("n1")
+            assert await FirstOf([source]).read() is None
+        assert await FirstOf([ApiConfigz(client, "nobody")]).read() is None
+
+
+@pytest.fixture
+async def kubelet(tmp_path: Path) -> AsyncIterator[str]:
+    """A kubelet's own server, which only answers those who know its token."""
+
+    async def configz(request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != "Bearer secret":
+            return web.Response(status=401, text="Unauthorized")
+        return web.json_response({"kubeletconfig": {"topologyManagerPolicy": "restricted"}})
+
+    now = datetime.now(UTC)
+    certificate, key = Authority.create(now).issue(["127.0.0.1"], now)
+    files = TlsFiles(certificate=tmp_path / "k.crt", key=tmp_path / "k.key")
+    files.certificate.write_bytes(certificate)
+    files.key.write_bytes(key)
+    async with Serving(
+        Listen(tls=files),
+        health=Health(),
+        registry=new_registry("kubelet"),
+        routes=[web.get("/configz", configz)],
+    ) as serving:
+        yield f"{serving.url}/configz"
+
+
+async def test_the_kubelet_is_asked_itself_with_the_pods_token(
+    kubelet: str, tmp_path: Path
+) -> None:
+    """Its certificate is its own; without the token there is no answer."""
+    token = tmp_path / "token"
+    assert await FirstOf([KubeletConfigz(kubelet, token, clock=SystemClock())]).read() is None
+    token.write_text("secret")
+    source = KubeletConfigz(kubelet, token, clock=SystemClock())
+    found = await source.read()
+    assert found is not None
+    assert found.topology_manager_policy == "restricted"
+    assert await source.read() is found
+
+
+def test_addresses_of_files_and_kubelets() -> None:
+    """Nothing else."""
+    assert file_of_uri("file:///etc/kubelet.yaml") == "/etc/kubelet.yaml"
+    assert file_of_uri("https://10.0.0.1:10250/configz") is None
+    with pytest.raises(ConfigError, match="unsupported URI scheme: 'ftp'"):
+        file_of_uri("ftp://host/x")

@@ -1,0 +1,111 @@
+"""The exporter and the collector against a real kube-apiserver."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.real.api_server import RealServer, needs_assets, real_server
+
+from numakube.api.nrt import attribute_value
+from numakube.api.yamls import dump_yaml
+from numakube.apps.exporter.building import Surroundings
+from numakube.apps.exporter.command import options_of, parse, perform
+from numakube.apps.gc.command import SETTINGS
+from numakube.apps.gc.process import GcProcess
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
+from numakube.kube.catalog import NODES
+from numakube.kube.client import Client
+from numakube.kube.config import load_config
+from numakube.kube.connect import connect
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.exporters.definition import install_definition
+from numakube.lab.replay.run import TOKENS
+from numakube.node.sysfs import write_tree
+from numakube.topology import names
+
+pytestmark = [needs_assets, pytest.mark.timeout(120)]
+NODE = "worker-0"
+ALLOCATABLE = '{"cpu_ids": [1, 2, 3, 5, 6, 7]}'
+ONE_POD = """{"pod_resources": [{"name": "p", "namespace": "n",
+ "containers": [{"name": "c", "cpu_ids": [1, 5]}]}]}"""
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[RealServer]:
+    """A real server."""
+    async with real_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def kubeconfig(server: RealServer, tmp_path: Path) -> Path:
+    """How its administrator reaches it."""
+    path = tmp_path / "kubeconfig"
+    cluster = {"server": server.url, "certificate-authority": str(server.ca)}
+    config = {
+        "current-context": "real",
+        "clusters": [{"name": "real", "cluster": cluster}],
+        "users": [{"name": "admin", "user": {"token": TOKENS["admin"]}}],
+        "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
+    }
+    path.write_text(dump_yaml(config))
+    return path
+
+
+@pytest.fixture
+async def client(kubeconfig: Path) -> AsyncIterator[Client]:
+    """A client of its administrator, on a server that knows the objects and one node."""
+    async with connect(load_config(kubeconfig=kubeconfig, env={})) as client:
+        await install_definition(client)
+        await client.create(NODES, {"metadata": {"name": NODE}})
+        yield client
+
+
+async def export(kubeconfig: Path, folder: Path, pods: str) -> None:
+    """Publish once what files say of a machine with two zones of four CPUs."""
+    write_tree(from_shape("2 sockets, 2 cores, smt 2, 8Gi"), folder / "sys")
+    (folder / "list.json").write_text(pods)
+    (folder / "get_allocatable_resources.json").write_text(ALLOCATABLE)
+    line = parse(
+        (
+            *("--kubeconfig", str(kubeconfig), "--hostname", NODE, "--oneshot"),
+            *("--sysfs", str(folder / "sys"), "--podresources-socket", f"fake://{folder}"),
+            *("--kubelet-state-dir", "", "--topology-manager-policy", "restricted"),
+            *("--metrics-mode", "disabled", "--log-level", "error"),
+        )
+    )
+    around = Surroundings(env={})
+    code = await perform(line, options_of(line, around), around, asyncio.Event(), print)
+    assert code == 0
+
+
+async def test_reports_are_created_changed_and_collected(
+    client: Client, kubeconfig: Path, tmp_path: Path
+) -> None:
+    """With the schema, the patches and the preconditions of the real thing."""
+    await export(kubeconfig, tmp_path, "{}")
+    first = await client.get(NRTS, NODE)
+    assert [zone.resources[0].available for zone in first.zones] == ["2", "4"]
+    assert attribute_value(first.attributes, names.TOPOLOGY_POLICY) == "restricted"
+    node = await client.get(NODES, NODE)
+    assert first.metadata.owner_references[0].uid == node.metadata.uid
+
+    await export(kubeconfig, tmp_path, "{}")
+    assert (await client.get(NRTS, NODE)).metadata.resource_version == (
+        first.metadata.resource_version
+    )
+
+    await export(kubeconfig, tmp_path, ONE_POD)
+    second = await client.get(NRTS, NODE)
+    assert second.metadata.uid == first.metadata.uid
+    assert sum(int(str(zone.resources[0].available)) for zone in second.zones) == 4
+
+    await client.delete(NODES, NODE)
+    said: list[str] = []
+    values = SETTINGS.resolve(env={}, flags={"oneshot": True, "grace": 0.0})
+    assert await GcProcess(values, client, said.append).run(asyncio.Event()) == 0
+    assert said == [f"noderesourcetopology/{NODE} removed"]
+    assert (await client.list(NRTS)).items == ()

@@ -1,0 +1,143 @@
+"""What a scan reads, and from where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from numakube.api.checkpoints import CpuManagerState, write_cpu_manager_state
+from numakube.apps.exporter.hardware import Hardware, ZoneHardware
+from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
+from numakube.apps.exporter.metrics import ExporterMetrics
+from numakube.apps.exporter.sources import NodeReader
+from numakube.apps.exporter.state_files import CPU_STATE, StateFolder
+from numakube.errors import KubeletUnavailable
+from numakube.node.podresources import AllocatableResources, Memory, PodResources
+from numakube.values.cpuset import CpuSet
+
+
+class Machine:
+    """A machine of one zone."""
+
+    def read(self) -> Hardware:
+        """Return it."""
+        zone = ZoneHardware(id=2, cpus=CpuSet.parse("0-3"), memory_bytes=1024, hugepages={})
+        return Hardware(zones=(zone,))
+
+
+@dataclass
+class Kubelet:
+    """A kubelet that answers, or not, and remembers its callers."""
+
+    away: bool = False
+    dials: int = 0
+    hang_ups: int = 0
+    allocatables: int = 0
+    pods: tuple[PodResources, ...] = field(default_factory=tuple)
+
+    def dial(self) -> Kubelet:
+        """Take a call."""
+        self.dials += 1
+        return self
+
+    async def list_pods(self) -> tuple[PodResources, ...]:
+        """Answer."""
+        if self.away:
+            raise KubeletUnavailable("gone")
+        return self.pods
+
+    async def allocatable(self) -> AllocatableResources:
+        """Answer."""
+        self.allocatables += 1
+        return AllocatableResources(cpu_ids=(1,))
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        self.hang_ups += 1
+
+
+def reader(kubelet: Kubelet, **options: object) -> NodeReader:
+    """Return what reads a machine and a kubelet."""
+    return NodeReader(
+        hardware=Machine(),
+        dial=kubelet.dial,
+        config=FirstOf([]),
+        **options,  # type: ignore[arg-type]
+    )
+
+
+async def test_one_connection_serves_many_scans() -> None:
+    """And allocatable resources are asked for every time, for devices that register late."""
+    kubelet = Kubelet()
+    node = reader(kubelet)
+    for _ in range(3):
+        inputs = await node.read()
+    assert inputs.allocatable.cpu_ids == (1,)
+    assert (kubelet.dials, kubelet.allocatables) == (1, 3)
+    await node.aclose()
+    assert kubelet.hang_ups == 1
+
+
+async def test_a_connection_that_failed_is_thrown_away() -> None:
+    """The next scan dials anew; what was known of the kubelet may be wrong now."""
+    registry = CollectorRegistry()
+    kubelet = Kubelet()
+    node = reader(kubelet, refresh=False, metrics=ExporterMetrics("n", registry))
+    await node.read()
+    await node.read()
+    assert kubelet.allocatables == 1
+    kubelet.away = True
+    with pytest.raises(KubeletUnavailable):
+        await node.read()
+    kubelet.away = False
+    await node.read()
+    assert (kubelet.dials, kubelet.hang_ups, kubelet.allocatables) == (2, 1, 2)
+    labels = {"node": "n", "function_name": "list"}
+    name = "rte_podresource_api_call_failures_total"
+    assert registry.get_sample_value(name, labels) == 1
+
+
+async def test_without_a_kubelet_everything_is_there_to_give() -> None:
+    """For a look at a machine."""
+    node = reader(Kubelet())
+    node.dial = None
+    inputs = await node.read()
+    assert inputs.allocatable == AllocatableResources(
+        cpu_ids=(0, 1, 2, 3), memory=(Memory("memory", 1024, (2,)),)
+    )
+
+
+async def test_pods_that_are_done_count_only_if_they_are_to(tmp_path: Path) -> None:
+    """Kubelets before 1.34 list them."""
+
+    class Book:
+        def uids(self) -> dict[tuple[str, str], str]:
+            return {("n", "p"): "u"}
+
+        def terminal(self) -> frozenset[tuple[str, str]]:
+            return frozenset({("n", "p")})
+
+    config = ConfigFile(tmp_path / "none")
+    node = reader(Kubelet(), pods=Book())
+    node.config = config
+    assert (await node.read()).terminal == {("n", "p")}
+    node.exclude_terminal = False
+    inputs = await node.read()
+    assert (inputs.terminal, dict(inputs.uids)) == (frozenset(), {("n", "p"): "u"})
+
+
+def test_state_files_are_parsed_when_they_change(tmp_path: Path) -> None:
+    """One that is damaged is a problem, not the end."""
+    folder = StateFolder(tmp_path)
+    assert folder.read().cpu is None
+    state = CpuManagerState(policy="static", default_cpus=CpuSet.parse("0-3"))
+    (tmp_path / CPU_STATE).write_bytes(write_cpu_manager_state(state, version=2))
+    first = folder.read()
+    assert first.cpu == state
+    assert folder.read() is first
+    (tmp_path / CPU_STATE).write_text("{")
+    assert folder.read().cpu is None
+    assert len(folder.read().problems) == 1
