@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
     "demo": Lazy("numakube.cli.demo", "Show a lab, a workload that fits and one that does not."),
-    "exporter": Lazy("numakube.cli.exporter", "Publish what this node's NUMA zones have left."),
-    "gc": Lazy("numakube.cli.gc", "Remove the reports of nodes that have vanished."),
+    "exporter": Lazy(
+        "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
+    ),
+    "gc": Lazy(
+        "numakube.cli.gc", "Remove NodeResourceTopology objects of nodes that have vanished."
+    ),
     "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),

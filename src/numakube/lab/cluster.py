@@ -26,6 +26,8 @@ from numakube.lab.api.authentication import AUTHENTICATED, MASTERS, User
 from numakube.lab.api.server import ApiServer
 from numakube.lab.control import ControlServer
 from numakube.lab.controllers.running import Controllers
+from numakube.lab.exporters.pool import ExporterPool
+from numakube.lab.exporters.steering import steer
 from numakube.lab.faults import FaultKind, FaultRule, Faults
 from numakube.lab.inprocess import InProcess
 from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
@@ -57,6 +59,7 @@ class LabOptions:
         data: a file that keeps everything across restarts; in memory if ``None``.
         tls: whether to serve HTTPS, with an authority of the lab's own.
         rbac: whether users other than the administrator need rights.
+        exporters: whether every node has an exporter, which publishes its zones.
     """
 
     name: str = "lab"
@@ -66,6 +69,7 @@ class LabOptions:
     data: Path | None = None
     tls: bool = False
     rbac: bool = False
+    exporters: bool = False
 
 
 def uniform_plans(
@@ -88,6 +92,7 @@ class Lab:
         pool: the nodes.
         runtime: what runs containers of numakube's own image.
         faults: what befalls requests over HTTP.
+        exporters: what publishes the nodes' zones, if the options ask for it.
     """
 
     def __init__(self, options: LabOptions, folder: RunDir) -> None:
@@ -112,6 +117,7 @@ class Lab:
             self.client, folder=folder.pods, nodes=folder.nodes, inside=self._inside
         )
         self.pool = NodePool(self.client, root=folder.nodes, runtime=self.runtime)
+        self.exporters = ExporterPool(self.client, self.pool) if options.exporters else None
         self._page = StatusPage(self.pool, host=options.host)
         self._stack = AsyncExitStack()
 
@@ -122,8 +128,11 @@ class Lab:
             await stack.enter_async_context(self.runtime)
             await stack.enter_async_context(self.pool)
             self.runtime.attach(self.pool)
+            self.server.state.kubelet_configs.append(self.pool.config)
             await stack.enter_async_context(Controllers(self.client))
             await self.pool.add(*self._options.plans)
+            if self.exporters is not None:
+                await stack.enter_async_context(self.exporters)
             await stack.enter_async_context(self._page)
             control = ControlServer(self, self._folder.control_socket)
             await stack.enter_async_context(control)
@@ -219,11 +228,21 @@ class Lab:
     async def clear_faults(self) -> dict[str, Any]:
         """Lift all faults."""
         self.faults.clear()
+        if self.exporters is not None:
+            self.exporters.clear()
         return {}
 
     async def list_faults(self) -> dict[str, Any]:
-        """Return the faults in force by number."""
-        return {str(number): asdict(rule) for number, rule in self.faults.rules().items()}
+        """Return the faults in force: those of requests by number, of exporters by node."""
+        rules = {str(number): asdict(rule) for number, rule in self.faults.rules().items()}
+        exporters = self.exporters.faults() if self.exporters is not None else {}
+        return {**rules, **({"exporters": exporters} if exporters else {})}
+
+    async def steer_exporters(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Freeze, thaw or skew the exporters of the nodes that the request names."""
+        if self.exporters is None:
+            raise ConfigError("this lab runs no exporters; start it without --no-exporter")
+        return steer(self.exporters, request)
 
     async def expire_history(self) -> dict[str, Any]:
         """Forget the past: older versions and continue tokens expire."""

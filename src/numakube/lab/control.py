@@ -56,6 +56,10 @@ class Steering(Protocol):
         """Break off all watches."""
         ...
 
+    async def steer_exporters(self, request: Mapping[str, Any]) -> Answer:
+        """Freeze, thaw or skew the exporters of some nodes."""
+        ...
+
     async def shut_down(self) -> Answer:
         """End the lab."""
         ...
@@ -118,6 +122,7 @@ def _application(steering: Steering) -> web.Application:
             web.delete("/faults", _answering(lambda _: steering.clear_faults())),
             web.post("/history/expire", _answering(lambda _: steering.expire_history())),
             web.post("/watches/drop", _answering(lambda _: steering.drop_watches())),
+            web.post("/exporters", _with_body(steering.steer_exporters)),
             web.post("/shutdown", _answering(lambda _: steering.shut_down())),
         ]
     )

@@ -98,7 +98,7 @@ async def test_an_unknown_program_fails_like_any_other(lab: Lab) -> None:
     assert status.restart_count == 1
     assert status.state.waiting.message.startswith("back-off 10s restarting failed container=main")
     log = await read_log(lab.client, ObjectKey("default", "u"), previous=True)
-    assert log == "numakube: the lab has no program 'fly'; it can run: lab-probe, version\n"
+    assert log == "numakube: the lab has no program 'fly'; it can run: exporter, gc, lab-probe, version\n"
 
 
 async def test_containers_run_on_while_their_kubelet_restarts(lab: Lab) -> None:

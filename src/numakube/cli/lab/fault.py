@@ -12,7 +12,7 @@ from numakube.cli.output import Output, output_option, print_document
 
 @click.group("fault")
 def command() -> None:
-    """Make requests to a running lab fail, lag or break off.
+    """Make requests to a running lab fail, lag or break off, and exporters hang or lie.
 
     Rules apply to requests over HTTP that match --method and --path (a regular expression that
     the path and query must contain), to a --share of them, --times times or until cleared.
@@ -72,6 +72,58 @@ def clear(name: str) -> None:
     """Lift all faults."""
     ask_lab(name, "DELETE", "/faults")
     click.echo("no faults are in force")
+
+
+@command.command("freeze-exporter")
+@name_option
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+def freeze_exporter(name: str, nodes: tuple[str, ...]) -> None:
+    """Let the exporters of some nodes hang, so that their reports grow old.
+
+    `lab fault clear` lets them go on, `lab fault thaw-exporter` only some of them.
+    """
+    ask_lab(name, "POST", "/exporters", {"action": "freeze", "nodes": nodes})
+    click.echo(f"frozen: {', '.join(nodes)}")
+
+
+@command.command("thaw-exporter")
+@name_option
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+def thaw_exporter(name: str, nodes: tuple[str, ...]) -> None:
+    """Let the exporters of some nodes go on."""
+    ask_lab(name, "POST", "/exporters", {"action": "thaw", "nodes": nodes})
+    click.echo(f"thawed: {', '.join(nodes)}")
+
+
+@command.command("skew-reports")
+@name_option
+@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.option(
+    "--amount",
+    "amounts",
+    multiple=True,
+    metavar="RESOURCE=QUANTITY",
+    help="Tell so much more to be available, or less, as in cpu=-2; repeatable.",
+)
+@click.option("--zone", default="", help="Only in this zone, such as node-0.")
+@click.option("--delay", type=click.FloatRange(0, 600), default=0.0, help="Seconds to be late.")
+def skew_reports(
+    name: str, nodes: tuple[str, ...], amounts: tuple[str, ...], zone: str, delay: float
+) -> None:
+    """Let the exporters of some nodes tell other than the truth, or tell it late.
+
+    Without --amount and --delay they tell the truth again.
+    """
+    pairs = [amount.partition("=") for amount in amounts]
+    if wrong := [resource for resource, equals, _ in pairs if not equals]:
+        raise click.UsageError(f"--amount {wrong[0]}: write RESOURCE=QUANTITY.")
+    skew = {
+        "amounts": {resource: quantity for resource, _, quantity in pairs},
+        "zone": zone,
+        "delay": delay,
+    }
+    ask_lab(name, "POST", "/exporters", {"action": "skew", "nodes": nodes, **skew})
+    click.echo(f"{'skewed' if amounts or delay else 'straight'}: {', '.join(nodes)}")
 
 
 @command.command("drop-watches")

@@ -51,6 +51,13 @@ _DETACH_SECONDS = 120
 @click.option("--data", metavar="FILE", help="Keep everything in FILE across restarts.")
 @click.option("--tls", is_flag=True, help="Serve HTTPS with a certificate of the lab's own.")
 @click.option("--rbac", is_flag=True, help="Users need rights, as in a real cluster.")
+@click.option(
+    "--exporter/--no-exporter",
+    "exporters",
+    default=True,
+    show_default=True,
+    help="Publish every node's NUMA zones, as an exporter on it does.",
+)
 @click.option("--detach", is_flag=True, help="Go on in the background; see lab down.")
 @log_options
 def command(
@@ -68,6 +75,7 @@ def command(
     *,
     tls: bool,
     rbac: bool,
+    exporters: bool,
     detach: bool,
 ) -> None:
     """Start a lab and run it until interrupted.
@@ -88,6 +96,7 @@ def command(
         data=Path(data) if data else None,
         tls=tls,
         rbac=rbac,
+        exporters=exporters,
     )
     folder = run_dir(name)
     folder.create()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from numakube.lab.processes.commands import explained, run_exporter, run_gc
 from numakube.lab.processes.probe import run_probe
 from numakube.lab.processes.programs import print_version
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from numakube.lab.processes.programs import Program
 
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
-    {"version": print_version, "lab-probe": run_probe}
+    {
+        "version": print_version,
+        "lab-probe": run_probe,
+        "exporter": explained(run_exporter),
+        "gc": explained(run_gc),
+    }
 )
 """Programs by name; a component joins by an entry here."""

@@ -1,0 +1,70 @@
+"""numakube's own commands as programs of containers.
+
+They parse the same command lines and run the same code as on a host; what surrounds them is the
+container's: its environment, its file system, its output.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from numakube.apps.exporter.building import Surroundings
+from numakube.apps.exporter.command import options_of, parse, perform
+from numakube.apps.gc import command as gc_command
+from numakube.apps.gc import process as gc_process
+from numakube.errors import NumakubeError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from numakube.lab.processes.programs import Process, Program
+
+USAGE: Final = 2
+FAILED: Final = 1
+
+
+def explained(run: Callable[[Process], Awaitable[int]]) -> Program:
+    """Return *run* with mistakes of the command line and errors told in one line, as on a host."""
+
+    async def program(process: Process) -> int:
+        try:
+            return await run(process)
+        except click.ClickException as error:
+            process.log(f"error: {error.format_message()}")
+            return USAGE
+        except click.exceptions.Exit as exit_:
+            return exit_.exit_code
+        except NumakubeError as error:
+            process.log(f"error: {error}")
+            return FAILED
+
+    return program
+
+
+async def run_gc(process: Process) -> int:
+    """Run ``numakube gc``; it serves nothing, since pods' addresses lead nowhere."""
+    values = gc_command.SETTINGS.resolve(env=process.env, flags=gc_command.parse(process.args))
+    return await gc_process.run(
+        values,
+        process.stop,
+        env=process.env,
+        root=process.root,
+        clock=process.clock,
+        echo=process.log,
+        serve=False,
+    )
+
+
+async def run_exporter(process: Process) -> int:
+    """Run ``numakube exporter``; it serves nothing, since pods' addresses lead nowhere."""
+    line = parse(process.args)
+    around = Surroundings(
+        env=process.env,
+        root=process.root,
+        locate=process.path,
+        clock=process.clock,
+        serve=False,
+    )
+    return await perform(line, options_of(line, around), around, process.stop, process.log)

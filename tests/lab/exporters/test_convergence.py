@@ -1,0 +1,183 @@
+"""Whatever comes and goes on whatever machine: reports end up as the model's own books."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest
+from tests.lab.exporters.truth import told_zones, true_zones
+from tests.lab.nodes.build import Lab, pod_document
+
+from numakube.errors import ConfigError, NotFound
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kube.client import Client
+from numakube.kube.clock import ManualClock
+from numakube.kubelet.machines.presets import PRESETS
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.api.server import ApiServer
+from numakube.lab.exporters.pool import ExporterPool
+from numakube.lab.inprocess import InProcess
+from numakube.lab.kubelet_options import lab_configuration
+from numakube.lab.nodes.plan import NodePlan
+from numakube.lab.nodes.pool import NodePool
+
+SHAPES = {
+    **PRESETS,
+    "one-node": "1 socket, 4 cores, smt 2, 16Gi",
+    "no-smt": "2 sockets, 6 cores, 16Gi",
+    "devices": "2 sockets, 8 cores, smt 2, 32Gi, gpu 2, vendor.example/nic 3",
+    "hugepages": "2 sockets, 4 cores, smt 2, 32Gi, hugepages-2Mi 512, hugepages-1Gi 4",
+    "four-nodes": "4 sockets, 4 cores, smt 2, 8Gi, gpu 1",
+    "eight-nodes": "2 sockets, 4 numa each, 4 cores, smt 2, 8Gi",
+    "holes": "2 sockets, 4 cores, smt 2, 16Gi, ids 0 4",
+    "holes-three": "3 sockets, 4 cores, 16Gi, ids 1 3 9",
+    "cxl": "2 sockets, 4 cores, smt 2, 16Gi, 1 cxl 32Gi",
+    "small": "2 sockets, 2 cores, smt 2, 4Gi",
+    "uncore": "1 socket, 16 cores, smt 2, uncore 4, 32Gi",
+    "adjacent": "2 sockets, 8 cores, smt 2, numbering adjacent, 32Gi, gpu 2",
+}
+POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    """A lab on a clock that stands still."""
+    clock = ManualClock()
+    async with ApiServer(now=clock.now, rng=Random(7)) as server:
+        client = Client(InProcess(server), clock=clock, rng=Random(7), rate=0)
+        async with NodePool(client) as pool:
+            yield Lab(server, client, clock, pool)
+
+
+def plan(name: str, shape: str, rng: Random) -> NodePlan:
+    """Return a node of *shape* with static managers and some policy."""
+    machine = from_shape(shape)
+    words = {"policy": rng.choice(POLICIES), "scope": rng.choice(["container", "pod"])}
+    return NodePlan(name=name, machine=machine, config=lab_configuration(machine, words))
+
+
+async def told(lab: Lab, name: str) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return what is published about a node."""
+    try:
+        return told_zones(await lab.client.get(NODE_RESOURCE_TOPOLOGIES, name))
+    except NotFound:
+        return {}
+
+
+async def converge(lab: Lab) -> None:
+    """Let time pass until every report says what is true, or fail."""
+    wrong: dict[str, object] = {}
+    for _ in range(40):
+        await lab.clock.advance(0.05)
+        wrong = {}
+        for name in lab.pool.kubelets:
+            truth, found = true_zones(lab.model(name)), await told(lab, name)
+            if truth != found:
+                wrong[name] = truth, found
+        if not wrong:
+            return
+    raise AssertionError(f"never converged: {wrong}")
+
+
+async def come_and_go(lab: Lab, rng: Random, number: int) -> None:
+    """Create a pod on some node, or delete one."""
+    pods = (await lab.client.list(PODS)).items
+    if pods and rng.random() < 0.4:
+        pod = rng.choice(pods)
+        await lab.client.delete(PODS, pod.metadata.name, namespace="default", grace_seconds=0)
+        return
+    node = rng.choice(sorted(lab.pool.kubelets))
+    limits = {}
+    devices = list(lab.model(node).devices.resources())
+    if devices and rng.random() < 0.5:
+        limits[rng.choice(devices)] = "1"
+    document = pod_document(
+        f"p{number}",
+        node=node,
+        cpu=rng.choice(["1", "2", "3", "500m", "4"]),
+        memory=rng.choice(["512Mi", "1Gi", "3Gi"]),
+        limits=limits,
+    )
+    await lab.client.create(PODS, document)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_reports_end_up_as_the_models_own_books(lab: Lab, seed: int) -> None:
+    """On more than twenty machines at once."""
+    rng = Random(seed)
+    plans = [plan(name, shape, rng) for name, shape in SHAPES.items()]
+    assert len(plans) > 20
+    await lab.pool.add(*plans)
+    async with ExporterPool(lab.client, lab.pool):
+        await converge(lab)
+        for number in range(60):
+            await come_and_go(lab, rng, number)
+            if rng.random() < 0.3:
+                await lab.clock.advance(rng.random())
+            if number % 20 == 19:
+                await converge(lab)
+        await converge(lab)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_exporters_killed_at_any_moment_leave_nothing_wrong(lab: Lab, seed: int) -> None:
+    """Not even if it happens between reading, computing and writing."""
+    rng = Random(seed)
+    await lab.pool.add(*(plan(f"n{n}", SHAPES["devices"], rng) for n in range(3)))
+    number = 0
+    for _ in range(8):
+        async with ExporterPool(lab.client, lab.pool):
+            for _ in range(rng.randrange(1, 6)):
+                number += 1
+                await come_and_go(lab, rng, number)
+                for _ in range(rng.randrange(40)):
+                    await lab.clock.advance(rng.choice([0, 0, 0.01]))
+        for _ in range(rng.randrange(3)):
+            number += 1
+            await come_and_go(lab, rng, number)
+    async with ExporterPool(lab.client, lab.pool):
+        await converge(lab)
+
+
+async def test_a_restarted_kubelet_is_picked_up(lab: Lab) -> None:
+    """And marked stale while it is away for long."""
+    rng = Random(1)
+    await lab.pool.add(plan("n1", SHAPES["devices"], rng))
+    async with ExporterPool(lab.client, lab.pool):
+        await lab.client.create(PODS, pod_document("p", cpu="2"))
+        await converge(lab)
+        await lab.pool.kill("n1")
+        for _ in range(60):
+            await lab.clock.advance(0.25)
+        nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "n1")
+        assert "topology.numakube.dev/stale" in {one.name for one in nrt.attributes}
+        await lab.pool.start("n1")
+        await converge(lab)
+        nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "n1")
+        assert "topology.numakube.dev/stale" not in {one.name for one in nrt.attributes}
+
+
+async def test_nodes_that_come_are_reported_and_those_that_go_vanish(lab: Lab) -> None:
+    """The exporter goes with its node; the object belongs to the Node."""
+    rng = Random(1)
+    async with ExporterPool(lab.client, lab.pool) as exporters:
+        await lab.pool.add(plan("n1", SHAPES["small"], rng), plan("n2", SHAPES["small"], rng))
+        await converge(lab)
+        await lab.pool.remove("n1")
+        with pytest.raises(ConfigError, match="no exporter runs for: n1"):
+            exporters.freeze(["n1"])
+        (owner,) = (await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "n2")).metadata.owner_references
+        assert (owner.kind, owner.name) == ("Node", "n2")
+
+
+async def test_an_update_reaches_the_api_within_300_milliseconds(lab: Lab) -> None:
+    """Of the kubelet's change."""
+    await lab.pool.add(plan("n1", SHAPES["small"], Random(1)))
+    async with ExporterPool(lab.client, lab.pool):
+        await converge(lab)
+        await lab.clock.advance(5)
+        await lab.client.create(PODS, pod_document("p", cpu="1"))
+        await lab.runs("p")
+        await lab.clock.advance(0.3)
+        assert await told(lab, "n1") == true_zones(lab.model("n1"))
