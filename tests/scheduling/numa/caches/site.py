@@ -18,6 +18,7 @@ from numakube.api.core import (
 )
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource, zone_name
+from numakube.api.pods import GUARANTEED, qos_class
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Rejected
@@ -194,10 +195,10 @@ class Site:
         return report_object(self.name, zones_of_site(self), told, annotations)
 
     def fingerprint(self) -> str:
-        """Return that of the pods on the node."""
-        return fingerprint_of(
-            (one.metadata.namespace, one.metadata.name) for one in self.pods.values()
-        )
+        """Return that of the pods on the node, or of the Guaranteed ones."""
+        only = self.method != "all"
+        pods = (one for one in self.pods.values() if not only or qos_class(one) == GUARANTEED)
+        return fingerprint_of((one.metadata.namespace, one.metadata.name) for one in pods)
 
 
 def zones_of_site(site: Site) -> tuple[Zone, ...]:

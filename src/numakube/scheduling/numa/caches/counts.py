@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from numakube.scheduling.numa.caches.charges import may_be_in
+from numakube.scheduling.numa.caches.claims import claim_on
 from numakube.values.resources import quantity_of
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology, Zone, ZoneResource
     from numakube.kubelet.node import KubeletNode
     from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
@@ -65,6 +68,22 @@ class CountsBelief:
         """Return nothing: counts do not tell enough."""
         return None
 
+    def followed_by(self, pod: PodInfo) -> CountsBelief:
+        """Return what is free when *pod* takes its part of every zone where it may be."""
+        charge = may_be_in(claim_on(pod, self.topology), self.topology)
+        return CountsBelief(
+            self._report,
+            charges={**self._charges, pod.uid: charge},
+            blocked=self.blocked,
+            holdings=self._holdings,
+        )
+
+    def places_of(self, uid: str) -> frozenset[int]:
+        """Return the NUMA nodes on which a pod is known to hold something, or may."""
+        held = self._charges.get(uid) or self._known_holdings().get(uid, ())
+        pairs = zip(self.topology.zones, held, strict=False)
+        return frozenset(zone.id for zone, part in pairs if part)
+
     def without(self, uids: Iterable[str]) -> CountsBelief:
         """Return what is free without those pods."""
         gone = set(uids)
@@ -72,11 +91,14 @@ class CountsBelief:
         belief = CountsBelief(
             self._report, charges=kept, blocked=self.blocked, holdings=self._holdings
         )
-        known = self._holdings() if self._holdings is not None else {}
+        known = self._known_holdings()
         returned = [known[uid] for uid in gone - self._charges.keys() if uid in known]
         if returned:
             belief.available = _more(self.topology, belief.available, returned)
         return belief
+
+    def _known_holdings(self) -> Mapping[str, PerZone]:
+        return self._holdings() if self._holdings is not None else {}
 
 
 def _less(topology: NodeTopology, charges: Iterable[PerZone]) -> tuple[Amounts, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.numa.caches.counts import reduced
 from numakube.scheduling.numa.caches.mispredictions import Refusal
-from numakube.scheduling.numa.caches.uses import use_in_model
+from numakube.scheduling.numa.caches.uses import use_in_model, use_in_report
 from numakube.topology.rebuild import node_of, remove_pod
 from numakube.topology.zone_amounts import zones_of
 from numakube.topology.zones import Unusable
@@ -179,8 +179,17 @@ class ExactBelief:
         model = model.clone()
         belief._reference = self._reference
         belief._settle(model, {**self.foreseen, pod.uid: _admit(model, pod)})
-        self._shelf.keep(belief)
         return belief
+
+    def places_of(self, uid: str) -> frozenset[int]:
+        """Return the NUMA nodes on which a pod holds something."""
+        use = self.foreseen.get(uid)
+        holding = self.basis.exact.holding(uid)
+        if holding is not None:
+            use = use_in_report(self.basis.exact, holding)
+        if use is None or isinstance(use, Refusal):
+            return frozenset()
+        return frozenset(zone for zones in use for zone in zones)
 
     def without(self, uids: Iterable[str]) -> ExactBelief:
         """Return what is believed when those pods are gone; unknown ones free nothing."""

@@ -83,9 +83,12 @@ def _only_exclusive(topology: NodeTopology, which: FingerprintPods) -> bool:
 def _with_others(
     chosen: Sequence[KnownPod], pods: Sequence[KnownPod], relevant: Sequence[KnownPod]
 ) -> frozenset[str]:
-    """Return the chosen pods and those that a fingerprint of this kind leaves out."""
-    fingerprinted = {pod.uid for pod in relevant}
-    others = (pod.uid for pod in pods if pod.uid not in fingerprinted)
+    """Return the chosen pods, and those that need not be in a report of this kind.
+
+    These are pods that the fingerprint is not about, and pods which the kubelet has let go.
+    """
+    wanted = {pod.uid for pod in relevant if not _is_leaving(pod)}
+    others = (pod.uid for pod in pods if pod.uid not in wanted)
     return frozenset((*others, *(pod.uid for pod in chosen)))
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
 from numakube.scheduling.numa.caches.charges import everywhere
@@ -219,7 +220,7 @@ class OverReserve:
             held.report,
             charges=charges,
             blocked=_blocked(foreign),
-            holdings=lambda: holdings_of(held.report, known),
+            holdings=cache(lambda: holdings_of(held.report, known)),
         )
 
     def _matters(self, pod: KnownPod, topology: NodeTopology) -> bool:

@@ -91,6 +91,7 @@ class Predict:
         after = belief.followed_by(pod)
         if after is None:
             return changes + self._renew(node, Cause.RESERVED)
+        self._shelf.keep(after)
         return changes + self._replace(node, after, Cause.RESERVED)
 
     def unreserve(self, uid: str, node: str) -> Changes:

@@ -1,0 +1,180 @@
+"""The post-filter ``DefaultPreemption``: on which node to make room, and whom to evict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from numakube.scheduling.framework.plugins import Nomination, PostFilter
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unschedulable
+from numakube.scheduling.preemption.bounds import Bounds
+from numakube.scheduling.preemption.eligibility import why_not
+from numakube.scheduling.preemption.trial import Trial
+from numakube.scheduling.preemption.victims import NO_VICTIMS, Victims, find_victims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.nominations import Nominations
+    from numakube.scheduling.preemption.budgets import Budget
+    from numakube.scheduling.preemption.trial import WhatIf
+    from numakube.scheduling.preemption.victims import Cost
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_MOST_TRIALS: Final = 256
+"""Nodes tried in one cycle; the next attempt goes on with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionArgs:
+    """How many nodes on which room can be made are enough to choose from."""
+
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def candidates_among(self, nodes: int) -> int:
+        """Return how many candidates are enough when *nodes* come into question."""
+        share = nodes * self.min_candidate_nodes_percentage // 100
+        return min(nodes, max(share, self.min_candidate_nodes_absolute))
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A node on which room can be made."""
+
+    node: str
+    victims: Victims
+
+
+class DefaultPreemption(PostFilter):
+    """Evicts pods of lower priority."""
+
+    name: ClassVar[str] = "DefaultPreemption"
+
+    def __init__(
+        self, args: PreemptionArgs, handle: Handle, budgets: Callable[[], Sequence[Budget]]
+    ) -> None:
+        self._args = args
+        self._budgets = budgets
+        self._handle = handle
+        self._bounds = Bounds()
+        self._turn = 0
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
+    ) -> tuple[Nomination | None, Status]:
+        """Return the node on which the least is lost, and who must leave it."""
+        runtime = self._handle.runtime
+        if runtime is None:
+            return None, failure("the plugins of the profile are not known")
+        nominated = self._handle.nominations.node_of(pod.uid) or pod.nominated_node_name
+        reason = why_not(pod, nominated, snapshot, refusals)
+        if reason is not None:
+            return None, unschedulable(f"preemption: {reason}")
+        search = _Search(
+            runtime, state, pod, nominations=self._handle.nominations, budgets=self._budgets()
+        )
+        nodes = self._in_order(pod, snapshot, refusals)
+        best = search.run(nodes, enough=self._args.candidates_among(len(nodes)))
+        if best is None:
+            return None, unschedulable(f"preemption: {search.message(len(snapshot.rows))}")
+        return Nomination(best.node, best.victims.pods), SUCCESS
+
+    def _in_order(
+        self, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
+    ) -> list[tuple[Cost | None, NodeInfo]]:
+        """Return the nodes that eviction may help, the least costly first.
+
+        Among equals another one comes first each time, so that in the end all are tried.
+        """
+        nodes = [
+            node
+            for name, status in refusals.items()
+            if status.code is Code.UNSCHEDULABLE and (node := snapshot.node(name)) is not None
+        ]
+        self._turn = (self._turn + _MOST_TRIALS) % max(1, len(nodes))
+        rotated = nodes[self._turn :] + nodes[: self._turn]
+        bounds = [(self._bounds.of(pod, node), node) for node in rotated]
+        if self._turn < _MOST_TRIALS:
+            self._bounds.forget_others(snapshot.row_of)
+        return sorted(bounds, key=lambda one: (one[0] is None, one[0] or ()))
+
+
+class _Search:
+    """The search for the best node for one pod."""
+
+    def __init__(
+        self,
+        runtime: WhatIf,
+        state: CycleState,
+        pod: PodInfo,
+        *,
+        nominations: Nominations,
+        budgets: Sequence[Budget],
+    ) -> None:
+        self._runtime = runtime
+        self._nominations = nominations
+        self._budgets = budgets
+        self._state = state
+        self._pod = pod
+        self._reasons: Counter[str] = Counter()
+
+    def run(
+        self, nodes: Sequence[tuple[Cost | None, NodeInfo]], *, enough: int
+    ) -> _Candidate | None:
+        """Return the node on which the least is lost, among *enough* candidates; or nothing."""
+        best: _Candidate | None = None
+        found = 0
+        for trials, (bound, node) in enumerate(self._worth_trying(nodes)):
+            if trials >= _MOST_TRIALS or (best is not None and best.victims.cost <= bound):
+                break
+            victims = self._victims_on(node)
+            if victims is None:
+                continue
+            found += 1
+            candidate = _Candidate(node.name, victims)
+            best = candidate if best is None else _better(best, candidate)
+            if found >= enough and not best.victims.violations:
+                break
+        return best
+
+    def message(self, total: int) -> str:
+        """Say why eviction helps on none of *total* nodes, as kube-scheduler does."""
+        others = total - sum(self._reasons.values())
+        counts = self._reasons + Counter({_NOT_HELPFUL: others})
+        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+        return f"0/{total} nodes are available: {reasons}."
+
+    def _worth_trying(
+        self, nodes: Sequence[tuple[Cost | None, NodeInfo]]
+    ) -> Iterator[tuple[Cost, NodeInfo]]:
+        for bound, node in nodes:
+            if bound is None:
+                self._reasons[NO_VICTIMS.message] += 1
+            else:
+                yield bound, node
+
+    def _victims_on(self, node: NodeInfo) -> Victims | None:
+        nominated = self._nominations.before(self._pod, node.name)
+
+        def trial() -> Trial:
+            return Trial(self._runtime, self._state, self._pod, node, nominated=nominated)
+
+        found = find_victims(self._pod, node, self._budgets, trial)
+        if isinstance(found, Victims) and found.pods:
+            return found
+        self._reasons.update(found.reasons if isinstance(found, Status) else (_NOT_HELPFUL,))
+        return None
+
+
+def _better(one: _Candidate, other: _Candidate) -> _Candidate:
+    """Return the candidate that costs less; among equals the one that started last, or *one*."""
+    if one.victims.cost != other.victims.cost:
+        return min(one, other, key=lambda candidate: candidate.victims.cost)
+    return other if other.victims.started > one.victims.started else one
