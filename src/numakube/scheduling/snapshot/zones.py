@@ -5,22 +5,22 @@ node, and a node with fewer zones than the widest one has nothing at the later p
 resource has arrays of its own, so that a resource seen for the first time moves nothing. Room for
 nodes grows by doubling, room for zones when a wider node appears.
 
-A node update rewrites one column, and of that only the cells that differ: beliefs never change, so
-the last one written is remembered and compared.
+A node update rewrites one column, and of that only what differs: beliefs never change, so the last
+one written is remembered and compared.
 """
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numakube.scheduling.framework.verdicts import Amount, Mask
     from numakube.scheduling.numa.belief import NumaBelief
@@ -89,8 +89,16 @@ class ZoneShape:
     distances: tuple[tuple[int, ...], ...] = ()
 
 
+class _Written(NamedTuple):
+    """What a row was last written from, and the names of all resources in it."""
+
+    topology: NodeTopology | None
+    available: tuple[Amounts, ...]
+    names: frozenset[str]
+
+
 _NO_SHAPE: Final = ZoneShape()
-_NO_AMOUNTS: Final[Amounts] = {}
+_NOTHING: Final = _Written(None, (), frozenset())
 
 
 class _Array:
@@ -143,7 +151,7 @@ class ZoneTable:
         self._reports: dict[str, _Array] = {}
         self._no_amount = self._by_zone(np.int64)
         self._no_report = self._by_zone(np.bool_)
-        self._written: list[tuple[NodeTopology, tuple[Amounts, ...]] | None] = [None] * self.room
+        self._written = [_NOTHING] * self.room
         self._shapes: list[ZoneShape] = [_NO_SHAPE]
         self._shape_ids: dict[ZoneShape, int] = {_NO_SHAPE: 0}
         self._revision = 0
@@ -243,21 +251,23 @@ class ZoneTable:
             return
         while self.room < rows:
             self.room *= 2
-        self._written.extend([None] * (self.room - len(self._written)))
+        self._written.extend([_NOTHING] * (self.room - len(self._written)))
         self._grow()
 
     def write(self, row: int, belief: NumaBelief) -> None:
         """Write what is believed of the node at *row*."""
-        topology = belief.topology
+        topology, available = belief.topology, belief.available
         if topology is None:
             self._forget_report(row)
             self._number_report(row)
         else:
             before = self._written[row]
-            if before is None or before[0] is not topology:
-                self._write_report(row, topology, before[0] if before else None)
-            self._write_amounts(self._available, row, belief.available, before[1] if before else ())
-            self._written[row] = (topology, belief.available)
+            names = before.names
+            if topology is not before.topology:
+                names = self._write_report(row, topology, before)
+            if available != before.available or names is not before.names:
+                self._write_amounts(self._available, row, available, names | before.names)
+            self._written[row] = _Written(topology, available, names)
         self._nodes["blocked"].cells[row] = bool(belief.blocked)
 
     def clear(self, row: int) -> None:
@@ -267,18 +277,16 @@ class ZoneTable:
 
     def _forget_report(self, row: int) -> None:
         before = self._written[row]
-        self._written[row] = None
-        for name, array in self._nodes.items():
+        self._written[row] = _NOTHING
+        for name, column in self._nodes.items():
             if name != "blocked":
-                array.cells[row] = 0
-        if before is None:
-            return
-        topology, available = before
-        self._write_zones(row, (), topology.zones)
-        self._write_amounts(self._available, row, (), available)
+                column.cells[row] = 0
+        if before.topology is not None:
+            self._write_zones(row, (), before)
+            self._write_amounts(self._available, row, (), before.names)
 
-    def _write_report(self, row: int, topology: NodeTopology, before: NodeTopology | None) -> None:
-        """Write everything but what is available."""
+    def _write_report(self, row: int, topology: NodeTopology, before: _Written) -> frozenset[str]:
+        """Write everything but what is available; return the names of all resources."""
         nodes = self._nodes
         nodes["policy"].cells[row] = POLICY_BY_NAME[topology.policy]
         nodes["scope"].cells[row] = SCOPE_BY_NAME[topology.scope]
@@ -290,47 +298,46 @@ class ZoneTable:
         if len(topology.zones) > self.width:
             self.width = len(topology.zones)
             self._grow()
-        self._write_zones(row, topology.zones, before.zones if before else ())
+        return self._write_zones(row, topology.zones, before)
 
     def _number_report(self, row: int) -> None:
         self._revision += 1
         self._nodes["revision"].cells[row] = self._revision
 
-    def _write_zones(self, row: int, zones: Sequence[ZoneView], before: Sequence[ZoneView]) -> None:
-        if not _same_shape(zones, before):
+    def _write_zones(self, row: int, zones: Sequence[ZoneView], before: _Written) -> frozenset[str]:
+        """Write what reports rarely change; return the names of all resources."""
+        old = before.topology.zones if before.topology else ()
+        if [z.costs for z in zones] != [z.costs for z in old] or _ids(zones) != _ids(old):
             self._write_shape(row, _shape_of(zones))
-        for arrays, new, old in (
-            (self._allocatable, [z.allocatable for z in zones], [z.allocatable for z in before]),
-            (self._capacity, [z.capacity for z in zones], [z.capacity for z in before]),
-        ):
-            self._write_amounts(arrays, row, new, old)
-        self._write_names(row, [z.available for z in zones], [z.available for z in before])
+        names = before.names
+        allocatable = [zone.allocatable for zone in zones]
+        if allocatable != [zone.allocatable for zone in old]:
+            names = frozenset().union(*allocatable)
+            self._write_amounts(self._allocatable, row, allocatable, names | before.names)
+            self._write_names(row, allocatable, names | before.names)
+        capacity = [zone.capacity for zone in zones]
+        if capacity != [zone.capacity for zone in old]:
+            self._write_amounts(self._capacity, row, capacity, names | before.names)
+        return names
 
-    def _write_names(self, row: int, new: Sequence[Amounts], old: Sequence[Amounts]) -> None:
-        """Write which resources each zone names."""
-        cell = row
-        for amounts, before in zip_longest(new, old, fillvalue=_NO_AMOUNTS):
-            if amounts.keys() != before.keys():
-                for name in amounts.keys() ^ before.keys():
-                    array = self._reports.get(name) or self._add(self._reports, name, np.bool_)
-                    array.cells[cell] = name in amounts
-            cell += self.room
+    def _write_names(self, row: int, zones: Sequence[Amounts], names: Iterable[str]) -> None:
+        """Write which zones name each resource."""
+        for name in names:
+            column = self._reports.get(name) or self._add(self._reports, name, np.bool_)
+            column.data[:, row] = False
+            column.data[: len(zones), row] = [name in zone for zone in zones]
 
     def _write_amounts(
-        self, arrays: dict[str, _Array], row: int, new: Sequence[Amounts], old: Sequence[Amounts]
+        self, arrays: dict[str, _Array], row: int, zones: Sequence[Amounts], names: Iterable[str]
     ) -> None:
-        """Write the amounts that differ, zone by zone."""
-        cell = row
-        for amounts, before in zip_longest(new, old, fillvalue=_NO_AMOUNTS):
-            if amounts is not before and amounts != before:
-                for name, amount in amounts.items():
-                    if before.get(name) != amount:
-                        array = arrays.get(name) or self._add(arrays, name, np.int64)
-                        array.cells[cell] = min(amount, LARGEST_AMOUNT)
-                for name in before:
-                    if name not in amounts:
-                        arrays[name].cells[cell] = 0
-            cell += self.room
+        """Write the columns of all resources in *names*."""
+        nothing = [0] * (self.width - len(zones))
+        for name in names:
+            amounts = [zone.get(name, 0) for zone in zones] + nothing
+            if max(amounts) > LARGEST_AMOUNT:
+                amounts = [min(amount, LARGEST_AMOUNT) for amount in amounts]
+            cells = (arrays.get(name) or self._add(arrays, name, np.int64)).cells
+            cells[row :: self.room] = array(cells.format, amounts)
 
     def _write_shape(self, row: int, shape: ZoneShape) -> None:
         size = len(shape.ids)
@@ -370,14 +377,14 @@ class ZoneTable:
         return _Array((self.width, self.room), dtype)
 
     def _grow(self) -> None:
-        for array in self._nodes.values():
-            array.grow((self.room,))
+        for column in self._nodes.values():
+            column.grow((self.room,))
         resources = (self._available, self._allocatable, self._capacity, self._reports)
         for arrays in (self._zones, *resources):
-            for array in arrays.values():
-                array.grow((self.width, self.room))
-        for array in (self._no_amount, self._no_report):
-            array.grow((self.width, self.room))
+            for column in arrays.values():
+                column.grow((self.width, self.room))
+        for column in (self._no_amount, self._no_report):
+            column.grow((self.width, self.room))
         self._distance.grow((self.width, self.width, self.room))
 
 
@@ -387,14 +394,12 @@ def _told(policy: str | None) -> Told:
     return Told.YES if policy.lower() == "static" else Told.NO
 
 
-def _same_shape(zones: Sequence[ZoneView], before: Sequence[ZoneView]) -> bool:
-    return len(zones) == len(before) and all(
-        new.id == old.id and new.costs == old.costs for new, old in zip(zones, before, strict=True)
-    )
+def _ids(zones: Sequence[ZoneView]) -> tuple[int, ...]:
+    return tuple(zone.id for zone in zones)
 
 
 def _shape_of(zones: Sequence[ZoneView]) -> ZoneShape:
-    ids = tuple(zone.id for zone in zones)
+    ids = _ids(zones)
     return ZoneShape(
         ids, tuple(tuple(z.costs.get(to, UNKNOWN_DISTANCE) for to in ids) for z in zones)
     )

@@ -101,7 +101,7 @@ class _Zones:
     def find(self, request: Request, positions: Rows) -> _Found:
         """Return the zones that *request* needs on the nodes at *positions*."""
         found = _Found(self._count, len(self._columns))
-        free = {name: self._of(name)[:, positions] for name in request.quantities}
+        free = {name: _at(self._of(name), positions) for name in request.quantities}
         left = self._search(1, request, free, positions, found)
         positions = positions[left]
         free = {name: amounts[:, left] for name, amounts in free.items()}
@@ -148,6 +148,10 @@ class _Zones:
         return np.flatnonzero(first < 0)
 
 
+def _at(amounts: Amount, positions: Rows) -> Amount:
+    return amounts if len(positions) == amounts.shape[1] else amounts[:, positions]
+
+
 def _fewest(request: Request, free: Free, nodes: int) -> Amount:
     """Return how many zones each node needs at least, by its largest ones; too many if it lacks."""
     fewest = np.full(nodes, 2, dtype=np.int64)
@@ -170,8 +174,9 @@ def _first_fit(
         block = slice(start, start + step)
         good = np.ones((), dtype=np.bool_)
         for name, amounts in free.items():
-            sums = amounts[combinations.positions[:, 0], block]
-            for zones in combinations.positions.T[1:]:
+            first_zone, *others = combinations.positions.T
+            sums = amounts[:, block] if combinations.is_plain else amounts[first_zone, block]
+            for zones in others:
                 sums += amounts[zones, block]
             good = good & (sums >= request.amounts[name])
         at = good.argmax(axis=0)

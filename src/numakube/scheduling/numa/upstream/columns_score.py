@@ -71,7 +71,7 @@ def least_allocated(request: Request, columns: Columns, weights: Weights) -> Amo
 
 def most_allocated(request: Request, columns: Columns, weights: Weights) -> Amount:
     """Rate zones by the share that is taken."""
-    return _weighted(request, columns, weights, lambda taken, of: taken)
+    return _weighted(request, columns, weights, lambda taken, of: np.full(of.shape, taken))
 
 
 def balanced_allocation(request: Request, columns: Columns, weights: Weights) -> Amount:
@@ -106,7 +106,7 @@ def _weighted(
     request: Request,
     columns: Columns,
     weights: Weights,
-    part: Callable[[int, Amount], Amount | int],
+    part: Callable[[int, Amount], Amount],
 ) -> Amount:
     total = np.zeros(columns.present.shape, dtype=np.int64)
     divisor = 0
@@ -114,11 +114,16 @@ def _weighted(
         weight = weight_of(weights, name)
         divisor += weight
         available = columns.available(name)
-        fits = (available >= amount) & (available > 0)
-        of = np.maximum(_whole(name, available), 1)
-        share = part(_whole(name, amount), of) * MAX_NODE_SCORE // of
-        total += np.where(fits, weight * share, 0)
-    return total // divisor
+        of = _whole(name, available)
+        # In place: fresh memory for every step takes longer than the arithmetic.
+        share = part(_whole(name, amount), of)
+        share *= MAX_NODE_SCORE
+        share //= np.maximum(of, 1)
+        share *= available >= amount
+        share *= weight
+        total += share
+    total //= divisor
+    return total
 
 
 def _whole(name: str, amount: Number) -> Number:

@@ -27,11 +27,13 @@ class Combinations:
         positions: ``(combinations, size)``, positions of zones.
         members: ``(combinations, zones)``, whether a zone belongs to it.
         closest: whether no combination of this size is closer.
+        is_plain: whether these are just the zones one by one.
     """
 
     positions: npt.NDArray[np.intp]
     members: Mask
     closest: Mask
+    is_plain: bool
 
 
 @lru_cache(maxsize=4096)
@@ -53,4 +55,5 @@ def combinations_of(shape: ZoneShape, size: int) -> Combinations | None:
         positions,
         members,
         np.array([distances[at] == closest for at in order], dtype=np.bool_),
+        is_plain=size == 1 and order == list(range(zones)),
     )

@@ -78,12 +78,24 @@ def score_of(count: int, max_numa_nodes: int, *, closest: bool) -> int:
 
 def zones_needed(wanted: Quantities, zones: Sequence[NumaZone]) -> Zones | None:
     """Return the zones that *wanted* needs, or ``None`` if all together do not have it."""
+    if not _have_together(wanted, zones):
+        return None
     for size in range(1, len(zones) + 1):
         if comb(len(zones), size) <= MOST_COMBINATIONS:
             found = _of_size(size, wanted, zones)
             if found is not None:
                 return found
     return None
+
+
+def _have_together(wanted: Quantities, zones: Sequence[NumaZone]) -> bool:
+    """Tell at a glance whether there is enough in all zones that name everything wanted."""
+    naming = [zone.available for zone in zones if wanted.keys() <= zone.available.keys()]
+    nothing = Quantity.of_count(0)
+    return bool(naming) and all(
+        quantity <= sum((max(nothing, one[name]) for one in naming), start=nothing)
+        for name, quantity in wanted.items()
+    )
 
 
 def _of_size(size: int, wanted: Quantities, zones: Sequence[NumaZone]) -> Zones | None:

@@ -1,0 +1,247 @@
+"""Arguments of the plugin: upstream's NodeResourceTopologyMatchArgs, and fields of our own.
+
+Upstream's fields, defaults and checks are those of its v1 API (August 2026), so that an existing
+``pluginConfig`` works unchanged. Ours are ``mode``, ``native`` and ``cache.kind``. A field that
+does not exist is an error; upstream's decoder is strict as well.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, TypeGuard, TypeVar
+
+import msgspec
+
+from numakube.api.codec import convert
+from numakube.api.wire import Wire
+from numakube.errors import ConfigError, MalformedObject
+from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
+from numakube.scheduling.numa.caches.overreserve import ForeignPods, ResyncScope
+from numakube.values.gotext import quote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+E = TypeVar("E", bound=StrEnum)
+
+KIND: Final = "NodeResourceTopologyMatchArgs"
+STRATEGIES: Final = ("MostAllocated", "BalancedAllocation", "LeastAllocated", "LeastNUMANodes")
+PREEMPTION_MODES: Final = ("Disabled", "Enabled")
+DEFAULT_RESYNC_SECONDS: Final = 5
+"""How often doubts are settled if nothing is said; what upstream's documentation recommends."""
+
+_REMOVED: Final = frozenset({"kubeconfigpath", "kubeconfigPath", "namespaces"})
+_INFORMER_MODES: Final = ("Shared", "Dedicated")
+
+
+class Mode(StrEnum):
+    """Who decides about alignment."""
+
+    NATIVE = "native"
+    """We predict what the kubelet will do, for every policy."""
+    UPSTREAM = "upstream"
+    """The decisions of the Go plugin."""
+
+
+class CacheKind(StrEnum):
+    """How pods are accounted for between their binding and the next report."""
+
+    PASSTHROUGH = "passthrough"
+    DISCARD_RESERVED = "discardreserved"
+    OVER_RESERVE = "overreserve"
+    PREDICT = "predict"
+
+
+class ResourceWeight(Wire, frozen=True):
+    """How much a resource counts in LeastAllocated and MostAllocated; 0 and less count as 1."""
+
+    name: str
+    weight: int = 1
+
+
+_CPU_AND_MEMORY = (ResourceWeight(name="cpu"), ResourceWeight(name="memory"))
+
+
+class ScoringStrategy(Wire, frozen=True):
+    """How upstream mode rates nodes."""
+
+    type: str = ""
+    resources: tuple[ResourceWeight, ...] = ()
+
+
+class CacheArgs(Wire, frozen=True):
+    """Settings of the cache; all but ``kind`` are upstream's and only concern ``overreserve``."""
+
+    foreign_pods_detect: str = "All"
+    resync_method: str = "Autodetect"
+    informer_mode: str = "Dedicated"
+    resync_scope: str = "All"
+    kind: CacheKind | None = None
+
+
+class NativeArgs(Wire, frozen=True):
+    """Settings of native mode; see `numakube.scheduling.numa.native.options.NativeOptions`."""
+
+    fidelity: str = "exact"
+    alignment_weight: int = 70
+    packing_weight: int = 20
+    balance_weight: int = 10
+
+
+class NodeResourceTopologyMatchArgs(Wire, frozen=True):
+    """The ``args`` of the plugin as they stand in a KubeSchedulerConfiguration."""
+
+    scoring_strategy: ScoringStrategy = ScoringStrategy(
+        type="LeastAllocated", resources=_CPU_AND_MEMORY
+    )
+    cache_resync_period_seconds: int = 0
+    discard_reserved_nodes: bool = False
+    cache: CacheArgs = CacheArgs()
+    preemption_mode: str | None = None
+    mode: Mode = Mode.NATIVE
+    native: NativeArgs = NativeArgs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSettings:
+    """Which cache is made, and how; profiles that share one must agree on it."""
+
+    kind: CacheKind
+    foreign_pods: ForeignPods
+    fingerprint_pods: FingerprintPods
+    resync_scope: ResyncScope
+    resync_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the plugin does.
+
+    Attributes:
+        strategy: of upstream mode, with the weights of resources.
+        simulates_evictions: whether what-ifs of preemption free the victims' zones.
+        notes: settings that are accepted but do nothing here, or not what they seem to.
+    """
+
+    mode: Mode
+    strategy: str
+    weights: "Mapping[str, int]"
+    native: NativeArgs
+    cache: CacheSettings
+    simulates_evictions: bool
+    notes: tuple[str, ...] = ()
+
+
+def read_args(tree: "Mapping[str, object]") -> Settings:
+    """Return the settings in *tree*; raise `ConfigError` that names every wrong field."""
+    known = {name: value for name, value in tree.items() if name not in ("apiVersion", "kind")}
+    problems = list(_unknown(known, NodeResourceTopologyMatchArgs, ""))
+    if problems:
+        raise ConfigError("; ".join(problems))
+    try:
+        args = convert(NodeResourceTopologyMatchArgs, known, KIND)
+    except MalformedObject as error:
+        raise ConfigError(str(error)) from None
+    problems = list(_problems(args))
+    if problems:
+        raise ConfigError("; ".join(problems))
+    return Settings(
+        mode=args.mode,
+        strategy=args.scoring_strategy.type,
+        weights=_weights(args.scoring_strategy),
+        native=args.native,
+        cache=_cache(args),
+        simulates_evictions=_simulates_evictions(args),
+        notes=tuple(_notes(args)),
+    )
+
+
+def _unknown(tree: "Mapping[str, object]", kind: type[Wire], path: str) -> "Iterator[str]":
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    for name, value in tree.items():
+        if name in _REMOVED and not path:
+            yield f"{name}: upstream has removed this field; delete it"
+        elif name not in fields:
+            yield f"{path}{name}: there is no such field; there are {', '.join(sorted(fields))}"
+        elif isinstance(value, dict) and _is_wire(fields[name]):
+            yield from _unknown(value, fields[name], f"{path}{name}.")
+
+
+def _is_wire(kind: object) -> TypeGuard[type[Wire]]:
+    return isinstance(kind, type) and issubclass(kind, Wire)
+
+
+def _problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
+    strategy = args.scoring_strategy.type
+    if strategy not in STRATEGIES:
+        yield (
+            f"scoringStrategy.type: Invalid value: {quote(strategy)}: invalid ScoringStrategyType"
+        )
+    mode = args.preemption_mode
+    if mode is not None and mode not in PREEMPTION_MODES:
+        yield f"preemptionMode: Invalid value: {quote(mode)}: invalid PreemptionMode"
+    native = args.native
+    if native.fidelity not in ("exact", "counts"):
+        yield f"native.fidelity: {quote(native.fidelity)} is neither exact nor counts"
+    weights = {
+        "alignmentWeight": native.alignment_weight,
+        "packingWeight": native.packing_weight,
+        "balanceWeight": native.balance_weight,
+    }
+    yield from (f"native.{name}: must not be negative" for name, w in weights.items() if w < 0)
+    if not any(weights.values()):
+        yield f"native: one of {', '.join(weights)} must be greater than 0"
+
+
+def _notes(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
+    """Say what upstream accepts silently."""
+    cache = args.cache
+    for field, value, known, effect in (
+        ("foreignPodsDetect", cache.foreign_pods_detect, tuple(ForeignPods), "All"),
+        ("resyncMethod", cache.resync_method, tuple(FingerprintPods), "All"),
+        ("resyncScope", cache.resync_scope, tuple(ResyncScope), "OnlyResources"),
+        ("informerMode", cache.informer_mode, _INFORMER_MODES, "Shared"),
+    ):
+        if value not in known:
+            yield f"cache.{field}: {quote(value)} is unknown and means {effect}"
+    if cache.informer_mode == "Shared":
+        yield "cache.informerMode: has no effect; every watch here is our own"
+    for one in args.scoring_strategy.resources:
+        if one.weight < 0:
+            yield f"scoringStrategy.resources: {one.name}: a negative weight counts as 1"
+
+
+def _weights(strategy: ScoringStrategy) -> dict[str, int]:
+    return {one.name: max(1, one.weight) for one in strategy.resources or _CPU_AND_MEMORY}
+
+
+def _simulates_evictions(args: NodeResourceTopologyMatchArgs) -> bool:
+    """Tell whether preemption may count on the zones of its victims: upstream's default is no."""
+    if args.preemption_mode is None:
+        return args.mode is Mode.NATIVE
+    return args.preemption_mode == "Enabled"
+
+
+def _cache(args: NodeResourceTopologyMatchArgs) -> CacheSettings:
+    cache, period = args.cache, args.cache_resync_period_seconds
+    return CacheSettings(
+        kind=cache.kind or _cache_kind(args),
+        foreign_pods=_or(ForeignPods, cache.foreign_pods_detect, ForeignPods.ALL),
+        fingerprint_pods=_or(FingerprintPods, cache.resync_method, FingerprintPods.ALL),
+        resync_scope=_or(ResyncScope, cache.resync_scope, ResyncScope.ONLY_RESOURCES),
+        resync_seconds=period if period > 0 else DEFAULT_RESYNC_SECONDS,
+    )
+
+
+def _cache_kind(args: NodeResourceTopologyMatchArgs) -> CacheKind:
+    """Return what upstream's fields ask for; native mode predicts where upstream over-reserves."""
+    if args.discard_reserved_nodes:
+        return CacheKind.DISCARD_RESERVED
+    if args.mode is Mode.NATIVE:
+        return CacheKind.PREDICT
+    if args.cache_resync_period_seconds > 0:
+        return CacheKind.OVER_RESERVE
+    return CacheKind.PASSTHROUGH
+
+
+def _or(kind: type[E], value: str, otherwise: E) -> E:
+    return kind(value) if value in tuple(kind) else otherwise
