@@ -23,6 +23,7 @@ class PersistentVolumeClaimSpec(Wire, frozen=True):
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class PersistentVolumeClaimTemplate(Wire, frozen=True):
