@@ -11,6 +11,7 @@ from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -48,9 +49,13 @@ class ClusterEvent:
 
     Attributes:
         node: name of the node it happened on, if it has one.
+        node_info: that node as it is now, if it is known.
         pod: the pod that it happened to, as it was before a deletion and after anything else.
+        claim: key of the claim that it happened to.
     """
 
     kind: EventKind
     node: str = ""
+    node_info: NodeInfo | None = None
     pod: PodInfo | None = None
+    claim: str = ""

@@ -17,7 +17,7 @@ class Clonable(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # Python 3.11 cannot call StateKey[T](...) if it has slots too
 class StateKey(Generic[T]):
     """Names one plugin's state and tells its type: ``StateKey[Terms]("InterPodAffinity")``."""
 

@@ -11,20 +11,25 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from numakube.scheduling.snapshot.columns import NodeColumns
+from numakube.scheduling.snapshot.images import ImageTable
+from numakube.scheduling.snapshot.indexes import PodIndexes
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.resources import ResourceTable
 from numakube.scheduling.snapshot.zones import ZoneTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.core import Node
     from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.columns import Column
     from numakube.scheduling.snapshot.pods import PodInfo
 
 T = TypeVar("T")
+V = TypeVar("V", bound="Hashable")
 
 
 class StaleSnapshotError(AssertionError):
@@ -43,6 +48,9 @@ class Cluster:
         self.objects = ClusterObjects()
         self.resources = ResourceTable()
         self.zones = ZoneTable()
+        self.columns = NodeColumns()
+        self.images = ImageTable()
+        self.indexes = PodIndexes()
         self.by_row: list[NodeInfo | None] = []
         self.row_of: dict[str, int] = {}
         self._free_rows: list[int] = []
@@ -75,16 +83,21 @@ class Cluster:
         return self._where.get(uid)
 
     def set_node(self, node: Node) -> NodeInfo:
-        """Add a node or take over its new version."""
-        name = node.metadata.name
-        self.nodes_generation += 1
-        self.derived.clear()
-        info = self.node(name)
+        """Add a node or take over its new version.
+
+        Nodes report every few seconds that they are alive; that alone changes nothing here.
+        """
+        info = self.node(node.metadata.name)
         if info is None:
             info = self._add_node(node)
-        else:
-            info.set_node(node)
+            self.indexes.add_all(info)
+        elif not info.set_node(node):
+            return info
+        self.nodes_generation += 1
+        self.derived.clear()
         self.resources.write_node(info)
+        self.columns.write(info)
+        self.images.write(info)
         self._touch(info)
         self.room_generation += 1
         return info
@@ -94,6 +107,7 @@ class Cluster:
         info = self.node(name)
         if info is None:
             return
+        self.indexes.remove_all(info)
         if info.pods:
             self._waiting[name] = info.pods
         row = self.row_of.pop(name)
@@ -101,6 +115,8 @@ class Cluster:
         self._free_rows.append(row)
         self.resources.clear(row)
         self.zones.clear(row)
+        self.columns.clear(row)
+        self.images.clear(row)
         self.generation += 1
         self.room_generation += 1
         self.nodes_generation += 1
@@ -117,7 +133,11 @@ class Cluster:
         if info is None:
             self._waiting.setdefault(node, {})[pod.uid] = pod
             return
+        known = info.pods.get(pod.uid)
+        if known is not None:
+            self.indexes.remove(known, info.row)
         info.add_pod(pod)
+        self.indexes.add(pod, info.row)
         self.resources.write_pods(info)
         self._touch(info)
 
@@ -130,6 +150,8 @@ class Cluster:
         if info is None:
             return self._waiting.get(name, {}).pop(uid, None)
         pod = info.remove_pod(uid)
+        if pod is not None:
+            self.indexes.remove(pod, info.row)
         self.resources.write_pods(info)
         self._touch(info)
         self.room_generation += 1
@@ -229,6 +251,25 @@ class Snapshot:
     def zones(self) -> ZoneTable:
         """What is known of the NUMA zones by row."""
         return self._valid().zones
+
+    @property
+    def pods(self) -> PodIndexes:
+        """Counts of pods by what they are like."""
+        return self._valid().indexes
+
+    @property
+    def images(self) -> ImageTable:
+        """Which nodes have which images."""
+        return self._valid().images
+
+    def column(self, key: Hashable, of: Callable[[NodeInfo], V | None]) -> Column[V]:
+        """Return what ``of(node)`` is for every node, kept up to date under *key*."""
+        cluster = self._valid()
+        return cluster.columns.get(key, of, cluster.nodes())
+
+    def label(self, key: str) -> Column[str]:
+        """Return the values of the label *key*."""
+        return self.column(("label", key), lambda node: node.labels.get(key))
 
     @property
     def objects(self) -> ClusterObjects:

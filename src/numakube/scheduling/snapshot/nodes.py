@@ -44,6 +44,7 @@ class NodeInfo:
     )
 
     def __init__(self, node: Node, *, row: int = 0, pods: Iterable[PodInfo] = ()) -> None:
+        self.node: Node = node
         self.row = row
         self.generation = 0
         self.pods: dict[str, PodInfo] = {}
@@ -51,7 +52,7 @@ class NodeInfo:
         self.nonzero_cpu_milli = 0
         self.nonzero_memory_bytes = 0
         self.numa: NumaBelief | None = None
-        self.set_node(node)
+        self._take(node)
         for pod in pods:
             self.add_pod(pod)
 
@@ -63,8 +64,16 @@ class NodeInfo:
         """The labels of the node."""
         return self.node.metadata.labels
 
-    def set_node(self, node: Node) -> None:
-        """Take over a new version of the node object."""
+    def set_node(self, node: Node) -> bool:
+        """Take over a new version of the node; tell whether anything that decides changed."""
+        before = self.node
+        self.node = node
+        if _decides(before) == _decides(node):
+            return False
+        self._take(node)
+        return True
+
+    def _take(self, node: Node) -> None:
         self.node = node
         self.name = node.metadata.name
         self.allocatable: Amounts = amounts_of(node.status.allocatable)
@@ -97,3 +106,11 @@ class NodeInfo:
             self.requested[name] = self.requested.get(name, 0) + sign * amount
         self.nonzero_cpu_milli += sign * pod.nonzero_cpu_milli
         self.nonzero_memory_bytes += sign * pod.nonzero_memory_bytes
+
+
+def _decides(node: Node) -> tuple[object, ...]:
+    """Return what of *node* scheduling depends on; conditions do so only through taints."""
+    meta, spec, status = node.metadata, node.spec, node.status
+    return (
+        meta.uid, meta.labels, spec.taints, spec.unschedulable, status.allocatable, status.images,
+    )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from numakube.api.pods import effective_requests, qos_class
+from numakube.api.pods import effective_requests, is_pod_level_resource, qos_class
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY
 
@@ -55,8 +55,13 @@ class PodInfo:
         self.key = meta.key
         self.labels: Mapping[str, str] = meta.labels
         self.priority = pod.spec.priority or 0
-        self.requests: Amounts = _amounts(effective_requests(pod, from_status=True))
-        scored = _amounts(effective_requests(pod, from_status=True, defaults=_NONZERO))
+        requests = effective_requests(pod, from_status=True)
+        self.requests: Amounts = _amounts(requests)
+        scored = self.requests
+        if not _asks_for_all(pod):
+            scored = _amounts(
+                effective_requests(pod, from_status=True, defaults=_defaults(pod, requests))
+            )
         self.nonzero_cpu_milli = scored.get(CPU, 0)
         self.nonzero_memory_bytes = scored.get(MEMORY, 0)
         self._memo: dict[object, object] = {}
@@ -97,6 +102,22 @@ class PodInfo:
             value = make(self.pod)
             self._memo[key] = value
             return value
+
+
+def _asks_for_all(pod: Pod) -> bool:
+    """Tell whether every container asks for CPU and memory, so that no default counts."""
+    return all(
+        one.resources is not None and one.resources.requests.keys() >= _NONZERO.keys()
+        for one in (*pod.spec.containers, *pod.spec.init_containers)
+    )
+
+
+def _defaults(pod: Pod, requests: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """Return what containers count with; nothing that a pod asks for as a whole is made up."""
+    level = pod.spec.resources
+    if level is None or not any(is_pod_level_resource(name) for name in level.requests):
+        return _NONZERO
+    return {name: amount for name, amount in _NONZERO.items() if name not in requests}
 
 
 def _amounts(quantities: Mapping[str, Quantity]) -> dict[str, int]:

@@ -1,0 +1,1 @@
+"""Rules about nodes that several plugins share, for one node and for many at once."""
