@@ -1,0 +1,128 @@
+"""NodeResourcesBalancedAllocation: nodes whose resources are used evenly score higher.
+
+The less the used shares of the resources differ from each other once the pod runs there, the
+better. Follows kube-scheduler 1.35, whose floating point arithmetic is repeated step by step.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE, PreScore, Score, VectorScore
+from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.status import SKIP, SUCCESS, Status
+from numakube.scheduling.plugins.arguments import NodeResourcesBalancedAllocationArgs, read_args
+from numakube.scheduling.plugins.resource_amounts import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Amount, Rows
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesBalancedAllocation")
+
+
+class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
+    """Rates nodes by how even their resources would be used."""
+
+    name = "NodeResourcesBalancedAllocation"
+    wakes_on = EventKind(0)
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
+        self.args = args or NodeResourcesBalancedAllocationArgs()
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, object]) -> NodeResourcesBalancedAllocation:
+        """Return the plugin for *args* as they stand in a configuration."""
+        return cls(read_args(NodeResourcesBalancedAllocationArgs, args))
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip a pod that asks for none of the resources: it changes no balance."""
+        asked = [pod.requests.get(one.name, 0) for one in self.args.resources]
+        if not any(asked):
+            return SKIP
+        usages = (
+            Usage(one.name, amount, little=False)
+            for one, amount in zip(self.args.resources, asked, strict=True)
+        )
+        state.write(_USAGES, tuple(usages))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate one node."""
+        both = (one.of_node(node) for one in state.read(_USAGES) or ())
+        shares = [min(used / offered, 1.0) for offered, used in both if offered]
+        return int((1 - _deviation(shares)) * float(MAX_NODE_SCORE))
+
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+        """Rate all nodes."""
+        shares = [
+            _shares(usage[0][rows], usage[1][rows])
+            for one in state.read(_USAGES) or ()
+            if (usage := one.of_all(snapshot.resources)) is not None
+        ]
+        deviation = _deviations(shares, len(rows))
+        return ((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
+
+
+def _deviation(shares: list[float]) -> float:
+    if len(shares) < 2:
+        return 0.0
+    if len(shares) == 2:
+        return abs((shares[0] - shares[1]) / 2)
+    total = 0.0
+    for share in shares:
+        total += share
+    mean = total / len(shares)
+    squares = 0.0
+    for share in shares:
+        squares += (share - mean) * (share - mean)
+    return math.sqrt(squares / len(shares))
+
+
+def _shares(offered: Amount, used: Amount) -> npt.NDArray[np.float64]:
+    """Return the used share, at most one; not a number where nothing is offered."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.minimum(used.astype(np.float64) / offered.astype(np.float64), 1.0)
+    return np.where(offered == 0, np.nan, share)
+
+
+def _deviations(shares: list[npt.NDArray[np.float64]], size: int) -> npt.NDArray[np.float64]:
+    """Return `_deviation` for each row, over the shares that are numbers."""
+    if not shares:
+        return np.zeros(size)
+    table = np.stack(shares)
+    known = ~np.isnan(table)
+    table[~known] = 0.0
+    count = known.sum(axis=0)
+    total, squares = np.zeros(size), np.zeros(size)
+    for share in table:
+        total += share
+    mean = total / np.maximum(count, 1)
+    for share, there in zip(table, known, strict=True):
+        squares += np.where(there, (share - mean) * (share - mean), 0.0)
+    spread = np.sqrt(squares / np.maximum(count, 1))
+    return np.where(count > 2, spread, np.where(count == 2, _half_difference(table, known), 0.0))
+
+
+def _half_difference(
+    table: npt.NDArray[np.float64], known: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float64]:
+    """Return half the distance between the first two known shares of each column."""
+    columns = np.arange(table.shape[1])
+    first = known.argmax(axis=0)
+    others = known.copy()
+    others[first, columns] = False
+    second = others.argmax(axis=0)
+    half: npt.NDArray[np.float64] = np.abs((table[first, columns] - table[second, columns]) / 2)
+    return half

@@ -1,0 +1,9 @@
+"""InterPodAffinity: pods near to or far from other pods, within domains of the cluster.
+
+Required terms of the pod and required anti-affinity of the pods that run filter; preferences of
+both, and required affinity of those that run, score. Follows kube-scheduler 1.35.
+"""
+
+from numakube.scheduling.plugins.inter_pod_affinity.plugin import InterPodAffinity
+
+__all__ = ["InterPodAffinity"]

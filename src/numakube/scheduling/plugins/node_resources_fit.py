@@ -1,0 +1,167 @@
+"""NodeResourcesFit: what the pod requests must be free, and free nodes score higher.
+
+Requests include overhead, init containers, sidecars and pod-level resources. Rating follows one of
+three strategies: least allocated, most allocated, or a broken line from use to score. Follows
+kube-scheduler 1.35.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.plugins import (
+    Filter,
+    PreFilter,
+    PreFilterResult,
+    PreScore,
+    Score,
+    VectorFilter,
+    VectorScore,
+)
+from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.status import SUCCESS, Code, Status
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.plugins.allocation import allocation_scorer
+from numakube.scheduling.plugins.arguments import NodeResourcesFitArgs, read_args
+from numakube.scheduling.plugins.resource_amounts import Usage, counted_requests, rated_requests
+from numakube.values.resources import is_extended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_WANTED: Final = StateKey[tuple[tuple[str, int], ...]]("NodeResourcesFit.wanted")
+_USAGES: Final = StateKey[tuple[Usage, ...]]("NodeResourcesFit.usages")
+_TOO_MANY: Final = "Too many pods"
+
+
+class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore):
+    """The node must have room for one more pod and for all that it requests."""
+
+    name = "NodeResourcesFit"
+    wakes_on = (
+        EventKind.POD_DELETED
+        | EventKind.POD_UPDATED
+        | EventKind.UNSCHEDULED_POD_UPDATED
+        | EventKind.NODE_ADDED
+        | EventKind.NODE_UPDATED
+    )
+
+    def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
+        self.args = args or NodeResourcesFitArgs()
+        self._scorer = allocation_scorer(self.args.scoring_strategy)
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, object]) -> NodeResourcesFit:
+        """Return the plugin for *args* as they stand in a configuration."""
+        return cls(read_args(NodeResourcesFitArgs, args))
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Work out what must fit."""
+        state.write(_WANTED, self._wanted(pod))
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node that lacks something; evicting pods helps if it would fit when empty."""
+        reasons = [_TOO_MANY] if len(node.pods) + 1 > node.allowed_pods else []
+        hopeless = False
+        for resource, amount in state.read(_WANTED) or ():
+            offered = node.allocatable.get(resource, 0)
+            if amount > offered - node.requested.get(resource, 0):
+                reasons.append(f"Insufficient {resource}")
+                hopeless = hopeless or amount > offered
+        return _refusal(tuple(reasons), hopeless=hopeless) if reasons else SUCCESS
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Refuse nodes that lack something."""
+        table = snapshot.resources
+        lacking: list[tuple[str, Mask]] = [
+            (_TOO_MANY, table.pod_count[rows] >= table.allowed_pods[rows])
+        ]
+        hopeless = np.zeros(len(rows), dtype=np.bool_)
+        for resource, amount in state.read(_WANTED) or ():
+            offered = table.allocatable(resource)[rows]
+            lacking.append(
+                (f"Insufficient {resource}", amount > offered - table.requested(resource)[rows])
+            )
+            hopeless |= amount > offered
+        if not any(mask.any() for _, mask in lacking):
+            return None
+        return _combined(lacking, hopeless)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Work out what the pod counts with."""
+        asked = rated_requests(pod)
+        usages = (
+            Usage(one.name, asked.get(one.name, 0), little=True)
+            for one in self.args.scoring_strategy.resources
+        )
+        state.write(_USAGES, tuple(usages))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate one node."""
+        return self._scorer.score([one.of_node(node) for one in state.read(_USAGES) or ()])
+
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+        """Rate all nodes."""
+        usages = state.read(_USAGES) or ()
+        table = snapshot.resources
+        return self._scorer.score_all([one.of_all(table) for one in usages], rows)
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A node must be large enough for the pod when it is empty."""
+        node = event.node_info
+        if node is None or event.kind not in EventKind.NODE_ADDED | EventKind.NODE_UPDATED:
+            return True
+        return node.allowed_pods > 0 and all(
+            amount <= node.allocatable.get(name, 0) for name, amount in self._wanted(pod)
+        )
+
+    def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:
+        ignored, groups = self.args.ignored_resources, self.args.ignored_resource_groups
+        wanted = counted_requests(pod)
+        if not ignored and not groups:
+            return wanted
+        return tuple(
+            (name, amount)
+            for name, amount in wanted
+            if not is_extended(name)
+            or (name not in ignored and name.partition("/")[0] not in groups)
+        )
+
+
+def _refusal(reasons: tuple[str, ...], *, hopeless: bool) -> Status:
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
+    return Status(code, reasons)
+
+
+def _combined(lacking: list[tuple[str, Mask]], hopeless: Mask) -> Verdicts:
+    """Return a status for each combination of reasons that occurs."""
+    bits = hopeless.astype(np.int64) << len(lacking)
+    reasons_mask = (1 << len(lacking)) - 1
+    for index, (_, mask) in enumerate(lacking):
+        bits |= mask.astype(np.int64) << index
+    bits[(bits & reasons_mask) == 0] = 0
+    found, choice = np.unique(bits, return_inverse=True)
+    statuses = tuple(
+        _refusal(
+            tuple(reason for index, (reason, _) in enumerate(lacking) if code >> index & 1),
+            hopeless=bool(code >> len(lacking)),
+        )
+        if code
+        else SUCCESS
+        for code in found.tolist()
+    )
+    return Verdicts(choice.astype(np.int32).reshape(-1), statuses)

@@ -1,0 +1,100 @@
+"""The plugins of kube-scheduler's default profile (1.35), in its order, and how they are made.
+
+``NodeDeclaredFeatures`` and ``GangScheduling`` are alpha and off there, and not here.
+``DefaultPreemption`` and ``DefaultBinder`` act on the cluster and live with the scheduler itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from numakube.scheduling.plugins.dynamic_resources import DynamicResources
+from numakube.scheduling.plugins.image_locality import ImageLocality
+from numakube.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from numakube.scheduling.plugins.node_affinity import NodeAffinity
+from numakube.scheduling.plugins.node_name import NodeName
+from numakube.scheduling.plugins.node_ports import NodePorts
+from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from numakube.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from numakube.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from numakube.scheduling.plugins.queueing import PrioritySort, SchedulingGates
+from numakube.scheduling.plugins.taint_toleration import TaintToleration
+from numakube.scheduling.plugins.volumes.binding import VolumeBinding
+from numakube.scheduling.plugins.volumes.limits import NodeVolumeLimits
+from numakube.scheduling.plugins.volumes.restrictions import VolumeRestrictions
+from numakube.scheduling.plugins.volumes.zone import VolumeZone
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numakube.scheduling.framework.plugins import Plugin
+    from numakube.scheduling.framework.registry import Factory
+    from numakube.scheduling.plugins.volumes.actions import VolumeActions
+
+VOLUME_ACTIONS: Final = "volume-actions"
+"""Name of the `VolumeActions` among a handle's services."""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultPlugin:
+    """One plugin of the default profile.
+
+    Attributes:
+        make: makes it from its arguments, as they stand under ``pluginConfig``.
+        weight: factor of its scores; 0 if it has none.
+    """
+
+    make: Factory
+    weight: int = 0
+
+
+def _plain(from_args: Callable[[Mapping[str, object]], Plugin]) -> Factory:
+    """Return a factory for a plugin that needs nothing of its surroundings."""
+    return lambda args, handle: from_args(args)
+
+
+def _volume_binding(args: Mapping[str, object], handle: Handle) -> Plugin:
+    actions = cast("VolumeActions | None", handle.services.get(VOLUME_ACTIONS))
+    return VolumeBinding.from_args(args, actions=actions)
+
+
+DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {
+    "SchedulingGates": DefaultPlugin(_plain(SchedulingGates.from_args)),
+    "PrioritySort": DefaultPlugin(_plain(PrioritySort.from_args)),
+    "NodeUnschedulable": DefaultPlugin(_plain(NodeUnschedulable.from_args)),
+    "NodeName": DefaultPlugin(_plain(NodeName.from_args)),
+    "TaintToleration": DefaultPlugin(_plain(TaintToleration.from_args), 3),
+    "NodeAffinity": DefaultPlugin(_plain(NodeAffinity.from_args), 2),
+    "NodePorts": DefaultPlugin(_plain(NodePorts.from_args)),
+    "NodeResourcesFit": DefaultPlugin(_plain(NodeResourcesFit.from_args), 1),
+    "VolumeRestrictions": DefaultPlugin(_plain(VolumeRestrictions.from_args)),
+    "NodeVolumeLimits": DefaultPlugin(_plain(NodeVolumeLimits.from_args)),
+    "VolumeBinding": DefaultPlugin(_volume_binding),
+    "VolumeZone": DefaultPlugin(_plain(VolumeZone.from_args)),
+    "PodTopologySpread": DefaultPlugin(_plain(PodTopologySpread.from_args), 2),
+    "InterPodAffinity": DefaultPlugin(_plain(InterPodAffinity.from_args), 2),
+    "DynamicResources": DefaultPlugin(_plain(DynamicResources.from_args)),
+    "NodeResourcesBalancedAllocation": DefaultPlugin(
+        _plain(NodeResourcesBalancedAllocation.from_args), 1
+    ),
+    "ImageLocality": DefaultPlugin(_plain(ImageLocality.from_args), 1),
+}
+"""By name, in the order in which they are asked at each extension point."""
+
+
+def default_plugins() -> list[Plugin]:
+    """Return the plugins of the default profile with default arguments."""
+    return [one.make({}, Handle()) for one in DEFAULT_PLUGINS.values()]
+
+
+def default_weights() -> dict[str, int]:
+    """Return the weights of the default profile."""
+    return {name: one.weight for name, one in DEFAULT_PLUGINS.items() if one.weight}
+
+
+def default_registry() -> dict[str, Factory]:
+    """Return the factory of each plugin."""
+    return {name: one.make for name, one in DEFAULT_PLUGINS.items()}

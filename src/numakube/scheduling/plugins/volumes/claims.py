@@ -1,0 +1,138 @@
+"""The claims that a pod uses, and why they cannot be used yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.api.storage import WAIT_FOR_FIRST_CONSUMER, PersistentVolumeClaim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A volume of a pod that is a claim.
+
+    Attributes:
+        is_ephemeral: whether the claim was made for this pod alone.
+    """
+
+    key: str
+    name: str
+    is_ephemeral: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaims:
+    """The claims of a pod by state.
+
+    Attributes:
+        bound: those that have their volume.
+        delayed: those whose volume is chosen or made once the pod has a node.
+        immediate: those that wait for a volume regardless of any pod.
+    """
+
+    bound: tuple[PersistentVolumeClaim, ...] = ()
+    delayed: tuple[PersistentVolumeClaim, ...] = ()
+    immediate: tuple[PersistentVolumeClaim, ...] = ()
+
+
+def claim_uses(pod: PodInfo) -> Iterator[ClaimUse]:
+    """Yield the volumes of *pod* that are claims."""
+    for volume in pod.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            name = volume.persistent_volume_claim.claim_name
+            yield ClaimUse(f"{pod.namespace}/{name}", name, is_ephemeral=False)
+        elif volume.ephemeral is not None:
+            name = f"{pod.name}-{volume.name}"
+            yield ClaimUse(f"{pod.namespace}/{name}", name, is_ephemeral=True)
+
+
+def uses_claim(pod: PodInfo, key: str) -> bool:
+    """Tell whether *pod* uses the claim *key*."""
+    return any(use.key == key for use in claim_uses(pod))
+
+
+def claim_not_found(name: str) -> str:
+    """Return what the API says of a claim that does not exist."""
+    return f'persistentvolumeclaim "{name}" not found'
+
+
+def claims_problem(pod: PodInfo, objects: ClusterObjects) -> str:
+    """Say why a claim of *pod* cannot be used; empty if all can."""
+    for use in claim_uses(pod):
+        claim = objects.claims.get(use.key)
+        if claim is None:
+            if use.is_ephemeral:
+                return (
+                    "waiting for ephemeral volume controller to create the "
+                    f'persistentvolumeclaim "{use.name}"'
+                )
+            return claim_not_found(use.name)
+        problem = _claim_problem(pod, use, claim)
+        if problem:
+            return problem
+    return ""
+
+
+def _claim_problem(pod: PodInfo, use: ClaimUse, claim: PersistentVolumeClaim) -> str:
+    if claim.status.phase == "Lost":
+        volume = claim.spec.volume_name
+        return (
+            f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{volume}"'
+        )
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{use.name}" is being deleted'
+    return ownership_problem(pod, claim) if use.is_ephemeral else ""
+
+
+def ownership_problem(pod: PodInfo, claim: PersistentVolumeClaim) -> str:
+    """Say that an ephemeral *claim* belongs to another pod; empty if it is this one's."""
+    owner = claim.metadata.controller
+    if owner is not None and owner.uid == pod.uid and claim.metadata.namespace == pod.namespace:
+        return ""
+    return f"PVC {claim.metadata.key} was not created for pod {pod.key} (pod is not owner)"
+
+
+def pod_claims(
+    pod: PodInfo,
+    objects: ClusterObjects,
+    latest: Callable[[str], PersistentVolumeClaim | None],
+) -> PodClaims | str:
+    """Return the claims of *pod* by state, or why that cannot be told.
+
+    Args:
+        pod: the pod.
+        objects: where storage classes are found.
+        latest: gives a claim by key, as it is assumed to be.
+    """
+    bound: list[PersistentVolumeClaim] = []
+    delayed: list[PersistentVolumeClaim] = []
+    immediate: list[PersistentVolumeClaim] = []
+    for use in claim_uses(pod):
+        claim = latest(use.key)
+        if claim is None:
+            return f'error getting PVC "{use.key}": {claim_not_found(use.name)}'
+        if claim.is_bound:
+            bound.append(claim)
+            continue
+        mode = _waits(claim, objects)
+        if isinstance(mode, str):
+            return mode
+        (delayed if mode and not claim.spec.volume_name else immediate).append(claim)
+    return PodClaims(tuple(bound), tuple(delayed), tuple(immediate))
+
+
+def _waits(claim: PersistentVolumeClaim, objects: ClusterObjects) -> bool | str:
+    """Tell whether the volume of *claim* waits for the first pod."""
+    found = objects.storage_classes.get(claim.class_name)
+    if found is None:
+        return False
+    if found.volume_binding_mode is None:
+        return f'VolumeBindingMode not set for StorageClass "{claim.class_name}"'
+    return found.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER

@@ -1,0 +1,236 @@
+"""Volumes for the claims of a pod on one node: those that exist, and those that can be made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.selectors import selector_of
+from numakube.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from numakube.errors import InvalidValue
+from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
+from numakube.scheduling.matching.node_terms import node_rule
+from numakube.values.quantity import parse_quantity, value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numakube.api.storage import CSIStorageCapacity, StorageClass
+    from numakube.scheduling.plugins.volumes.claims import PodClaims
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.objects import ClusterObjects
+
+NOT_REACHED: Final = "node(s) didn't match PersistentVolume's node affinity"
+NOTHING_TO_BIND: Final = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE: Final = "node(s) did not have enough free storage"
+VOLUME_GONE: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+_NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A claim and the volume that it gets."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVolumes:
+    """What a pod's claims get on one node.
+
+    Attributes:
+        status: why the pod cannot have its volumes there.
+        matches: volumes that exist.
+        to_make: claims for which a volume is made there.
+    """
+
+    status: Status = SUCCESS
+    matches: tuple[Match, ...] = ()
+    to_make: tuple[PersistentVolumeClaim, ...] = ()
+
+
+@dataclass(slots=True)
+class Finder:
+    """Finds volumes for the claims of one pod.
+
+    Attributes:
+        candidates: volumes by storage class, as they are assumed to be.
+        latest: gives a volume as it is assumed to be.
+    """
+
+    claims: PodClaims
+    objects: ClusterObjects
+    latest: Callable[[PersistentVolume], PersistentVolume]
+    candidates: dict[str, list[PersistentVolume]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        wanted = {claim.class_name for claim in self.claims.delayed}
+        self.candidates = {name: [] for name in wanted}
+        for known in self.objects.volumes.values() if wanted else ():
+            volume = self.latest(known)
+            if volume.class_name in wanted:
+                self.candidates[volume.class_name].append(volume)
+
+    def find(self, node: NodeInfo) -> NodeVolumes:
+        """Return what the claims get on *node*."""
+        reached, existing = self._bound(node)
+        delayed = self._delayed(node)
+        if delayed.status.code.label == "Error":
+            return delayed
+        reasons = [] if reached else [NOT_REACHED]
+        reasons += delayed.status.reasons
+        reasons += [] if existing else [VOLUME_GONE]
+        if reasons:
+            return NodeVolumes(unresolvable(*reasons))
+        return delayed
+
+    def _bound(self, node: NodeInfo) -> tuple[bool, bool]:
+        """Tell whether the bound volumes are reached from *node*, and whether they exist."""
+        for claim in self.claims.bound:
+            known = self.objects.volumes.get(claim.spec.volume_name)
+            if known is None:
+                return True, False
+            if not reaches(self.latest(known), node.labels):
+                return False, True
+        return True, True
+
+    def _delayed(self, node: NodeInfo) -> NodeVolumes:
+        to_match: list[PersistentVolumeClaim] = []
+        to_make: list[PersistentVolumeClaim] = []
+        for claim in self.claims.delayed:
+            selected = claim.metadata.annotations.get(SELECTED_NODE)
+            if selected is not None and selected != node.name:
+                return NodeVolumes(unresolvable(NOTHING_TO_BIND))
+            (to_match if selected is None else to_make).append(claim)
+        matches, unmatched = self._match(to_match, node)
+        to_make += unmatched
+        status = self._can_make(to_make, node)
+        return NodeVolumes(status, tuple(matches), tuple(to_make))
+
+    def _match(
+        self, claims: Sequence[PersistentVolumeClaim], node: NodeInfo
+    ) -> tuple[list[Match], list[PersistentVolumeClaim]]:
+        matches, unmatched = list[Match](), list[PersistentVolumeClaim]()
+        for claim in sorted(claims, key=lambda one: parse_quantity(one.requested)):
+            taken = {match.volume.metadata.name for match in matches}
+            candidates = self.candidates[claim.class_name]
+            free = (one for one in candidates if one.metadata.name not in taken)
+            volume = best_volume(claim, free, node.labels)
+            if volume is None:
+                unmatched.append(claim)
+            else:
+                matches.append(Match(claim, volume))
+        return matches, unmatched
+
+    def _can_make(self, claims: Iterable[PersistentVolumeClaim], node: NodeInfo) -> Status:
+        for claim in claims:
+            found = self.objects.storage_classes.get(claim.class_name)
+            if found is None:
+                return failure(f'failed to find storage class "{claim.class_name}"')
+            if found.provisioner in _NO_PROVISIONER or not _allows(found, node.labels):
+                return unresolvable(NOTHING_TO_BIND)
+            if not self._has_space(claim, found, node.labels):
+                return unresolvable(NO_SPACE)
+        return SUCCESS
+
+    def _has_space(
+        self, claim: PersistentVolumeClaim, made_by: StorageClass, labels: Mapping[str, str]
+    ) -> bool:
+        """Tell whether the driver says that it has room; one that does not say has."""
+        driver = self.objects.csi_drivers.get(made_by.provisioner)
+        if driver is None or not driver.spec.storage_capacity:
+            return True
+        resources = claim.spec.resources
+        if resources is None or "storage" not in resources.requests:
+            return True
+        size = value(claim.requested)
+        return any(
+            one.storage_class_name == made_by.metadata.name and _has_room(one, size, labels)
+            for one in self.objects.csi_capacities.values()
+        )
+
+
+def reaches(volume: PersistentVolume, labels: Mapping[str, str]) -> bool:
+    """Tell whether *volume* is reached from a node with these *labels*."""
+    affinity = volume.spec.node_affinity
+    return affinity is None or node_rule(affinity.required).matches(labels, "")
+
+
+def best_volume(
+    claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], labels: Mapping[str, str]
+) -> PersistentVolume | None:
+    """Return the volume made for *claim* if there is one, else the smallest that will do."""
+    best: PersistentVolume | None = None
+    for volume in volumes:
+        if not _could_serve(claim, volume):
+            continue
+        if is_for(volume, claim):
+            return volume if reaches(volume, labels) else None
+        if not _is_free_for(claim, volume) or not reaches(volume, labels):
+            continue
+        if best is None or _capacity(volume) < _capacity(best):
+            best = volume
+    return best
+
+
+def is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Tell whether *volume* is bound to *claim*, or set aside for it."""
+    ref, meta = volume.spec.claim_ref, claim.metadata
+    if ref is None or (ref.namespace, ref.name) != (meta.namespace, meta.name):
+        return False
+    return not ref.uid or ref.uid == meta.uid
+
+
+def _could_serve(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    if volume.spec.claim_ref is not None and not is_for(volume, claim):
+        return False
+    if parse_quantity(_capacity_text(volume)) < parse_quantity(claim.requested):
+        return False
+    if (claim.spec.volume_mode or "Filesystem") != (volume.spec.volume_mode or "Filesystem"):
+        return False
+    wanted = claim.spec.volume_attributes_class_name or ""
+    if wanted != (volume.spec.volume_attributes_class_name or ""):
+        return False
+    return volume.metadata.deletion_timestamp is None
+
+
+def _is_free_for(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
+    if volume.status.phase != "Available" or volume.class_name != claim.class_name:
+        return False
+    try:
+        selector = selector_of(claim.spec.selector)
+    except InvalidValue:
+        return False
+    if claim.spec.selector is not None and not selector.matches(volume.metadata.labels):
+        return False
+    return set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+
+
+def _capacity_text(volume: PersistentVolume) -> str | int | float:
+    return volume.spec.capacity.get("storage", 0)
+
+
+def _capacity(volume: PersistentVolume) -> int:
+    return value(_capacity_text(volume))
+
+
+def _allows(made_by: StorageClass, labels: Mapping[str, str]) -> bool:
+    """Tell whether the class makes volumes for nodes with these *labels*."""
+    terms = made_by.allowed_topologies
+    return not terms or any(
+        term.match_label_expressions
+        and all(labels.get(one.key) in one.values for one in term.match_label_expressions)
+        for term in terms
+    )
+
+
+def _has_room(capacity: CSIStorageCapacity, size: int, labels: Mapping[str, str]) -> bool:
+    largest = capacity.largest_volume
+    if largest is None or value(largest) < size or capacity.node_topology is None:
+        return False
+    try:
+        return selector_of(capacity.node_topology).matches(labels)
+    except InvalidValue:
+        return False

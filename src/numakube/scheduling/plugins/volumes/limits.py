@@ -1,0 +1,177 @@
+"""NodeVolumeLimits: a node can attach only so many volumes of a CSI driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
+from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.status import (
+    SKIP,
+    SUCCESS,
+    Status,
+    failure,
+    unresolvable,
+    unschedulable,
+)
+from numakube.scheduling.plugins.volumes.claims import claim_uses, ownership_problem, uses_claim
+from numakube.scheduling.plugins.volumes.drivers import (
+    attached_volume,
+    inline_volume,
+    is_in_tree,
+    is_migrated,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.storage import CSINode
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.plugins.volumes.drivers import Attachable
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the pod wants attached, or why that cannot be told, and where the rest is looked up."""
+
+    volumes: tuple[Attachable, ...] | Status
+    objects: ClusterObjects
+
+
+_STATE: Final = StateKey[_Wanted]("NodeVolumeLimits")
+
+
+class NodeVolumeLimits(PreFilter, Filter):
+    """The volumes on the node, and the pod's, must not exceed the drivers' limits."""
+
+    name = "NodeVolumeLimits"
+    wakes_on = EventKind.POD_DELETED | EventKind.NODE_ADDED | EventKind.STORAGE_CHANGED
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, object]) -> NodeVolumeLimits:
+        """Return the plugin; it has no arguments."""
+        return cls()
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Skip a pod without volumes that are attached."""
+        if not _attaches(pod):
+            return PreFilterResult(SKIP)
+        objects = snapshot.objects
+        state.write(_STATE, _Wanted(_volumes(pod, objects, is_new=True), objects))
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node on which a driver would have too many volumes."""
+        known = state.read(_STATE)
+        if known is None:
+            return SUCCESS
+        if isinstance(known.volumes, Status):
+            return known.volumes
+        csi_node = known.objects.csi_nodes.get(node.name)
+        limits = _limits(csi_node)
+        if csi_node is None or not limits:
+            return SUCCESS
+        wanted = _attached(known.volumes, csi_node)
+        if not any(driver in limits for driver in wanted.values()):
+            return SUCCESS
+        held = _held(node, csi_node, known.objects)
+        if isinstance(held, Status):
+            return held
+        new = {volume: driver for volume, driver in wanted.items() if volume not in held}
+        held |= _attachments(node.name, known.objects)
+        return TOO_MANY if _exceeds(limits, held, new) else SUCCESS
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A deleted pod must have had volumes, a claim that changed be the pod's."""
+        if event.kind is EventKind.POD_DELETED and event.pod is not None:
+            return _attaches(event.pod)
+        if event.kind is EventKind.STORAGE_CHANGED and event.claim:
+            return uses_claim(pod, event.claim)
+        return True
+
+
+def _attaches(pod: PodInfo) -> bool:
+    return any(
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or is_in_tree(volume)
+        for volume in pod.pod.spec.volumes
+    )
+
+
+def _volumes(
+    pod: PodInfo, objects: ClusterObjects, *, is_new: bool
+) -> tuple[Attachable, ...] | Status:
+    """Return what *pod* wants attached; claims of a running pod that are gone do not matter."""
+    if not pod.pod.spec.volumes:
+        return ()
+    found = []
+    for use in claim_uses(pod):
+        claim = objects.claims.get(use.key)
+        if claim is None:
+            if is_new:
+                text = f'looking up PVC {use.key}: persistentvolumeclaim "{use.name}" not found'
+                return unresolvable(text)
+            continue
+        problem = ownership_problem(pod, claim) if use.is_ephemeral else ""
+        if problem:
+            return failure(problem)
+        found.append(attached_volume(claim, objects))
+    inline = (inline_volume(volume) for volume in pod.pod.spec.volumes)
+    return tuple(one for one in (*found, *inline) if one is not None)
+
+
+def _limits(csi_node: CSINode | None) -> dict[str, int]:
+    return {
+        driver.name: driver.allocatable.count
+        for driver in (csi_node.spec.drivers if csi_node is not None else ())
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+def _attached(volumes: tuple[Attachable, ...], csi_node: CSINode) -> dict[str, str]:
+    """Return driver by volume for those that a CSI driver attaches on that node."""
+    return {
+        one.unique_name: one.driver
+        for one in volumes
+        if not one.in_tree or is_migrated(one.in_tree, csi_node)
+    }
+
+
+def _held(node: NodeInfo, csi_node: CSINode, objects: ClusterObjects) -> dict[str, str] | Status:
+    """Return driver by volume for what the pods on *node* have attached."""
+    held: dict[str, str] = {}
+    for pod in node.pods.values():
+        volumes = _volumes(pod, objects, is_new=False)
+        if isinstance(volumes, Status):
+            return volumes
+        held |= _attached(volumes, csi_node)
+    return held
+
+
+def _attachments(node: str, objects: ClusterObjects) -> dict[str, str]:
+    found = {}
+    for attachment in objects.attachments.get(node, {}).values():
+        spec = attachment.spec
+        volume = objects.volumes.get(spec.source.persistent_volume_name or "")
+        if spec.attacher and volume is not None and volume.spec.csi is not None:
+            found[f"{spec.attacher}/{volume.spec.csi.volume_handle}"] = spec.attacher
+    return found
+
+
+def _exceeds(limits: Mapping[str, int], held: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    drivers = list(held.values())
+    wanted = list(new.values())
+    return any(
+        driver in limits and drivers.count(driver) + wanted.count(driver) > limits[driver]
+        for driver in set(wanted)
+    )

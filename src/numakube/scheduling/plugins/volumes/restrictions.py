@@ -1,0 +1,168 @@
+"""VolumeRestrictions: disks and claims that only one pod, or only one node, may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.storage import READ_WRITE_ONCE_POD
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
+from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, unresolvable, unschedulable
+from numakube.scheduling.plugins.volumes.claims import claim_not_found
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.volumes import Volume
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+DISK_IN_USE: Final = unschedulable("node(s) had no available disk")
+CLAIM_IN_USE: Final = unschedulable(
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
+)
+
+
+@dataclass(slots=True)
+class _Exclusive:
+    """Claims of the pod that no other pod may use, and how many uses there are."""
+
+    claims: frozenset[str]
+    uses: int
+
+    def clone(self) -> _Exclusive:
+        return _Exclusive(self.claims, self.uses)
+
+    def change(self, pod: PodInfo, other: PodInfo, delta: int) -> None:
+        if other.namespace == pod.namespace:
+            self.uses += delta * sum(name in self.claims for name in _claim_names(other))
+
+
+_STATE: Final = StateKey[_Exclusive]("VolumeRestrictions")
+
+
+class VolumeRestrictions(PreFilter, Filter):
+    """A disk that only one node may write, or a claim for one pod, must be free."""
+
+    name = "VolumeRestrictions"
+    wakes_on = EventKind.POD_DELETED | EventKind.NODE_ADDED | EventKind.STORAGE_CHANGED
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, object]) -> VolumeRestrictions:
+        """Return the plugin; it has no arguments."""
+        return cls()
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Refuse a pod whose claim is missing; skip one whose volumes can be shared."""
+        volumes = pod.pod.spec.volumes
+        if not volumes:
+            return PreFilterResult(SKIP)
+        exclusive = _exclusive_claims(pod, snapshot.objects)
+        if isinstance(exclusive, Status):
+            return PreFilterResult(exclusive)
+        users = snapshot.pods.claims
+        uses = sum(users.is_used(f"{pod.namespace}/{name}") for name in exclusive)
+        if not uses and not any(map(_is_disk, volumes)):
+            return PreFilterResult(SKIP)
+        state.write(_STATE, _Exclusive(exclusive, uses))
+        return PreFilterResult()
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count its uses."""
+        known = state.read(_STATE)
+        if known is not None:
+            known.change(pod, added, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Take its uses off."""
+        known = state.read(_STATE)
+        if known is not None:
+            known.change(pod, removed, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node where a disk is in use, and any while a claim for one pod is."""
+        disks = [volume for volume in pod.pod.spec.volumes if _is_disk(volume)]
+        if disks and any(_disks_collide(disks, other) for other in node.pods.values()):
+            return DISK_IN_USE
+        known = state.read(_STATE)
+        return CLAIM_IN_USE if known is not None and known.uses > 0 else SUCCESS
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A deleted pod must have used the same disk or claim."""
+        if event.kind is EventKind.STORAGE_CHANGED and event.claim:
+            return event.claim in {f"{pod.namespace}/{name}" for name in _claim_names(pod)}
+        gone = event.pod
+        if event.kind is not EventKind.POD_DELETED or gone is None:
+            return True
+        if gone.namespace != pod.namespace:
+            return False
+        disks = [volume for volume in pod.pod.spec.volumes if _is_disk(volume)]
+        return _disks_collide(disks, gone) or bool(_claim_names(pod) & _claim_names(gone))
+
+
+def _exclusive_claims(pod: PodInfo, objects: ClusterObjects) -> frozenset[str] | Status:
+    found = set()
+    for volume in pod.pod.spec.volumes:
+        if volume.persistent_volume_claim is None:
+            continue
+        name = volume.persistent_volume_claim.claim_name
+        claim = objects.claims.get(f"{pod.namespace}/{name}")
+        if claim is None:
+            return unresolvable(claim_not_found(name))
+        if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+            found.add(name)
+    return frozenset(found)
+
+
+def _claim_names(pod: PodInfo) -> frozenset[str]:
+    claims = (volume.persistent_volume_claim for volume in pod.pod.spec.volumes)
+    return frozenset(claim.claim_name for claim in claims if claim is not None)
+
+
+def _is_disk(volume: Volume) -> bool:
+    return bool(
+        volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.rbd or volume.iscsi
+    )
+
+
+def _disks_collide(disks: list[Volume], other: PodInfo) -> bool:
+    volumes = other.pod.spec.volumes
+    return any(_collide(mine, theirs) for mine in disks for theirs in volumes)
+
+
+def _collide(one: Volume, other: Volume) -> bool:
+    return _gce(one, other) or _aws(one, other) or _iscsi(one, other) or _rbd(one, other)
+
+
+def _gce(one: Volume, other: Volume) -> bool:
+    a, b = one.gce_persistent_disk, other.gce_persistent_disk
+    if a is None or b is None:
+        return False
+    return a.pd_name == b.pd_name and not (a.read_only and b.read_only)
+
+
+def _aws(one: Volume, other: Volume) -> bool:
+    a, b = one.aws_elastic_block_store, other.aws_elastic_block_store
+    return a is not None and b is not None and a.volume_id == b.volume_id
+
+
+def _iscsi(one: Volume, other: Volume) -> bool:
+    a, b = one.iscsi, other.iscsi
+    if a is None or b is None:
+        return False
+    return a.iqn == b.iqn and not (a.read_only and b.read_only)
+
+
+def _rbd(one: Volume, other: Volume) -> bool:
+    a, b = one.rbd, other.rbd
+    if a is None or b is None:
+        return False
+    same = (a.pool, a.image) == (b.pool, b.image) and not set(a.monitors).isdisjoint(b.monitors)
+    return same and not (a.read_only and b.read_only)
