@@ -21,6 +21,7 @@ FORMATS: Final = {
     ),
     "filter": Lazy("numakube.cli.replay.filter", "Pods judged by NodeResourceTopologyMatch."),
     "kubelet": Lazy("numakube.cli.replay.kubelet", "Pods admitted and removed by a kubelet."),
+    "scheduler": Lazy("numakube.cli.replay.scheduler", "Pods filtered and scored on nodes."),
     "values": Lazy("numakube.cli.replay.values", "Quantities, CPU lists, requests of pods."),
 }
 
