@@ -22,7 +22,7 @@ from numakube.api.wire import Wire
 
 # Words that Kubernetes writes in capitals when they are not the first word of a name.
 ACRONYMS = frozenset(
-    {"api", "id", "ids", "ip", "ips", "cidr", "cidrs", "uuid", "pid", "ipc", "cpus"}
+    {"api", "id", "ids", "ip", "ips", "cidr", "cidrs", "uuid", "pid", "ipc", "cpus", "uri"}
 )
 # Names that Kubernetes spells otherwise than by its own rules.
 EXCEPTIONS = {
