@@ -138,6 +138,7 @@ class ZoneTable:
                 "policy": np.int8, "scope": np.int8, "cpu_static": np.int8,
                 "memory_static": np.int8, "count": np.int16, "max_zones": np.int16,
                 "blocked": np.bool_, "exact": np.bool_, "shape": np.int32, "revision": np.int64,
+                "change": np.int64,
             }.items()
         }  # fmt: skip
         self._zones: dict[str, _Array] = {
@@ -155,6 +156,7 @@ class ZoneTable:
         self._shapes: list[ZoneShape] = [_NO_SHAPE]
         self._shape_ids: dict[ZoneShape, int] = {_NO_SHAPE: 0}
         self._revision = 0
+        self._changes = 0
 
     @property
     def policy(self) -> Choice:
@@ -205,6 +207,11 @@ class ZoneTable:
     def revision(self) -> Amount:
         """Number of each node's report, 0 without one: changes with reports, not reservations."""
         return self._nodes["revision"].view
+
+    @property
+    def change(self) -> Amount:
+        """Number of the last write of each node: changes with reports and with reservations."""
+        return self._nodes["change"].view
 
     @property
     def present(self) -> Mask:
@@ -269,11 +276,13 @@ class ZoneTable:
                 self._write_amounts(self._available, row, available, names | before.names)
             self._written[row] = _Written(topology, available, names)
         self._nodes["blocked"].cells[row] = bool(belief.blocked)
+        self._number_change(row)
 
     def clear(self, row: int) -> None:
         """Forget the node that was at *row*."""
         self._forget_report(row)
         self._nodes["blocked"].cells[row] = False
+        self._number_change(row)
 
     def _forget_report(self, row: int) -> None:
         before = self._written[row]
@@ -299,6 +308,10 @@ class ZoneTable:
             self.width = len(topology.zones)
             self._grow()
         return self._write_zones(row, topology.zones, before)
+
+    def _number_change(self, row: int) -> None:
+        self._changes += 1
+        self._nodes["change"].cells[row] = self._changes
 
     def _number_report(self, row: int) -> None:
         self._revision += 1

@@ -6,11 +6,14 @@ from collections import Counter
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.kubelet.scenarios import pods
-from tests.scheduling.numa.native.clusters import clusters
+from tests.scheduling.numa.native.clusters import Belief, clusters, topologies
 
-from numakube.api.core import Pod
+from numakube.api.core import Node, Pod
+from numakube.api.meta import ObjectMeta
 from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.engine import NativeEngine
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closest
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -70,3 +73,39 @@ def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod
     for position, row in enumerate(rows):
         refused = isinstance(engine.judge(info, snapshot.at(int(row))), Rejection)
         assert refused == (verdicts is not None and not verdicts.status(position).ok)
+
+
+@settings(max_examples=40)
+@given(clusters(), pods(), st.data())
+def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.DataObject) -> None:
+    """An engine that has seen the pod before judges changed nodes anew, and only the right ones."""
+    engine, info = NativeEngine(), PodInfo(pod)
+    for change in range(3):
+        snapshot = cluster.snapshot()
+        fresh = NativeEngine()
+        kept = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        anew = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        assert told(kept) == told(anew)
+        passed = snapshot.rows if anew is None else snapshot.rows[anew.ok]
+        one = engine.score_all(CycleState(), info, snapshot, passed)
+        other = fresh.score_all(CycleState(), info, snapshot, passed)
+        assert one.tolist() == other.tolist()
+        change_something(cluster, data, change)
+
+
+def told(verdicts: Verdicts | None) -> list[str]:
+    """Return what is said of each row."""
+    if verdicts is None:
+        return []
+    return [verdicts.statuses[choice].message for choice in verdicts.choice]
+
+
+def change_something(cluster: Cluster, data: st.DataObject, number: int) -> None:
+    """Change, add or remove a node."""
+    name = f"node{data.draw(st.integers(0, 10))}"
+    if data.draw(st.booleans()):
+        cluster.remove_node(name)
+        name = f"new{number}"
+    cluster.set_node(Node(metadata=ObjectMeta(name=name)))
+    topology = data.draw(topologies(name))
+    cluster.set_belief(name, Belief(topology, data.draw(st.sampled_from(("", "", "blocked")))))

@@ -50,9 +50,18 @@ class Columns:
 
     def totals(self, zones: ZoneTable, name: str) -> Amount:
         """Return ``(zones, nodes)``: what zones have of a resource when nothing runs."""
-        known = self._totals.setdefault(name, _Totals())
+        return self._totals_of(zones, name).amounts
+
+    def largest(self, zones: ZoneTable, name: str) -> Amount:
+        """Return ``(count - 1, nodes)``: what the *count* largest zones have together."""
+        return self._totals_of(zones, name).largest
+
+    def _totals_of(self, zones: ZoneTable, name: str) -> _Totals:
+        known = self._totals.get(name)
+        if known is None:
+            known = self._totals[name] = _Totals()
         known.update(zones, name)
-        return known.amounts
+        return known
 
     def _kind_at(self, snapshot: Snapshot, row: int) -> int:
         node = snapshot.by_row[row]
@@ -71,12 +80,14 @@ class _Totals:
 
     def __init__(self) -> None:
         self.amounts: Amount = np.zeros((0, 0), dtype=np.int64)
+        self.largest: Amount = self.amounts
         self._seen: Amount = np.zeros(0, dtype=np.int64)
 
     def update(self, zones: ZoneTable, name: str) -> None:
         allocatable = zones.allocatable(name)
         if self.amounts.shape != allocatable.shape:
             self.amounts = np.zeros(allocatable.shape, dtype=np.int64)
+            self.largest = np.zeros(allocatable.shape, dtype=np.int64)
             self._seen = np.full(allocatable.shape[1], -1, dtype=np.int64)
         rows: Rows = np.flatnonzero(self._seen != zones.revision)
         if not rows.size:
@@ -85,4 +96,5 @@ class _Totals:
         if not is_memory(name):
             fresh = np.maximum(fresh, zones.capacity(name)[:, rows])
         self.amounts[:, rows] = fresh
+        self.largest[:, rows] = np.sort(fresh, axis=0)[::-1].cumsum(axis=0)
         self._seen[rows] = zones.revision[rows]

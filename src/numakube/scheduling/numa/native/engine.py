@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from numakube.api.pods import has_pod_level_resources
+from numakube.kubelet.demand import DemandRules
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.native.columns import Columns
-from numakube.scheduling.numa.native.decision import (
-    Decision,
+from numakube.scheduling.numa.native.exact import ModelCheck
+from numakube.scheduling.numa.native.ledger import (
+    Ledger,
     blocked_rejection,
     counts_at,
-    decide,
     status_of,
 )
-from numakube.scheduling.numa.native.exact import ModelCheck
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
 from numakube.scheduling.numa.native.plan import plan_of
 from numakube.scheduling.numa.native.reference import Fit, judge
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.core import Pod
-    from numakube.kubelet.demand import DemandRules
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Amount, Rows, Verdicts
@@ -42,7 +41,15 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zones import ZoneTable
 
-_DECISION: StateKey[Decision] = StateKey("numa-native")
+_REMEMBERED_SHAPES = 64
+"""Shapes of pods whose answers are kept; each takes about 30 bytes a node."""
+
+
+_ALL_RULES = tuple(
+    DemandRules(ignores_pod_level_resources=ignores, manages_pod_level_resources=manages)
+    for ignores, manages in ((True, False), (True, True), (False, False))
+)
+"""All ways in which kubelets read pods."""
 
 
 class NativeEngine:
@@ -50,7 +57,7 @@ class NativeEngine:
 
     def __init__(self, options: NativeOptions | None = None) -> None:
         self.options = options or NativeOptions()
-        self._columns: WeakKeyDictionary[ZoneTable, Columns] = WeakKeyDictionary()
+        self._books: WeakKeyDictionary[ZoneTable, Books] = WeakKeyDictionary()
         self._model = ModelCheck(remembered=self.options.remembered_refusals)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -63,12 +70,10 @@ class NativeEngine:
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> Verdicts | None:
         """Tell which of *rows* can take *pod*, from counts; ``None`` if all of them can."""
-        shapes = shapes_of(pod)
-        if wants_nothing(pod):
+        del state
+        if wants_nothing(pod) or not len(rows):
             return None
-        decision = decide(snapshot, rows, self._columns_of(snapshot), shapes)
-        state.write(_DECISION, decision)
-        return decision.verdicts(shapes)
+        return self._ledger(pod, snapshot).verdicts(snapshot, rows)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate *node* from 0 (no data) to `MAX_NODE_SCORE`."""
@@ -80,13 +85,10 @@ class NativeEngine:
 
     def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
         """Rate the nodes at *rows*, all of which passed the filter."""
-        shapes = shapes_of(pod)
+        del state
         if wants_nothing(pod):
             return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
-        decision = state.read(_DECISION)
-        if decision is None or decision.snapshot is not snapshot:
-            decision = decide(snapshot, rows, self._columns_of(snapshot), shapes)
-        return decision.scores(self.options)[rows]
+        return self._ledger(pod, snapshot).scores[rows]
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Ask the kubelet model whether *node* will admit *pod*."""
@@ -115,12 +117,34 @@ class NativeEngine:
         plan = plan_of(shapes_of(pod)(counts.rules.demand), counts.rules)
         return score_node(plan, counts, fit)
 
-    def _columns_of(self, snapshot: Snapshot) -> Columns:
-        columns = self._columns.get(snapshot.zones)
-        if columns is None:
-            columns = self._columns[snapshot.zones] = Columns()
-        columns.update(snapshot)
-        return columns
+    def _ledger(self, pod: PodInfo, snapshot: Snapshot) -> Ledger:
+        books = self._books.get(snapshot.zones)
+        if books is None:
+            books = self._books[snapshot.zones] = Books(self.options)
+        return books.ledger(pod, snapshot)
+
+
+class Books:
+    """The ledgers of one cluster, by shape of pod."""
+
+    def __init__(self, options: NativeOptions) -> None:
+        self._options = options
+        self._columns = Columns()
+        self._ledgers: OrderedDict[tuple[PodShape, ...], Ledger] = OrderedDict()
+
+    def ledger(self, pod: PodInfo, snapshot: Snapshot) -> Ledger:
+        """Return the ledger of pods like *pod*, up to date."""
+        self._columns.update(snapshot)
+        shapes = shapes_of(pod)
+        key = tuple(dict.fromkeys(map(shapes, _ALL_RULES)))
+        ledger = self._ledgers.get(key)
+        if ledger is None:
+            ledger = self._ledgers[key] = Ledger(self._columns, shapes, self._options)
+            if len(self._ledgers) > _REMEMBERED_SHAPES:
+                self._ledgers.popitem(last=False)
+        self._ledgers.move_to_end(key)
+        ledger.update(snapshot)
+        return ledger
 
 
 def wants_nothing(pod: PodInfo) -> bool:

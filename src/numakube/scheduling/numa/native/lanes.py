@@ -50,6 +50,11 @@ class Lanes:
             self._totals[name] = self._pick(self._columns.totals(self._table, name))
         return self._totals[name]
 
+    def largest(self, name: str, count: int) -> Amount:
+        """Return what the *count* largest zones of each lane have together when nothing runs."""
+        amounts: Amount = self._columns.largest(self._table, name)[count - 1]
+        return amounts[: self.size] if self._whole else amounts.take(self.rows)
+
     def allocatable(self, name: str) -> Amount:
         """Return ``(zones, lanes)``: what pods may use."""
         if name not in self._allocatable:

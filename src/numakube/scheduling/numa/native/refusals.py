@@ -1,17 +1,19 @@
 """Why lanes were refused, group by group.
 
-Thousands of refusals come down to a few groups that differ in their numbers only. For each group
-the lane that came closest is found here; what is said of it is then worked out by the reference, so
-that both paths use the same words.
+Thousands of refusals come down to a few groups that differ in their numbers only: those with the
+same `RefusalKey`. Along with it comes for each lane which part of the wanted amount was missing, so
+that the node that came closest can be found; what is said of it is then worked out by the
+reference, so that both paths use the same words.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from numakube.scheduling.numa.native.lanes import lowest
 from numakube.scheduling.numa.native.sets import (
@@ -24,39 +26,50 @@ from numakube.scheduling.numa.native.sets import (
     sum_over,
 )
 from numakube.scheduling.numa.native.vector import LaneRoom
+from numakube.scheduling.numa.rejection import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    import numpy.typing as npt
 
     from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.numa.native.lanes import Lanes
     from numakube.scheduling.numa.native.plan import Plan, Stage
 
+Share: TypeAlias = npt.NDArray[np.float64]
+
+
+class RefusalKey(NamedTuple):
+    """What refusals of one group have in common; as fine as `Rejection.key`."""
+
+    kind: Kind
+    container: str = ""
+    resource: str = ""
+    detail: tuple[object, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedLanes:
-    """Lanes refused for the same reason; ``closest`` is one of them."""
+    """Lanes refused for the same reason, and the part of the wanted amount that each lacked."""
 
+    key: RefusalKey
     lanes: Rows
-    closest: int
+    share: Share
 
 
-def refusals_of(plan: Plan, lanes: Lanes) -> list[RefusedLanes]:
-    """Return why *lanes*, all of them refused, were refused."""
+def refusals_of(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
+    """Yield why *lanes*, all of them refused, were refused; each lane once."""
     if plan.unreported:
-        return [RefusedLanes(lanes.index, 0)]
-    found: list[RefusedLanes] = []
-    open_ = lanes.index
+        key = RefusalKey(Kind.UNREPORTED, resource=plan.unreported)
+        yield RefusedLanes(key, lanes.index, np.ones(lanes.size))
+        return
+    open_ = np.ones(lanes.size, dtype=np.bool_)
     for finder in (_short_together, _misfits, _crowded):
-        if not open_.size:
-            break
-        settled = list(finder(plan, lanes.part(open_)))
-        found += [RefusedLanes(open_[one.lanes], int(open_[one.closest])) for one in settled]
-        taken = np.concatenate([one.lanes for one in settled]) if settled else open_[:0]
-        open_ = np.delete(open_, taken)
-    return found
+        left = np.flatnonzero(open_)
+        if not left.size:
+            return
+        for found in finder(plan, lanes.part(left)):
+            open_[left[found.lanes]] = False
+            yield RefusedLanes(found.key, left[found.lanes], found.share)
 
 
 def _short_together(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
@@ -64,9 +77,12 @@ def _short_together(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
     open_ = np.ones(lanes.size, dtype=np.bool_)
     for name, wanted in plan.together:
         free = lanes.free(name).sum(axis=0)
-        short = open_ & (free < wanted)
-        open_ &= ~short
-        yield from _group(np.flatnonzero(short), _share(free, wanted))
+        short = np.flatnonzero(open_ & (free < wanted))
+        open_[short] = False
+        if short.size:
+            yield RefusedLanes(
+                RefusalKey(Kind.NODE, resource=name), short, _share(free[short], wanted)
+            )
 
 
 def _misfits(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
@@ -84,9 +100,9 @@ def _misfits(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
             if is_undecided(lanes.zones, size):
                 continue
             zones = lanes.zones if size == ANY_SIZE else size
-            for group in _closest_sets(stage, lanes.part(chosen), zones):
-                yield RefusedLanes(chosen[group.lanes], int(chosen[group.closest]))
-                open_[chosen[group.lanes]] = False
+            for found in _closest_sets(stage, lanes.part(chosen), zones):
+                open_[chosen[found.lanes]] = False
+                yield RefusedLanes(found.key, chosen[found.lanes], found.share)
 
 
 def _by_sizes(plan: Plan, stage: Stage, lanes: Lanes, differ: Rows) -> Iterator[RefusedLanes]:
@@ -94,11 +110,14 @@ def _by_sizes(plan: Plan, stage: Stage, lanes: Lanes, differ: Rows) -> Iterator[
     if not differ.size:
         return
     part = lanes.part(differ)
-    columns = [smallest_sizes(parts, part) for _, parts in axes_of(plan.rules, stage.want)]
-    kinds, which = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-    for number in range(len(kinds)):
+    axes = axes_of(plan.rules, stage.want)
+    columns = np.stack([smallest_sizes(parts, part) for _, parts in axes], axis=1)
+    kinds, which = np.unique(columns, axis=0, return_inverse=True)
+    for number, sizes in enumerate(kinds.tolist()):
         group = differ[which.reshape(-1) == number]
-        yield RefusedLanes(group, int(group[0]))
+        known = tuple((name, size) for (name, _), size in zip(axes, sizes, strict=True) if size)
+        key = RefusalKey(Kind.SIZES, stage.container, "", known)
+        yield RefusedLanes(key, group, np.ones(len(group)))
 
 
 def _crowded(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
@@ -118,16 +137,13 @@ def _crowded(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
 def _closest_sets(stage: Stage, lanes: Lanes, size: int) -> Iterator[RefusedLanes]:
     """Yield the lanes on which no set of *size* zones has room, by what the closest lacks most."""
     sets = list(combinations(range(lanes.zones), size))
-
-    def offer(name: str) -> Amount:
-        free = lanes.free(name)
-        return free if size == 1 else np.stack([sum_over(free, places) for places in sets])
-
-    offers = {name: offer(name) for name, _ in stage.want.parts}
-    short = np.ones((len(sets), lanes.size), dtype=np.bool_)
+    offers: dict[str, Amount] = {}
+    holds = np.ones((len(sets), lanes.size), dtype=np.bool_)
     for name, wanted in stage.want.parts:
-        short &= offers[name] >= wanted
-    stuck = np.flatnonzero(~short.any(axis=0))
+        free = lanes.free(name)
+        offers[name] = free if size == 1 else np.stack([sum_over(free, one) for one in sets])
+        holds &= offers[name] >= wanted
+    stuck = np.flatnonzero(~holds.any(axis=0))
     if stuck.size:
         yield from _lacking(stage, {name: one[:, stuck] for name, one in offers.items()}, stuck)
 
@@ -142,17 +158,13 @@ def _lacking(stage: Stage, offers: Mapping[str, Amount], lanes: Rows) -> Iterato
     index = np.arange(len(lanes))
     at_best = np.stack([share[best, index] for share in shares])
     worst = at_best.argmax(axis=0)
-    for number in range(len(shares)):
+    for number, (name, _) in enumerate(stage.want.parts):
         group = np.flatnonzero(worst == number)
-        for one in _group(group, at_best[number]):
-            yield RefusedLanes(lanes[one.lanes], int(lanes[one.closest]))
+        if group.size:
+            key = RefusalKey(Kind.ALIGN, stage.container, name)
+            yield RefusedLanes(key, lanes[group], at_best[number, group])
 
 
-def _share(free: Amount, wanted: int) -> npt.NDArray[np.float64]:
+def _share(free: Amount, wanted: int) -> Share:
     """Return which part of *wanted* is missing."""
-    return np.maximum(wanted - free, 0) / wanted
-
-
-def _group(lanes: Rows, share: npt.NDArray[np.float64]) -> Iterator[RefusedLanes]:
-    if lanes.size:
-        yield RefusedLanes(lanes, int(lanes[share[lanes].argmin()]))
+    return np.divide(np.maximum(wanted - free, 0), wanted)

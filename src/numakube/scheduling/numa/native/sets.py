@@ -70,7 +70,7 @@ def needs_one_zone(plan: Plan, lanes: Lanes) -> Mask:
     for stage in plan.stages:
         axes = axes_of(plan.rules, stage.want)
         for _, parts in axes:
-            ok &= holding(parts, lanes.totals).any(axis=0)
+            ok &= _any_set_holds(parts, lanes, 1)
         if not axes:
             # Nothing says how many zones are right: any set with room will do, one if it can be.
             ok &= holding(stage.want.parts, lanes.free).any(axis=0)
@@ -82,6 +82,9 @@ def place_in_sets(rules: Rules, stage: Stage, lanes: Lanes) -> Amount:
     sizes = common_sizes(rules, stage.want, lanes)
     chosen = np.zeros(lanes.size, dtype=np.int64)
     everywhere = (1 << lanes.zones) - 1
+    if not rules.refuses_unaligned:
+        # No use in trying sets when not even all zones together will do.
+        chosen[~_holds(stage.want.parts, lanes.free, tuple(range(lanes.zones)))] = everywhere
     for size in range(1, lanes.zones + 1):
         open_ = (chosen == 0) & ((sizes == size) | (sizes == ANY_SIZE))
         if not open_.any():
@@ -90,8 +93,6 @@ def place_in_sets(rules: Rules, stage: Stage, lanes: Lanes) -> Amount:
             chosen[open_] = everywhere
         else:
             _try_size(rules, stage, lanes, chosen, open_, size)
-    if not rules.refuses_unaligned:
-        chosen[chosen == 0] = everywhere
     return chosen
 
 
@@ -144,8 +145,7 @@ def _any_set_holds(parts: Parts, lanes: Lanes, size: int) -> Mask:
     if len(parts) == 1:
         # For one resource the best set is that of the largest zones.
         name, wanted = parts[0]
-        largest = np.sort(lanes.totals(name), axis=0)[-size:]
-        return np.asarray(largest.sum(axis=0) >= wanted)
+        return np.greater_equal(lanes.largest(name, size), wanted)
     ok = np.zeros(lanes.size, dtype=np.bool_)
     for places in sets_of(lanes.zones, size):
         ok |= _holds(parts, lanes.totals, places)

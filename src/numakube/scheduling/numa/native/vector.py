@@ -130,24 +130,22 @@ def _or_alone(stage: Stage, lanes: Lanes, found: Mask, place: Rows) -> Rows:
 class LaneRoom:
     """What is left in each zone of each lane while stages are placed; see `reference.Room`.
 
+    Only one zone a stage has less than at the start, so that it is enough to look at those again.
     What an init container took stays with the pod, so that it is not taken off what later stages
     find; but CPUs and devices tie them to its zone, as long as some of it has not been used again.
     """
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
-        self._left: dict[str, Amount] = {}
+        self._taken: list[tuple[dict[str, int], Rows]] = []
         self._spare: dict[str, int] = {}
         self._tied_to: dict[str, Rows] = {}
 
-    def left(self, name: str) -> Amount:
-        """Return ``(zones, lanes)``: what the next stage can have of a resource."""
-        left = self._left.get(name)
-        return self._lanes.free(name) if left is None else left
-
     def fitting(self, stage: Stage) -> Mask:
         """Return ``(zones, lanes)``: where *stage* fits."""
-        ok = holding(stage.want.parts, self.left)
+        ok = holding(stage.want.parts, self._lanes.free)
+        for number, (_, place) in enumerate(self._taken):
+            self._look_again(stage, ok, place, number)
         for name, _ in stage.want.parts:
             if self._spare.get(name):
                 ok &= self._untied(name)
@@ -155,33 +153,41 @@ class LaneRoom:
 
     def offer(self, name: str) -> Amount:
         """Return what the next stage is offered of a resource, nothing where it may not go."""
-        return self.left(name) * self._untied(name) if self._spare.get(name) else self.left(name)
+        left = self._lanes.free(name).copy()
+        for taken, place in self._taken:
+            left[place, self._lanes.index] -= taken.get(name, 0)
+        return left * self._untied(name) if self._spare.get(name) else left
 
     def book(self, stage: Stage, place: Rows) -> None:
         """Take what *stage* wants out of the zones at *place*."""
+        if stage.role is not Role.INIT:
+            self._taken.append((dict(stage.want.parts), place))
         for name, wanted in stage.want.parts:
-            if stage.role is Role.INIT:
-                self._keep(name, wanted, place)
-            else:
-                self._take(name, wanted, place)
+            spare = self._spare.get(name, 0)
+            if stage.role is not Role.INIT:
+                self._spare[name] = max(0, spare - wanted)
+            elif not is_memory(name):
+                self._tied_to[name] = self._tied_to[name] if spare else place
+                self._spare[name] = max(spare, wanted)
 
-    def _keep(self, name: str, wanted: int, place: Rows) -> None:
-        if is_memory(name):
-            return
-        spare = self._spare.get(name, 0)
-        if not spare:
-            self._tied_to[name] = place
-        self._spare[name] = max(spare, wanted)
+    def _look_again(self, stage: Stage, ok: Mask, place: Rows, number: int) -> None:
+        """Correct *ok* at the zones that an earlier stage took something from."""
+        cells = self._lanes.cells(place)
+        enough: Mask | None = None
+        for name, wanted in stage.want.parts:
+            needed = self._taken_from(name, place, number) + wanted
+            holds = self._lanes.free_at(name, cells) >= needed
+            enough = holds if enough is None else enough & holds
+        ok[place, self._lanes.index] = enough
 
-    def _take(self, name: str, wanted: int, place: Rows) -> None:
-        left = self._left.get(name)
-        if left is None:
-            left = self._left[name] = self._lanes.free(name).copy()
-        flat = left.reshape(-1)
-        cells = place * self._lanes.size + self._lanes.index
-        flat[cells] = flat.take(cells) - wanted
-        if name in self._spare:
-            self._spare[name] = max(0, self._spare[name] - wanted)
+    def _taken_from(self, name: str, place: Rows, number: int) -> int | Amount:
+        """Return what all stages so far took from the zones at *place*."""
+        total: int | Amount = 0
+        for other, (taken, where) in enumerate(self._taken):
+            if name in taken:
+                same = 1 if other == number else place == where
+                total = total + taken[name] * same
+        return total
 
     def _untied(self, name: str) -> Mask:
         positions = np.arange(self._lanes.zones)[:, np.newaxis]

@@ -64,15 +64,15 @@ def _rate_single(
         before = [
             (want, place == other) for want, other in zip(wants, places[:index], strict=False)
         ]
-        state = LaneState(device_names(plan.rules))
+        state = LaneState(device_names(plan.rules), wanted)
         for name in state.names:
             free = lanes.free_at(name, cells)
             for want, same in before:
                 if want.get(name):
                     free = free - want[name] * same
             state.set(name, free, lanes.allocatable_at(name, cells))
-        packing += state.packing(wanted)
-        balance += state.balance(wanted)
+        packing += state.packing()
+        balance += state.balance()
     return packing / len(wants), balance / len(wants)
 
 
@@ -87,15 +87,15 @@ def _score_wide(
     packing, balance = np.zeros(lanes.size), np.zeros(lanes.size)
     for wanted, chosen in zip(wants, sets, strict=True):
         alignment = np.minimum(alignment, _alignment(lanes, chosen))
-        state = LaneState(device_names(plan.rules))
+        state = LaneState(device_names(plan.rules), wanted)
         for name in state.names:
             state.set(
                 name,
                 _sum_over(lanes.free(name), chosen),
                 _sum_over(lanes.allocatable(name), chosen),
             )
-        packing += state.packing(wanted)
-        balance += state.balance(wanted)
+        packing += state.packing()
+        balance += state.balance()
     return _total(alignment, packing / len(wants), balance / len(wants), options)
 
 
@@ -130,70 +130,74 @@ def _closeness(distance: Amount) -> Share:
 
 
 class LaneState:
-    """One zone of each lane, or a set of zones taken as one, before a placement."""
+    """One zone of each lane, or a set of zones taken as one, before and after a placement."""
 
-    def __init__(self, devices: Sequence[str]) -> None:
-        self.devices = devices
+    def __init__(self, devices: Sequence[str], wanted: Mapping[str, int]) -> None:
         self.names = (*PLAIN, *devices)
+        self._devices = devices
+        self._wanted = wanted
         self._free: dict[str, Share] = {}
         self._cap: dict[str, Share] = {}
+        self._left: dict[str, Share] = {}
         self._exists: dict[str, npt.NDArray[np.bool_] | None] = {}
 
     def set(self, name: str, free: Amount, cap: Amount) -> None:
         """Note what there is of a resource."""
-        self._free[name] = free.astype(np.float64)
         exists = cap > 0
         self._exists[name] = None if exists.all() else exists
         self._cap[name] = np.maximum(cap, 1).astype(np.float64)
+        self._free[name] = free.astype(np.float64)
+        if name in PLAIN or name in self._wanted:
+            left = np.maximum(0, self._free[name] - self._wanted.get(name, 0))
+            self._left[name] = np.divide(left, self._cap[name], out=left)
 
-    def packing(self, wanted: Mapping[str, int]) -> Share:
+    def packing(self) -> Share:
         """Rate what the placement leaves for large pods."""
-        before, after = self._fraction({}), self._fraction(wanted)
+        before = self._least({name: self._free[name] / self._cap[name] for name in PLAIN})
+        after = self._least(self._left)
         loss = _placeable(before) - _placeable(after)
-        kept: Share = np.minimum(1.0, np.maximum(0.0, (1 + self._own(wanted) - loss) / 2))
+        kept: Share = np.minimum(1.0, np.maximum(0.0, (1 + self._own() - loss) / 2))
         stranded = np.zeros_like(kept)
-        for name in self.devices:
-            stranded += self._stranded(name, wanted.get(name, 0), before, after)
+        for name in self._devices:
+            stranded += self._stranded(name, before, after)
         kept *= 1 - np.minimum(1.0, stranded)
         return kept
 
-    def balance(self, wanted: Mapping[str, int]) -> Share:
+    def balance(self) -> Share:
         """Rate how evenly the zone is used after the placement."""
-        most = np.full(len(self._free[PLAIN[0]]), -np.inf)
+        used = [(name, 1 - left) for name, left in self._left.items() if name in self.names]
+        most = np.full(len(used[0][1]), -np.inf)
         least = np.full(len(most), np.inf)
-        for name in (*PLAIN, *(name for name in wanted if name in self.devices)):
-            used = 1 - self._left(name, wanted)
+        for name, share in used:
             exists = self._exists[name]
-            most = np.maximum(most, used if exists is None else np.where(exists, used, -np.inf))
-            least = np.minimum(least, used if exists is None else np.where(exists, used, np.inf))
+            most = np.maximum(most, share if exists is None else np.where(exists, share, -np.inf))
+            least = np.minimum(least, share if exists is None else np.where(exists, share, np.inf))
         return np.where(most >= least, 1 - (most - least), 1.0)
 
-    def _left(self, name: str, wanted: Mapping[str, int]) -> Share:
-        free = self._free[name] - wanted.get(name, 0)
-        return np.divide(np.maximum(0, free), self._cap[name])
-
-    def _fraction(self, wanted: Mapping[str, int]) -> Share:
-        least: Share | None = None
+    def _least(self, shares: Mapping[str, Share]) -> Share:
+        """Return the part of CPUs and memory that is left, whichever is less; 1 if neither is."""
+        least = np.full(len(shares[PLAIN[0]]), np.inf)
+        complete = False
         for name in PLAIN:
-            left, exists = self._left(name, wanted), self._exists[name]
-            if exists is not None:
-                left = np.where(exists, left, np.inf)
-            least = left if least is None else np.minimum(least, left)
-        return np.where(np.isinf(least), 1.0, least) if least is not None else np.ones(0)
+            exists = self._exists[name]
+            complete |= exists is None
+            share = shares[name] if exists is None else np.where(exists, shares[name], np.inf)
+            least = np.minimum(least, share)
+        return least if complete else np.where(np.isinf(least), 1.0, least)
 
-    def _own(self, wanted: Mapping[str, int]) -> Share:
+    def _own(self) -> Share:
         own = np.zeros(len(self._free[PLAIN[0]]))
         for name in PLAIN:
-            part = wanted.get(name, 0) / self._cap[name]
-            exists = self._exists[name]
-            own = np.maximum(own, part if exists is None else np.where(exists, part, 0.0))
+            if name in self._wanted:
+                part, exists = self._wanted[name] / self._cap[name], self._exists[name]
+                own = np.maximum(own, part if exists is None else np.where(exists, part, 0.0))
         return own
 
-    def _stranded(self, name: str, taken: int, before: Share, after: Share) -> Share:
-        free, cap = self._free[name], self._cap[name]
+    def _stranded(self, name: str, before: Share, after: Share) -> Share:
+        free, cap, taken = self._free[name], self._cap[name], self._wanted.get(name, 0)
         usable_before = np.floor(np.minimum(free, before * cap) + _ROUNDING)
         usable_after = np.floor(np.minimum(free - taken, after * cap) + _ROUNDING)
-        lost = np.maximum(0, usable_before - usable_after - taken) / cap
+        lost = np.divide(np.maximum(0, usable_before - usable_after - taken), cap)
         exists = self._exists[name]
         return lost if exists is None else np.where(exists, lost, 0.0)
 

@@ -1,0 +1,186 @@
+"""What is known about pods of one shape on every node, kept from one pod to the next.
+
+Replicas of a workload ask the same question of nodes that have hardly changed. A `Ledger` has the
+answer for each row with the change of the node that it was worked out for; only rows that have
+changed since are judged again. A shape that is seen for the first time is judged on all rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, unschedulable
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.numa.native.columns import NO_DATA
+from numakube.scheduling.numa.native.counts import counts_of
+from numakube.scheduling.numa.native.lanes import Lanes
+from numakube.scheduling.numa.native.plan import plan_of
+from numakube.scheduling.numa.native.reference import judge
+from numakube.scheduling.numa.native.refusals import RefusalKey, RefusedLanes, refusals_of
+from numakube.scheduling.numa.native.vector import judge_lanes
+from numakube.scheduling.numa.native.vector_score import score_lanes
+from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from numakube.kubelet.demand import DemandRules
+    from numakube.scheduling.framework.verdicts import Amount, Rows
+    from numakube.scheduling.numa.native.columns import Columns
+    from numakube.scheduling.numa.native.counts import NodeCounts
+    from numakube.scheduling.numa.native.options import NativeOptions
+    from numakube.scheduling.numa.native.shape import PodShape
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+
+_HOPELESS = frozenset({Kind.BLOCKED, Kind.UNREPORTED, Kind.SIZES})
+"""What no eviction of other pods cures."""
+
+
+class InconsistentDecisionError(AssertionError):
+    """The vectorised path and the reference disagree: a bug in one of them."""
+
+
+class Ledger:
+    """Verdicts and scores of pods of one shape, by row.
+
+    Attributes:
+        scores: from 1; 0 for nodes without data, and meaningless for refused ones.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        shapes: Callable[[DemandRules], PodShape],
+        options: NativeOptions,
+    ) -> None:
+        self._columns = columns
+        self._shapes = shapes
+        self._options = options
+        self._seen: Amount = np.zeros(0, dtype=np.int64)
+        self._group: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._share: npt.NDArray[np.float64] = np.zeros(0)
+        self.scores: Amount = np.zeros(0, dtype=np.int64)
+        self._numbers: dict[RefusalKey, int] = {}
+        self._told: dict[int, tuple[int, int, Rejection]] = {}
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Judge the nodes that have changed; the columns must be up to date."""
+        change = snapshot.zones.change
+        if len(self._seen) != len(change):
+            self._grow(len(change) - len(self._seen))
+        rows = snapshot.rows
+        stale = rows[self._seen[rows] != change[rows]]
+        if stale.size:
+            self._judge(snapshot, stale)
+            self._seen[stale] = change[stale]
+
+    def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
+        """Return the outcome of the filter for *rows*; ``None`` if all of them pass."""
+        groups = self._group[rows]
+        if not groups.any():
+            return None
+        counts = np.bincount(groups)
+        choice = np.zeros(len(counts), dtype=np.int32)
+        statuses = [SUCCESS]
+        for number in np.flatnonzero(counts[1:]) + 1:
+            choice[number] = len(statuses)
+            members = rows[groups == number]
+            closest = int(members[self._share[members].argmin()])
+            rejection = self._rejection(snapshot, int(number), closest)
+            statuses.append(status_of(RejectionGroup(int(counts[number]), rejection)))
+        return Verdicts(choice[groups], tuple(statuses))
+
+    def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
+        self._group[rows] = 0
+        self.scores[rows] = 0
+        kinds = self._columns.kind[rows]
+        blocked = snapshot.zones.blocked[rows]
+        if blocked.any():
+            kinds[blocked] = NO_DATA
+            self._refuse_blocked(snapshot, rows[blocked])
+        for number, where in _by_kind(kinds):
+            rules = self._columns.rules[number]
+            if rules is None:
+                continue
+            plan = plan_of(self._shapes(rules.demand), rules)
+            lanes = Lanes(snapshot.zones, self._columns, rows[where], rules.zones)
+            verdict = judge_lanes(plan, lanes)
+            self.scores[lanes.rows] = score_lanes(plan, lanes, verdict, self._options)
+            refused = np.flatnonzero(~verdict.ok)
+            if refused.size:
+                self._refuse(lanes.rows[refused], refusals_of(plan, lanes.part(refused)))
+
+    def _refuse(self, rows: Rows, refusals: Iterator[RefusedLanes]) -> None:
+        for refused in refusals:
+            chosen = rows[refused.lanes]
+            self._group[chosen] = self._number_of(refused.key)
+            self._share[chosen] = refused.share
+
+    def _refuse_blocked(self, snapshot: Snapshot, rows: Rows) -> None:
+        for row in rows.tolist():
+            reason = blocked_rejection(snapshot.at(row)).reason
+            self._group[row] = self._number_of(RefusalKey(Kind.BLOCKED, detail=(reason,)))
+            self._share[row] = 1.0
+
+    def _number_of(self, key: RefusalKey) -> int:
+        return self._numbers.setdefault(key, len(self._numbers) + 1)
+
+    def _rejection(self, snapshot: Snapshot, number: int, row: int) -> Rejection:
+        """Return what is said of the closest node of a group; remembered, since it rarely moves."""
+        change = int(self._seen[row])
+        told = self._told.get(number)
+        if told is None or told[:2] != (row, change):
+            rejection = _judged_alone(snapshot.at(row), self._shapes)
+            told = self._told[number] = row, change, rejection
+        return told[2]
+
+    def _grow(self, more: int) -> None:
+        self._seen = np.pad(self._seen, (0, more), constant_values=-1)
+        self._group = np.pad(self._group, (0, more))
+        self._share = np.pad(self._share, (0, more))
+        self.scores = np.pad(self.scores, (0, more))
+
+
+def _judged_alone(node: NodeInfo, shapes: Callable[[DemandRules], PodShape]) -> Rejection:
+    if node.numa is not None and node.numa.blocked:
+        return blocked_rejection(node)
+    counts = counts_at(node)
+    verdict = None if counts is None else judge(shapes(counts.rules.demand), counts)
+    if isinstance(verdict, Rejection):
+        return verdict
+    raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
+
+
+def blocked_rejection(node: NodeInfo) -> Rejection:
+    """Return the refusal of a node that must not be used for now."""
+    return Rejection(kind=Kind.BLOCKED, reason=node.numa.blocked if node.numa else "")
+
+
+def counts_at(node: NodeInfo) -> NodeCounts | None:
+    """Return the numbers of a node; ``None`` without a usable report."""
+    belief = node.numa
+    if belief is None or belief.topology is None:
+        return None
+    return counts_of(belief.topology, belief.available)
+
+
+def status_of(group: RejectionGroup) -> Status:
+    """Return the refusal as plugins tell it."""
+    rejection = group.closest
+    refuse = unresolvable if rejection.kind in _HOPELESS else unschedulable
+    return refuse(rejection.message, detail=group)
+
+
+def _by_kind(kinds: npt.NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
+    """Yield each kind with the positions that are of it."""
+    first = int(kinds[0])
+    if (kinds == first).all():
+        yield first, np.arange(len(kinds), dtype=np.intp)
+        return
+    for number in np.unique(kinds).tolist():
+        yield number, np.flatnonzero(kinds == number)
