@@ -105,7 +105,7 @@ class Basis:
 class ExactBelief:
     """What the kubelet model says."""
 
-    __slots__ = ("_model", "_nrt", "_outlook", "_reference", "_shelf", "basis", "blocked")
+    __slots__ = ("_model", "_next", "_nrt", "_outlook", "_reference", "_shelf", "basis", "blocked")
 
     def __init__(self, basis: Basis, *, shelf: ModelShelf, blocked: str = "") -> None:
         self.basis = basis
@@ -115,6 +115,7 @@ class ExactBelief:
         self._nrt: NodeResourceTopology | None = None
         self._outlook: Outlook | None = None
         self._reference: PerId = {}
+        self._next: ExactBelief | None = None
 
     @property
     def topology(self) -> NodeTopology:
@@ -167,10 +168,12 @@ class ExactBelief:
 
     def drop_model(self) -> None:
         """Give up the model, but not what followed from it; it is built again when needed."""
-        self._model = None
+        self._model = self._next = None
 
     def followed_by(self, pod: PodInfo) -> ExactBelief | None:
         """Return what is believed when *pod* comes after all others; ``None`` without a model."""
+        if self._next is not None and _same_pod(self._next.basis.incoming[-1], pod):
+            return self._next
         model = self.model()
         if model is None:
             return None
@@ -179,6 +182,8 @@ class ExactBelief:
         model = model.clone()
         belief._reference = self._reference
         belief._settle(model, {**self.foreseen, pod.uid: _admit(model, pod)})
+        # Whoever is confirmed here is usually reserved next.
+        self._next = belief
         return belief
 
     def places_of(self, uid: str) -> frozenset[int]:
@@ -219,7 +224,17 @@ class ExactBelief:
 
 
 def _same_pod(one: PodInfo, other: PodInfo) -> bool:
-    return one is other or (one.uid == other.uid and one.pod.spec == other.pod.spec)
+    return one is other or (one.uid == other.uid and asks_the_same(one, other))
+
+
+def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
+    """Tell whether two versions of a pod ask the kubelet for the same."""
+    mine, others = one.pod.spec, other.pod.spec
+    return (
+        mine.containers == others.containers
+        and mine.init_containers == others.init_containers
+        and mine.resources == others.resources
+    )
 
 
 def _admit(model: KubeletNode, pod: PodInfo) -> ZoneUse | Refusal:

@@ -13,8 +13,9 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.numa.caches.claims import claim_on, exclusive_requests
+from numakube.scheduling.numa.caches.claims import claim_on
 from numakube.scheduling.numa.caches.ledger import KnownPod, Stage
+from numakube.topology.exclusive import has_exclusive_resources
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.view import FingerprintMethod
 
@@ -67,7 +68,8 @@ def _relevant(
         yield pods
         return
     given = [pod for pod in pods if claim_on(pod.info, topology)]
-    asked = [pod for pod in pods if exclusive_requests(pod.info, topology)]
+    listed = {name for zone in topology.zones for name in zone.available}
+    asked = [pod for pod in pods if has_exclusive_resources(pod.info.pod, listed)]
     yield given
     if asked != given:
         yield asked

@@ -23,7 +23,7 @@ from numakube.scheduling.numa.caches.comparison import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts import CountsBelief
 from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS, Evidence
-from numakube.scheduling.numa.caches.exact import Basis, ExactBelief, ModelShelf
+from numakube.scheduling.numa.caches.exact import Basis, ExactBelief, ModelShelf, asks_the_same
 from numakube.scheduling.numa.caches.ledger import KnownPod, PodLedger, Stage
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
 from numakube.scheduling.numa.caches.reports import Reports
@@ -266,7 +266,7 @@ def _is_news(before: KnownPod | None, after: KnownPod) -> bool:
     """Tell whether the pod has come further, or asks for something else than before."""
     if before is None or before.stage != after.stage or before.order != after.order:
         return True
-    return before.info.pod.spec != after.info.pod.spec
+    return not asks_the_same(before.info, after.info)
 
 
 def _misprediction(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import union
 from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.node import KubeletNode
@@ -24,7 +24,7 @@ def use_in_model(node: KubeletNode, uid: str) -> ZoneUse:
     use = _Use()
     if node.cpus is not None:
         held = union(node.cpus.assignments.get(uid, {}).values()) | node.cpus.bubbles.get(uid, 0)
-        use.add_cpus(CpuSet(held), node.machine)
+        use.add_cpus(held, node.cpus.topology.numa)
     if node.memory is not None:
         whole = node.memory.bubbles.get(uid)
         containers = node.memory.assignments.get(uid, {}).values()
@@ -43,12 +43,20 @@ def use_in_model(node: KubeletNode, uid: str) -> ZoneUse:
 def use_in_report(report: ExactReport, holding: Holding) -> ZoneUse:
     """Return what a pod holds according to *report*."""
     use = _Use()
-    use.add_cpus(holding.cpus, report.machine)
+    use.add_cpus(holding.cpus.bits, _cpus_by_node(report.machine) if holding.cpus else {})
     use.add_memory(holding.memory)
     for resource, positions in holding.devices.items():
         for position in positions:
             use.add(report.devices[resource].numa_nodes[position], resource, 1)
     return use.amounts
+
+
+def _cpus_by_node(machine: Machine) -> dict[int, int]:
+    """Return the CPUs of each NUMA node as bit sets."""
+    return {
+        node.id: union(1 << cpu for core in node.cores for cpu in core.threads)
+        for node in machine.nodes
+    }
 
 
 class _Use:
@@ -62,12 +70,9 @@ class _Use:
             held = self.amounts.setdefault(tuple(sorted(nodes)), {})
             held[resource] = held.get(resource, 0) + amount
 
-    def add_cpus(self, cpus: CpuSet, machine: Machine) -> None:
-        if not cpus:
-            return
-        for node in machine.nodes:
-            own = sum(cpu in cpus for core in node.cores for cpu in core.threads)
-            self.add((node.id,), CPU, own * _MILLI)
+    def add_cpus(self, cpus: int, by_node: Mapping[int, int]) -> None:
+        for node, members in by_node.items():
+            self.add((node,), CPU, (cpus & members).bit_count() * _MILLI)
 
     def add_memory(self, blocks: Iterable[MemoryBlock]) -> None:
         for block in blocks:
