@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from numakube.api.checkpoints import CpuManagerState, write_cpu_manager_state
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware
+from numakube.apps.exporter.inputs import PodName
 from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.sources import NodeReader
@@ -114,8 +116,13 @@ async def test_pods_that_are_done_count_only_if_they_are_to(tmp_path: Path) -> N
     """Kubelets before 1.34 list them."""
 
     class Book:
-        def uids(self) -> dict[tuple[str, str], str]:
+        async def uids(
+            self, listed: Collection[PodName], held: Collection[str]
+        ) -> Mapping[PodName, str]:
             return {("n", "p"): "u"}
+
+        def aliases(self) -> Mapping[str, str]:
+            return {}
 
         def terminal(self) -> frozenset[tuple[str, str]]:
             return frozenset({("n", "p")})

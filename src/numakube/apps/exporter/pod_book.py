@@ -2,23 +2,38 @@
 
 The kubelet's answers have names only. A watch of the pods that are bound to this node tells the
 rest, and is a trigger of its own: a pod that ends changes no state file at once.
+
+API and kubelet do not agree at every moment. A pod that was deleted by force is listed by the
+kubelet for a while, and one of the same name may exist by then; so the uids of pods that have left
+are remembered for as long as the kubelet lists their name, and where there are several the
+kubelet's state files decide. A pod that the watch has not brought yet is waited for, for a moment.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.kube.catalog import PODS
+from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
+from numakube.kube.store import Removed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from numakube.api.core import Pod
     from numakube.apps.exporter.inputs import PodName
     from numakube.kube.client import Client
     from numakube.kube.store import Change
+
+WAIT_SECONDS: Final = 0.2
+"""How long a report waits for the watch to bring a pod that the kubelet lists already."""
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""On the API's image of a static pod: the uid that the kubelet itself knows the pod by."""
 
 _DONE: Final = frozenset({"Succeeded", "Failed"})
 
@@ -26,25 +41,42 @@ _DONE: Final = frozenset({"Succeeded", "Failed"})
 class PodBook(Protocol):
     """What is known of the node's pods."""
 
-    def uids(self) -> Mapping[PodName, str]:
-        """Return the uids of the pods."""
+    async def uids(
+        self, listed: Collection[PodName], held: Collection[str]
+    ) -> Mapping[PodName, str]:
+        """Return the uids of pods that the kubelet lists, as far as they are known.
+
+        Args:
+            listed: the pods.
+            held: the uids in the kubelet's state files.
+        """
         ...
 
     def terminal(self) -> frozenset[PodName]:
         """Return the pods that are done."""
         ...
 
+    def aliases(self) -> Mapping[str, str]:
+        """Return the API's uids of static pods by those that the kubelet knows them by."""
+        ...
+
 
 class NoPods:
     """Nothing is known."""
 
-    def uids(self) -> Mapping[PodName, str]:
+    async def uids(
+        self, listed: Collection[PodName], held: Collection[str]
+    ) -> Mapping[PodName, str]:
         """Return nothing."""
         return MappingProxyType({})
 
     def terminal(self) -> frozenset[PodName]:
         """Return nothing."""
         return frozenset()
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return nothing."""
+        return MappingProxyType({})
 
 
 class WatchedPods:
@@ -54,38 +86,80 @@ class WatchedPods:
         self._reflector: Reflector[Pod] = Reflector(
             client, PODS, fields=f"spec.nodeName={node_name}"
         )
+        self._clock = client.clock
         self._changed = changed
+        self._news = asyncio.Event()
+        # Uids of pods that have left the API but may still be on the node, the latest last.
+        self._departed: dict[PodName, list[str]] = {}
+        # Pods that were waited for in vain.
+        self._unknown: set[PodName] = set()
         self._reflector.store.subscribe(self._on_change)
 
     async def run(self) -> None:
         """Watch until cancelled."""
         await self._reflector.run()
 
-    def uids(self) -> Mapping[PodName, str]:
-        """Return the uids of the pods."""
-        return uids_of(self._reflector.store.values())
-
-    def terminal(self) -> frozenset[PodName]:
-        """Return the pods that are done."""
-        return terminal_of(self._reflector.store.values())
-
     async def known(self) -> None:
         """Return as soon as all pods are known."""
         await self._reflector.synced.wait()
 
-    def _on_change(self, _: Change[Pod]) -> None:
+    async def uids(
+        self, listed: Collection[PodName], held: Collection[str]
+    ) -> Mapping[PodName, str]:
+        """Return the uids of pods that the kubelet lists, as far as they are known."""
+        names = set(listed)
+        self._departed = {name: some for name, some in self._departed.items() if name in names}
+        self._unknown &= names
+        await self._wait_for(names - self._unknown)
+        found = {name: self._uid(name, held) for name in listed}
+        self._unknown = {name for name, uid in found.items() if uid is None}
+        return {name: uid for name, uid in found.items() if uid is not None}
+
+    def terminal(self) -> frozenset[PodName]:
+        """Return the pods that are done."""
+        return frozenset(
+            (pod.metadata.namespace, pod.metadata.name)
+            for pod in self._reflector.store.values()
+            if pod.status is not None and pod.status.phase in _DONE
+        )
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return the API's uids of static pods by those that the kubelet knows them by."""
+        return {
+            pod.metadata.annotations[MIRROR]: pod.metadata.uid
+            for pod in self._reflector.store.values()
+            if MIRROR in pod.metadata.annotations
+        }
+
+    async def _wait_for(self, names: Collection[PodName]) -> None:
+        """Wait a little until *names* are known, if the watch works at all."""
+        if not self._reflector.synced.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with self._clock.timeout(WAIT_SECONDS):
+                while any(not self._candidates(name) for name in names):
+                    self._news.clear()
+                    await self._news.wait()
+
+    def _uid(self, name: PodName, held: Collection[str]) -> str | None:
+        candidates = self._candidates(name)
+        likely = [uid for uid in candidates if uid in held] or candidates
+        return likely[-1] if likely else None
+
+    def _candidates(self, name: PodName) -> list[str]:
+        pod = self._reflector.store.get(ObjectKey(*name))
+        present = [] if pod is None else [pod.metadata.uid]
+        return [*self._departed.get(name, ()), *present]
+
+    def _on_change(self, change: Change[Pod]) -> None:
+        if isinstance(change, Removed):
+            key = key_of(change.object)
+            gone = self._departed.setdefault((key.namespace, key.name), [])
+            gone.append(change.object.metadata.uid)
+        self._news.set()
         self._changed()
 
 
 def uids_of(pods: Iterable[Pod]) -> Mapping[PodName, str]:
     """Return the uids of *pods* by namespace and name."""
     return {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in pods}
-
-
-def terminal_of(pods: Iterable[Pod]) -> frozenset[PodName]:
-    """Return those of *pods* that are done."""
-    return frozenset(
-        (pod.metadata.namespace, pod.metadata.name)
-        for pod in pods
-        if pod.status is not None and pod.status.phase in _DONE
-    )

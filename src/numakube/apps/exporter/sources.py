@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.pod_book import NoPods, PodBook
+from numakube.apps.exporter.static_pods import held_uids, with_api_uids
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory
 from numakube.values.resources import MEMORY
@@ -137,6 +138,8 @@ class NodeReader:
         """
         hardware = await asyncio.to_thread(self.hardware.read)
         allocatable, pods = await self._ask(hardware)
+        checkpoints = with_api_uids(self.checkpoints.read(), self.pods.aliases())
+        names = [(pod.namespace, pod.name) for pod in pods]
         return NodeInputs(
             hardware=hardware,
             allocatable=allocatable,
@@ -147,8 +150,8 @@ class NodeReader:
                 config=await self.config.read(),
                 version=self.version() if self.version is not None else None,
             ),
-            checkpoints=self.checkpoints.read(),
-            uids=self.pods.uids(),
+            checkpoints=checkpoints,
+            uids=await self.pods.uids(names, held_uids(checkpoints)),
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
         )
 

@@ -1,0 +1,154 @@
+"""Uids of the pods that the kubelet lists by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from numakube.api.checkpoints import (
+    CpuManagerState,
+    DeviceManagerState,
+    MemoryManagerState,
+    PodDevices,
+)
+from numakube.apps.exporter.checkpoints import Checkpoints
+from numakube.apps.exporter.pod_book import MIRROR, WAIT_SECONDS, WatchedPods
+from numakube.apps.exporter.static_pods import held_uids, with_api_uids
+from numakube.kube.catalog import PODS
+from numakube.kube.client import Client
+from numakube.kube.clock import ManualClock
+from numakube.lab.api.server import ApiServer
+from numakube.lab.inprocess import InProcess
+from numakube.values.cpuset import CpuSet
+
+A = ("default", "a")
+
+
+class Node:
+    """A node's pods in the API, and the book of them."""
+
+    def __init__(self, client: Client, clock: ManualClock) -> None:
+        self.client = client
+        self.clock = clock
+        self.changes = 0
+        self.book = WatchedPods(client, "n1", self.note)
+
+    def note(self) -> None:
+        """Count changes."""
+        self.changes += 1
+
+    async def create(self, name: str, **metadata: Any) -> str:
+        """Create a pod on the node; return its uid."""
+        container = {"name": "main", "image": "web"}
+        document = {
+            "metadata": {"name": name, **metadata},
+            "spec": {"nodeName": "n1", "containers": [container]},
+        }
+        made = await self.client.create(PODS.raw, document, namespace="default")
+        return str(made["metadata"]["uid"])
+
+    async def delete(self, name: str) -> None:
+        """Delete a pod on the spot, whatever the node does."""
+        await self.client.delete(PODS, name, namespace="default", grace_seconds=0)
+        await self.clock.advance(0)
+
+    async def uids(self, *held: str) -> dict[tuple[str, str], str]:
+        """Return the uids if the kubelet lists the pod *a* only."""
+        await self.clock.advance(0)
+        return dict(await self.book.uids([A], held))
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    """A node without pods, watched."""
+    clock = ManualClock()
+    async with ApiServer(now=clock.now) as server:
+        node = Node(Client(InProcess(server), clock=clock, rate=0), clock)
+        task = asyncio.create_task(node.book.run())
+        await node.book.known()
+        yield node
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_pods_are_known_and_their_changes_noted(node: Node) -> None:
+    """The watch is a trigger too."""
+    uid = await node.create("a")
+    assert await node.uids() == {A: uid}
+    assert node.changes >= 1
+
+
+async def test_a_pod_that_left_the_api_is_known_while_the_kubelet_lists_it(node: Node) -> None:
+    """After a deletion by force the node still works on it."""
+    uid = await node.create("a")
+    await node.uids()
+    await node.delete("a")
+    assert await node.uids() == {A: uid}
+    await node.book.uids([], ())
+    task = asyncio.create_task(node.book.uids([A], ()))
+    await node.clock.timeouts()
+    await node.clock.advance(WAIT_SECONDS)
+    assert await task == {}
+
+
+async def test_of_two_pods_of_the_same_name_the_state_files_tell_which_is_meant(
+    node: Node,
+) -> None:
+    """A StatefulSet's pod comes back under its old name."""
+    old = await node.create("a")
+    await node.uids()
+    await node.delete("a")
+    new = await node.create("a")
+    assert await node.uids(old) == {A: old}
+    assert await node.uids(old, new) == {A: new}
+    assert await node.uids() == {A: new}
+
+
+async def test_a_pod_that_the_watch_has_not_brought_yet_is_waited_for(node: Node) -> None:
+    """So that exact data does not come and go."""
+    task = asyncio.create_task(node.book.uids([A], ()))
+    await node.clock.timeouts()
+    uid = await node.create("a")
+    await node.clock.advance(0)
+    assert await task == {A: uid}
+
+
+async def test_what_never_comes_is_waited_for_once(node: Node) -> None:
+    """A static pod without an image in the API does not slow every scan down."""
+    task = asyncio.create_task(node.book.uids([A], ()))
+    await node.clock.timeouts()
+    await node.clock.advance(WAIT_SECONDS)
+    assert await task == {}
+    assert await node.book.uids([A], ()) == {}
+
+
+async def test_pods_that_are_done(node: Node) -> None:
+    """By their phase."""
+    await node.create("a")
+    document = await node.client.get(PODS.raw, "a", namespace="default")
+    document["status"]["phase"] = "Succeeded"
+    await node.client.update(PODS.raw, document, subresource="status")
+    await node.clock.advance(0)
+    assert node.book.terminal() == {A}
+
+
+async def test_static_pods_have_the_uid_of_their_image_in_the_api(node: Node) -> None:
+    """State files know them by the kubelet's own."""
+    uid = await node.create("a", annotations={MIRROR: "hash"})
+    await node.clock.advance(0)
+    aliases = node.book.aliases()
+    assert aliases == {"hash": uid}
+    cpus = {"hash": {"main": CpuSet.parse("1-2")}}
+    state = Checkpoints(
+        cpu=CpuManagerState(policy="static", default_cpus=CpuSet.parse("0"), entries=cpus),
+        memory=MemoryManagerState(policy_name="Static", entries={"hash": {"main": ()}}),
+        devices=DeviceManagerState(pod_device_entries=(PodDevices(pod_uid="hash"),)),
+    )
+    renamed = with_api_uids(state, aliases)
+    assert held_uids(renamed) == {uid}
+    assert renamed.cpu is not None
+    assert renamed.cpu.entries == {uid: cpus["hash"]}
+    assert with_api_uids(state, {"other": "x"}) is state

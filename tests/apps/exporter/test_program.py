@@ -1,0 +1,118 @@
+"""``numakube exporter`` as a program of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.exporters.definition import install_definition
+from numakube.lab.rundir import RunDir
+
+PROGRAM = "from numakube.cli.main import main; main()"
+MEGABYTE = 1024
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    """A lab of one node."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as path:
+        folder = RunDir(Path(path) / "t")
+        folder.create()
+        plans = uniform_plans(1, from_shape("2 sockets, 4 cores, smt 2, 16Gi, gpu 2"), "", "1.35")
+        async with Lab(LabOptions(name="t", plans=plans), folder) as lab:
+            await install_definition(lab.client)
+            yield lab
+
+
+async def logged(process: asyncio.subprocess.Process, event: str) -> dict[str, str]:
+    """Return the next event of that name in the program's log."""
+    assert process.stderr is not None
+    async for line in process.stderr:
+        found: dict[str, str] = json.loads(line)
+        if found["event"] == event:
+            return found
+    raise AssertionError(f"{event} was never logged")
+
+
+def peak_of(pid: int) -> int:
+    """Return the most memory that a process has had, in kB."""
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert peak is not None
+    return int(peak[1])
+
+
+async def fetch(url: str) -> tuple[int, str]:
+    """Return status and text of an answer."""
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+async def test_it_runs_serves_and_ends_when_told(lab: Lab) -> None:
+    """In less than 80 MB."""
+    sockets = lab.pool.sockets("node-0")
+    assert sockets is not None
+    node = sockets.pod_resources.parent.parent
+    args = (
+        *("--kubeconfig", lab.info().kubeconfig, "--hostname", "node-0"),
+        *("--sysfs", str(node / "sys"), "--kubelet-state-dir", str(node)),
+        *("--podresources-socket", str(sockets.pod_resources)),
+        *("--kubelet-config-file", str(node / "config.yaml")),
+        *("--metrics-port", "0", "--log-format", "json"),
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, "exporter", *args, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        url = (await logged(process, "serving"))["url"]
+        await logged(process, "object_written")
+        assert await fetch(f"{url}/readyz") == (200, "ok")
+        status, text = await fetch(f"{url}/metrics")
+        assert status == 200
+        assert (
+            'rte_noderesourcetopology_writes_total{node="node-0",operation="create",'
+            'trigger="reactive"} 1.0' in text
+        )
+        assert 'numakube_exporter_wakeups_total{trigger="start"} 1.0' in text
+        assert peak_of(process.pid) < 80 * MEGABYTE
+        await lab.pool.kill("node-0")
+        await logged(process, "kubelet_away")
+        status, text = await fetch(f"{url}/readyz")
+        assert status == 503
+        assert "kubelet" in text
+        process.send_signal(signal.SIGTERM)
+        await logged(process, "exporter_ended")
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_a_mistake_in_the_command_line_is_one_line(lab: Lab) -> None:
+    """And exit code 2 for wrong usage, 1 for what cannot work."""
+    for args, code, complaint in (
+        (("--sleep-interval", "soon"), 2, b"time: invalid duration"),
+        (("--no-kubelet",), 2, b"--no-kubelet goes with --dry-run only"),
+        (("--kubeconfig", "/nowhere"), 1, b"/nowhere"),
+        (("--podresources-socket", "tcp://x"), 1, b'protocol "tcp" not supported'),
+    ):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", PROGRAM, "exporter"),
+            *("--kubeconfig", lab.info().kubeconfig, "--log-level", "error", *args),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, error = await process.communicate()
+        assert process.returncode == code
+        assert complaint in error
+        assert b"Traceback" not in error
