@@ -12,4 +12,5 @@ the order of the least that could be lost on them, so that few are tried at all.
     budgets       which evictions violate a disruption budget
     victims       the fewest and least important pods on one node
     plugin        the post-filter: which node
+    registry      how it is configured
 """

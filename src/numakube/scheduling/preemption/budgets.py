@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from numakube.api.selectors import selector_of
+from numakube.errors import InvalidValue
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from numakube.api.workloads import PodDisruptionBudget
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -41,6 +45,23 @@ class Budget:
             and bool(pod.labels)
             and self.pods.matches(pod.labels)
         )
+
+
+def budgets_of(objects: Iterable[PodDisruptionBudget]) -> list[Budget]:
+    """Return what *objects* allow; one whose selector is empty or wrong protects nobody."""
+    budgets = []
+    for one in objects:
+        try:
+            selector = selector_of(one.spec.selector)
+        except InvalidValue:
+            continue
+        if not selector.is_empty:
+            status = one.status
+            disrupted = frozenset(status.disrupted_pods)
+            budgets.append(
+                Budget(one.metadata.namespace, selector, status.disruptions_allowed, disrupted)
+            )
+    return budgets
 
 
 def split_by_violation(
