@@ -9,6 +9,7 @@ match first. Byte-compatible with numaplacement v0.1.0, which the Go scheduler r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -72,6 +73,7 @@ class Placement:
         return SEPARATOR.join((PREFIX + VERSION, *(f"{k}={v}" for k, v in fields.items())))
 
 
+@lru_cache(maxsize=65536)
 def container_hash(container: ContainerName | tuple[str, str, str]) -> int:
     """Return the number by which containers are sorted."""
     return xxh64("\0".join(container).encode("utf-8", "surrogatepass"))

@@ -38,6 +38,7 @@ Room: TypeAlias = dict[int, dict[str, int]]
 EVERY_NODE: Final = "*"
 # What a Go int64 holds: a kubelet whose reservations exceed its memory reports more.
 _MAX_AMOUNT: Final = (1 << 63) - 1
+_THOUSAND: Final = 1000
 # The page sizes whose pools RTE looks at.
 _RTE_HUGEPAGES: Final = ("hugepages-2Mi", "hugepages-1Gi")
 
@@ -143,8 +144,8 @@ class _Books:
             }
             for numa, amounts in self.allocatable.amounts.items()
         }
-        fill(self.used.spanning, room)
-        if not self.as_rte:
+        if self.used.spanning:
+            fill(self.used.spanning, room)
             self._take_from_checkpoint(inputs, pods, room)
         return room
 
@@ -273,4 +274,6 @@ def _cpu_list(cpus: Iterable[int]) -> str:
 
 
 def _text(amount: int) -> str:
-    return str(Quantity.of_count(min(amount, _MAX_AMOUNT)))
+    amount = min(amount, _MAX_AMOUNT)
+    # Thousands have a suffix; other numbers are as they are, and there are hundreds of them.
+    return str(amount) if amount % _THOUSAND else str(Quantity.of_count(amount))

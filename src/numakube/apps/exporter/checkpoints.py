@@ -12,8 +12,7 @@ is not listed any more counts as gone, whatever they say.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from numakube.api.checkpoints import (
     peek_cpu_manager_state,
@@ -27,7 +26,7 @@ from numakube.kubelet.outcome import MemoryBlock
 from numakube.node.podresources import ContainerResources, Devices, Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numakube.api.checkpoints import (
         CpuManagerState,
@@ -36,12 +35,11 @@ if TYPE_CHECKING:
         NumaNodeState,
         PodDevices,
     )
-    from numakube.api.checkpoints.memory import MemoryBlock as SavedBlock
     from numakube.kubelet.state_files import StateFiles
     from numakube.node.podresources import PodResources
 
 _State = TypeVar("_State")
-Blocks: TypeAlias = list[tuple[str, int, tuple[int, ...]]]
+_NOTHING: Final = ContainerResources(name="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,19 +80,30 @@ class HiddenUse:
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
-        entries = (checkpoints.devices and checkpoints.devices.pod_device_entries) or ()
-        by_uid = sorted(entries, key=_uid)
-        self._devices = {uid: tuple(some) for uid, some in groupby(by_uid, _uid)}
+        self._devices: dict[str, list[PodDevices]] = {}
+        for entry in (checkpoints.devices and checkpoints.devices.pod_device_entries) or ():
+            self._devices.setdefault(entry.pod_uid, []).append(entry)
 
     def of(self, pod: PodResources, uid: str) -> ContainerResources:
         """Return what *pod* holds beyond its listed containers, as if in a container of its own."""
         names = {container.name for container in pod.containers}
+        if names.issuperset(self._containers(uid)):
+            return _NOTHING
         return ContainerResources(
             name="",
             cpu_ids=tuple(sorted(self._cpus(pod, uid, names))),
             memory=() if pod.memory else tuple(self._memory(uid, names)),
             devices=tuple(self._held_devices(pod, uid, names)),
         )
+
+    def _containers(self, uid: str) -> Iterator[str]:
+        """Yield the containers of a pod that hold something."""
+        if self._checkpoints.cpu is not None:
+            yield from self._checkpoints.cpu.entries.get(uid, ())
+        if self._checkpoints.memory is not None:
+            yield from self._checkpoints.memory.entries.get(uid, ())
+        for entry in self._devices.get(uid, ()):
+            yield entry.container_name
 
     def _cpus(self, pod: PodResources, uid: str, names: set[str]) -> set[int]:
         if self._checkpoints.cpu is None:
@@ -165,17 +174,10 @@ def _blocks_by_pod(state: MemoryManagerState) -> Iterator[tuple[str, list[Memory
 def _agrees(state: MemoryManagerState, uid: str, pod: PodResources) -> bool:
     saved = state.entries.get(uid, {})
     return all(
-        _saved(saved.get(container.name, ())) == _listed(container.memory)
-        for container in pod.containers
+        {(block.type, block.size, block.numa_affinity) for block in saved.get(one.name, ())}
+        == {(block.type, block.size_bytes, block.numa_nodes) for block in one.memory}
+        for one in pod.containers
     )
-
-
-def _saved(blocks: Iterable[SavedBlock]) -> Blocks:
-    return sorted((block.type, block.size, block.numa_affinity) for block in blocks)
-
-
-def _listed(blocks: Iterable[Memory]) -> Blocks:
-    return sorted((block.type, block.size_bytes, block.numa_nodes) for block in blocks)
 
 
 def _node_memory(state: NumaNodeState) -> NodeMemory:
@@ -193,7 +195,3 @@ def _node_memory(state: NumaNodeState) -> NodeMemory:
             for kind, table in state.memory_map.items()
         },
     )
-
-
-def _uid(entry: PodDevices) -> str:
-    return entry.pod_uid

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 STATIC_CPUS: Final = "static"
 STATIC_MEMORY: Final = "Static"
 
-Places: TypeAlias = dict[str, dict[str, set[int]]]
+Places: TypeAlias = dict[str, dict[str, frozenset[int]]]
 """NUMA nodes of devices by resource and id."""
 
 
@@ -226,9 +226,10 @@ def _places(entries: Iterable[Devices]) -> Places:
     """Return where each device is; the kubelet lists one on several NUMA nodes several times."""
     found: Places = {}
     for entry in entries:
+        devices = found.setdefault(entry.resource, {})
+        numa_nodes = {numa for numa in entry.numa_nodes if numa >= 0}
         for id_ in entry.ids:
-            nodes = found.setdefault(entry.resource, {}).setdefault(id_, set())
-            nodes.update(numa for numa in entry.numa_nodes if numa >= 0)
+            devices[id_] = devices.get(id_, frozenset()) | numa_nodes
     return found
 
 
