@@ -125,16 +125,30 @@ class _Books:
     def _used(self, inputs: NodeInputs, pods: Sequence[PodResources]) -> Tally:
         tally = Tally(self.hardware, split=not self.as_rte)
         hidden = HiddenUse(inputs.checkpoints)
+        cpus: list[int] = []
         for pod in pods:
             for part in pod.containers if self.as_rte else _parts(pod):
-                tally.add_cpus(set(part.cpu_ids))
+                cpus += set(part.cpu_ids)
                 tally.add_rest(part)
             uid = inputs.uids.get((pod.namespace, pod.name))
             if uid is not None and not self.as_rte:
                 rest = hidden.of(pod, uid)
-                tally.add_cpus(rest.cpu_ids)
+                cpus += rest.cpu_ids
                 tally.add_rest(rest)
+        tally.add_cpus(self._distinct(cpus, inputs))
         return tally
+
+    def _distinct(self, cpus: list[int], inputs: NodeInputs) -> Iterable[int]:
+        """Return those of *cpus* to count.
+
+        On machines with unlike sockets or cores kubelets do give a CPU to two containers, or give
+        away a reserved one. Without the state file that shows it, that is an error in the list, and
+        to count all of it errs on the safe side.
+        """
+        if self.as_rte or inputs.checkpoints.cpu is None:
+            return cpus
+        unknown = {cpu for cpu in cpus if self.hardware.numa_of(cpu) is None}
+        return set(cpus) & set(inputs.allocatable.cpu_ids) | unknown
 
     def _available(self, inputs: NodeInputs, pods: Sequence[PodResources]) -> Room:
         room = {
