@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.numa.upstream.combinations import combinations_of
+from numakube.scheduling.numa.upstream.combinations import combinations_of, largest_size
 from numakube.scheduling.snapshot.zones import Policy, Scope
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class _Zones:
         positions = positions[left]
         free = {name: amounts[:, left] for name, amounts in free.items()}
         fewest = _fewest(request, free, len(positions))
-        for size in range(2, self._count + 1):
+        for size in range(2, 1 + largest_size(self._count)):
             tried = np.flatnonzero(fewest == size)
             if len(tried):
                 some = {name: amounts[:, tried] for name, amounts in free.items()}
@@ -137,7 +137,7 @@ class _Zones:
     ) -> Rows:
         """Note which combinations of *size* zones suffice; return the nodes where none does."""
         combinations = combinations_of(self._shape, size)
-        if combinations is None or not len(combinations.positions):
+        if not len(combinations.positions):
             return np.arange(len(positions))
         first = _first_fit(combinations, request, free, len(positions))
         hit = np.flatnonzero(first >= 0)

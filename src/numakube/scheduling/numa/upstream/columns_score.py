@@ -82,7 +82,8 @@ def balanced_allocation(request: Request, columns: Columns, weights: Weights) ->
         of = _whole(name, columns.available(name))
         share = np.where(of == 0, 1.0, _whole(name, amount) / np.maximum(of, 1))
         fits = fits & (share <= 1)
-        shares.append(share)
+        # Shares that are too large do not count, but their squares would leave an int64.
+        shares.append(np.minimum(share, 2.0))
     scores = ((1 - _variance(shares)) * MAX_NODE_SCORE).astype(np.int64)
     return np.where(fits, scores, 0)
 

@@ -36,12 +36,17 @@ class Combinations:
     is_plain: bool
 
 
+@lru_cache(maxsize=64)
+def largest_size(zones: int) -> int:
+    """Return up to which size combinations of so many zones are tried."""
+    sizes = range(1, zones + 1)
+    return next((size - 1 for size in sizes if comb(zones, size) > MOST_COMBINATIONS), zones)
+
+
 @lru_cache(maxsize=4096)
-def combinations_of(shape: ZoneShape, size: int) -> Combinations | None:
-    """Return the combinations of *size* zones; ``None`` if there are too many of them."""
+def combinations_of(shape: ZoneShape, size: int) -> Combinations:
+    """Return the combinations of *size* zones."""
     zones = len(shape.ids)
-    if comb(zones, size) > MOST_COMBINATIONS:
-        return None
     every = list(combinations(range(zones), size))
     distances = [sum(shape.distances[a][b] for a in one for b in one) for one in every]
     closest = min(UNKNOWN_DISTANCE * size**2, *distances)

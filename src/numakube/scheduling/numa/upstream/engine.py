@@ -116,7 +116,7 @@ class UpstreamEngine:
             return np.zeros(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)
         columns = Columns(snapshot, rows)
         if self.strategy == LEAST_NUMA_NODES:
-            odd = self._regularity.odd_or_unordered(snapshot, rows)
+            odd = self._regularity.odd_or_shifted(snapshot, rows)
             return columns_least_numa.score(demand, columns), odd
         strategy = columns_score.STRATEGIES[self.strategy]
         odd = self._regularity.odd(snapshot, rows)

@@ -38,7 +38,7 @@ class _Known:
     def __init__(self) -> None:
         self.revision = np.zeros(0, dtype=np.int64)
         self.odd = np.zeros(0, dtype=np.bool_)
-        self.unordered = np.zeros(0, dtype=np.bool_)
+        self.shifted = np.zeros(0, dtype=np.bool_)
 
     def grow(self, room: int) -> None:
         """Make room for that many rows."""
@@ -46,7 +46,7 @@ class _Known:
         if more > 0:
             self.revision = np.pad(self.revision, (0, more))
             self.odd = np.pad(self.odd, (0, more))
-            self.unordered = np.pad(self.unordered, (0, more))
+            self.shifted = np.pad(self.shifted, (0, more))
 
 
 class Regularity:
@@ -59,10 +59,10 @@ class Regularity:
         """Return which of *rows* the Go plugin reads differently."""
         return self._update(snapshot, rows).odd[rows]
 
-    def odd_or_unordered(self, snapshot: Snapshot, rows: Rows) -> Mask:
-        """Return which of *rows* it reads differently, or with zones in another order."""
+    def odd_or_shifted(self, snapshot: Snapshot, rows: Rows) -> Mask:
+        """Return which of *rows* it reads differently, or has ids that are not positions."""
         known = self._update(snapshot, rows)
-        return known.odd[rows] | known.unordered[rows]
+        return known.odd[rows] | known.shifted[rows]
 
     def _update(self, snapshot: Snapshot, rows: Rows) -> _Known:
         table = snapshot.zones
@@ -72,13 +72,13 @@ class Regularity:
         changed = np.flatnonzero(known.revision[rows] != revision)
         for position in changed:
             row = int(rows[position])
-            known.odd[row], known.unordered[row] = _look_at(snapshot.at(row).numa)
+            known.odd[row], known.shifted[row] = _look_at(snapshot.at(row).numa)
             known.revision[row] = revision[position]
         return known
 
 
 def _look_at(belief: NumaBelief | None) -> tuple[bool, bool]:
-    """Tell whether the report is read differently, and whether zones have another order."""
+    """Tell whether the report is read differently, and whether ids are not positions."""
     if belief is None:
         return False, False
     reading, topology = read(belief.nrt), belief.topology
@@ -91,7 +91,7 @@ def _look_at(belief: NumaBelief | None) -> tuple[bool, bool]:
         _same_zone(by_id[zone.id], zone, available, ids)
         for zone, available in zip(topology.zones, belief.available, strict=True)
     )
-    return not same, ids != sorted(ids)
+    return not same, ids != list(range(len(ids)))
 
 
 def _same_manager(reading: Reading, topology: NodeTopology) -> bool:

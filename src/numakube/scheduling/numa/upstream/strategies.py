@@ -120,13 +120,16 @@ def _weighted(
 
 
 def _percentage(part: int, of: int) -> int:
-    """Return the share in whole per cent; beyond 92 PB it overflows as the Go plugin's does."""
-    return _toward_zero(wrap(part * MAX_NODE_SCORE), of)
+    """Return the share in whole per cent; beyond 92 PB it overflows as the Go plugin's does.
+
+    Beyond 9.2 EB the whole itself overflows, to zero in the end, on which the Go plugin panics.
+    """
+    return _toward_zero(wrap(part * MAX_NODE_SCORE), of) if of else 0
 
 
 def _toward_zero(dividend: int, divisor: int) -> int:
-    quotient = abs(dividend) // divisor
-    return quotient if dividend >= 0 else -quotient
+    quotient = abs(dividend) // abs(divisor)
+    return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
 STRATEGIES: Mapping[str, Strategy] = {
