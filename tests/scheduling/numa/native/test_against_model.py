@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
-from tests.kubelet.scenarios import pods, workloads
+from hypothesis import strategies as st
+from msgspec import structs
+from tests.kubelet.scenarios import nodes, pods, workloads
 from tests.scheduling.numa.native.build import counts_of_model
 
-from numakube.api.core import Pod
+from numakube.api.core import Pod, ResourceRequirements
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.native.reference import judge
@@ -35,4 +39,38 @@ def test_what_counts_refuse_the_kubelet_refuses(
     verdict = judge(shape_of(pod), counts_of_model(node))
     if isinstance(verdict, Rejection):
         assert verdict.message
+        assert not isinstance(node.clone().admit(pod), Admitted), verdict
+
+
+@st.composite
+def pod_level_cases(draw: st.DrawFn) -> tuple[KubeletNode, list[Pod | str], Pod]:
+    """A node that may manage pod-level resources, what runs on it, and a pod that has some."""
+    node = draw(nodes())
+    gates = {**node.settings.feature_gates, "PodLevelResourceManagers": draw(st.booleans())}
+    node = KubeletNode(
+        node.machine,
+        replace(node.settings, feature_gates=gates, cpu_options={}),
+        devices={name: node.devices.devices_of(name) for name in node.devices.resources()},
+        kubernetes=draw(st.sampled_from(("1.33", "1.35", "1.36", "1.37"))),
+    )
+    before: list[Pod | str] = [draw(pods(f"uid-{index}")) for index in range(3)]
+    new = draw(pods("new"))
+    amount = draw(st.sampled_from(("4", "8", "12")))
+    level = ResourceRequirements(
+        requests={"cpu": amount, "memory": "12Gi"}, limits={"cpu": amount, "memory": "12Gi"}
+    )
+    return node, before, structs.replace(new, spec=structs.replace(new.spec, resources=level))
+
+
+@settings(max_examples=100)
+@given(pod_level_cases())
+def test_pod_level_resources_are_read_as_the_kubelet_reads_them(
+    case: tuple[KubeletNode, list[Pod | str], Pod],
+) -> None:
+    """Whether a kubelet manages, ignores or does not know them, a refusal is a proof."""
+    node, steps, pod = case
+    run(node, steps)
+    counts = counts_of_model(node)
+    verdict = judge(shape_of(pod, counts.rules.demand), counts)
+    if isinstance(verdict, Rejection):
         assert not isinstance(node.clone().admit(pod), Admitted), verdict

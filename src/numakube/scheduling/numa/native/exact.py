@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.trace import AdmissionTrace
@@ -20,6 +22,7 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.api.core import Pod
     from numakube.kubelet.demand import PodDemand, Role
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import Rejected
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class ModelCheck:
         belief = node.numa
         if belief is None:
             return None
-        key = node.name, pod.memo("numa-model-key", lambda pod: repr(pod.spec))
+        key = node.name, pod.memo("numa-demand", _demand_key)
         known = self._refusals.get(key)
         if known is not None and known[0] is belief:
             return known[1]
@@ -91,6 +97,16 @@ class ModelCheck:
         self._refusals.move_to_end(key)
         if len(self._refusals) > self._limit:
             self._refusals.popitem(last=False)
+
+
+def _demand_key(pod: Pod) -> bytes:
+    """Return all of a pod that kubelets look at; equal for replicas."""
+    spec = pod.spec
+    containers = [
+        (one.name, one.restart_policy, one.resources)
+        for one in (*spec.init_containers, *spec.containers)
+    ]
+    return _encode((len(spec.init_containers), containers, spec.resources))
 
 
 def ask_model(pod: PodInfo, model: KubeletNode) -> Admitted | Rejection:

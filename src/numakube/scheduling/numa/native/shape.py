@@ -71,7 +71,8 @@ class PodShape:
 
     Attributes:
         steps: the containers that want something, in order of start.
-        whole: what the kubelet aligns at once in pod scope.
+        whole: what the kubelet aligns at once in pod scope; with pod-level resources that it
+            manages, those.
         peak: what the pod holds at the same time at least, however it is placed.
         certain_steps: how many steps, from the first, take a number of CPUs that is known. Which
             CPUs of an init container are used again depends on more than counts.
@@ -89,8 +90,6 @@ class PodShape:
 def shape_of(pod: Pod, rules: DemandRules | None = None) -> PodShape:
     """Return what *pod* wants of a kubelet with *rules*."""
     demand = demand_of(pod, rules or DemandRules())
-    if demand.pod_level is not None:
-        return _bubble(demand)
     steps = tuple(
         Step(container.name, container.role, want)
         for container in demand.containers
@@ -102,14 +101,6 @@ def shape_of(pod: Pod, rules: DemandRules | None = None) -> PodShape:
         limits=demand.limits,
     )
     return PodShape(steps, whole, _peak(steps), _certain(steps))
-
-
-def _bubble(demand: PodDemand) -> PodShape:
-    """Return the shape of a pod whose CPUs and memory are placed as one."""
-    whole = _want(cpus=demand.exclusive_cpus, memory=demand.memory, limits=demand.limits)
-    # Devices are allocated when containers start: only hints, no booking, hence a single step.
-    steps = (Step("", Role.APP, whole),) if whole else ()
-    return PodShape(steps, whole, Want(whole.cpu, whole.memory), len(steps))
 
 
 def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:
