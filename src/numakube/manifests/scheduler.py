@@ -1,0 +1,123 @@
+"""The scheduler: its account, its rights and its Deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+
+NAME: Final = "numakube-scheduler"
+_PORT: Final = 10259
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerManifest:
+    """What is deployed.
+
+    Attributes:
+        scheduler_name: what pods name in ``spec.schedulerName``.
+        replicas: one works, the others stand by.
+    """
+
+    namespace: str = "numakube"
+    image: str = "ghcr.io/numakube/numakube:latest"
+    scheduler_name: str = NAME
+    replicas: int = 2
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        return [*self.access(), self.deployment()]
+
+    def access(self) -> list[dict[str, Any]]:
+        """Return account and rights."""
+        account = service_account(NAME, self.namespace)
+        return [
+            account,
+            *cluster_role(NAME, cluster_rules(), account),
+            *role(NAME, self.namespace, lease_rules(self.scheduler_name), account),
+        ]
+
+    def deployment(self) -> dict[str, Any]:
+        """Return the Deployment."""
+        labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "numakube"}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": NAME, "namespace": self.namespace, "labels": labels},
+            "spec": {
+                "replicas": self.replicas,
+                "selector": {"matchLabels": {"app.kubernetes.io/name": NAME}},
+                "template": {"metadata": {"labels": labels}, "spec": self._pod()},
+            },
+        }
+
+    def _pod(self) -> dict[str, Any]:
+        return {
+            "serviceAccountName": NAME,
+            "priorityClassName": "system-cluster-critical",
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [self._container()],
+        }
+
+    def _container(self) -> dict[str, Any]:
+        return {
+            "name": "scheduler",
+            "image": self.image,
+            "args": [
+                "scheduler",
+                f"--scheduler-name={self.scheduler_name}",
+                f"--leader-elect-resource-namespace={self.namespace}",
+                f"--bind-address=0.0.0.0:{_PORT}",
+                "--insecure-serving",
+            ],
+            "ports": [{"name": "metrics", "containerPort": _PORT}],
+            "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}},
+            "resources": {
+                "requests": {"cpu": "200m", "memory": "256Mi"},
+                "limits": {"memory": "1Gi"},
+            },
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            },
+        }
+
+
+def cluster_rules() -> list[dict[str, Any]]:
+    """Return what the scheduler does all over the cluster."""
+    return [
+        rule("", ["nodes", "namespaces", "services", "replicationcontrollers"], READ),
+        rule("", ["pods"], (*READ, "delete")),
+        rule("", ["pods/binding"], ["create"]),
+        rule("", ["pods/status"], ["patch"]),
+        rule("", ["persistentvolumeclaims", "persistentvolumes"], (*READ, "patch")),
+        rule("apps", ["replicasets", "statefulsets"], READ),
+        rule("policy", ["poddisruptionbudgets"], READ),
+        rule(
+            "storage.k8s.io",
+            [
+                "storageclasses",
+                "csinodes",
+                "csidrivers",
+                "csistoragecapacities",
+                "volumeattachments",
+            ],
+            READ,
+        ),
+        rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        rule("", ["events"], ["create", "patch"]),
+        rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    ]
+
+
+def lease_rules(lease: str) -> list[dict[str, Any]]:
+    """Return what electing a leader takes; a name cannot be asked for when creating."""
+    group = "coordination.k8s.io"
+    return [
+        rule(group, ["leases"], ["create"]),
+        rule(group, ["leases"], ["get", "update"], names=[lease]),
+    ]
