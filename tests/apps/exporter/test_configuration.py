@@ -9,10 +9,10 @@ from typing import Any
 import click
 import pytest
 
-from numakube.apps.exporter.building import Surroundings
 from numakube.apps.exporter.command import options_of, parse
 from numakube.apps.exporter.configuration import ExporterOptions
 from numakube.apps.exporter.inputs import ContainerName, PodPattern
+from numakube.apps.surroundings import Surroundings
 from numakube.errors import ConfigError
 
 

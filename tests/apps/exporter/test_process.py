@@ -13,8 +13,8 @@ import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
 
 from numakube.api.nrt import NodeResourceTopology, attribute_value
-from numakube.apps.exporter.building import Surroundings
 from numakube.apps.exporter.command import options_of, parse, perform
+from numakube.apps.surroundings import Surroundings
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS

@@ -11,10 +11,10 @@ from tests.real.api_server import RealServer, needs_assets, real_server
 
 from numakube.api.nrt import attribute_value
 from numakube.api.yamls import dump_yaml
-from numakube.apps.exporter.building import Surroundings
 from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.gc.command import SETTINGS
 from numakube.apps.gc.process import GcProcess
+from numakube.apps.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client

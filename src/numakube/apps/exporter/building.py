@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -22,41 +19,24 @@ from numakube.apps.exporter.state_files import STATE_FILES, StateFolder
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.apps.exporter.writer import Writer
 from numakube.errors import ConfigError
-from numakube.kube.clock import Clock, SystemClock
 from numakube.node.fake_podresources import FakePodResources
 from numakube.node.file_watch import FileWatch
 from numakube.node.podresources import PodResourcesClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+    from pathlib import Path
 
     from numakube.apps.exporter.configuration import ExporterOptions
     from numakube.apps.exporter.kubelet_config import ConfigSource
     from numakube.apps.exporter.node_object import NodeObject
     from numakube.apps.exporter.publishing import Publisher
     from numakube.apps.exporter.sources import CheckpointSource, PodResourcesReader
+    from numakube.apps.surroundings import Surroundings
     from numakube.kube.client import Client
+    from numakube.kube.clock import Clock
 
 _CALL_SECONDS: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What surrounds the process, so that it can run elsewhere than on a host of its own.
-
-    Attributes:
-        env: the environment.
-        root: the root of the file system.
-        locate: where a path of the options really is.
-        clock: the time.
-        serve: whether to serve health and metrics.
-    """
-
-    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    root: Path = Path("/")
-    locate: Callable[[str], Path] = Path
-    clock: Clock = field(default_factory=SystemClock)
-    serve: bool = True
 
 
 def make_wakeups(options: ExporterOptions, clock: Clock) -> Wakeups:

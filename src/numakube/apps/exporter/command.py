@@ -17,9 +17,9 @@ from numakube.apps.exporter.settings import SETTINGS
 if TYPE_CHECKING:
     import asyncio
 
-    from numakube.apps.exporter.building import Surroundings
     from numakube.apps.exporter.configuration import ExporterOptions
     from numakube.apps.settings import Values
+    from numakube.apps.surroundings import Surroundings
 
 NAME: Final = "exporter"
 DUMP_AND_EXIT: Final = ".andexit"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.apps.exporter.building import (
-    Surroundings,
     make_checkpoints,
     make_config_source,
     make_dial,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.apps.exporter.configuration import ExporterOptions
     from numakube.apps.exporter.report import Report
+    from numakube.apps.surroundings import Surroundings
     from numakube.kube.client import Client
 
 FAILED: Final = 1

@@ -1,0 +1,32 @@
+"""What surrounds a process, so that it can run elsewhere than on a host of its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from numakube.kube.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The environment of a process, in the lab, in tests and in earnest.
+
+    Attributes:
+        env: the environment.
+        root: the root of the file system.
+        locate: where a path of the options really is.
+        clock: the time.
+        serve: whether to serve health and metrics.
+    """
+
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    root: Path = Path("/")
+    locate: Callable[[str], Path] = Path
+    clock: Clock = field(default_factory=SystemClock)
+    serve: bool = True
