@@ -42,6 +42,9 @@ def configure_logs(level: str, form: str, *, stream: TextIO | None = None) -> No
     """Send events of *level* and above to *stream*, or else standard error, in the given form."""
     import structlog
 
+    from numakube.apps.loglevel import SWITCH
+
+    SWITCH.set(level)
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
@@ -49,13 +52,15 @@ def configure_logs(level: str, form: str, *, stream: TextIO | None = None) -> No
     )
     structlog.configure(
         processors=[
+            SWITCH,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        # The level can change while the process runs, so the switch decides, not the class.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=True,
     )

@@ -1,0 +1,92 @@
+"""Who may look inside: debugging endpoints are for those whom the API server lets.
+
+On loopback everybody on the machine may. Elsewhere a caller shows a bearer token, which the API
+server must know (TokenReview), and needs the right to the path (SubjectAccessReview), as with
+Kubernetes' own components. Answers are remembered for a short while.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from aiohttp import web
+
+from numakube.apps.serving import is_loopback
+from numakube.errors import NumakubeError
+from numakube.kube.catalog import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from numakube.kube.client import Client
+
+REMEMBERED_SECONDS: Final = 10.0
+_MOST_REMEMBERED: Final = 1000
+
+Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+
+
+class Access:
+    """Decides about callers of one server."""
+
+    def __init__(self, client: Client, *, host: str) -> None:
+        self._client = client
+        self._open = is_loopback(host)
+        self._known: dict[tuple[str, str, str], tuple[float, bool]] = {}
+
+    def guarded(self, handler: Handler) -> Handler:
+        """Return *handler* for those who may call it."""
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            if not self._open:
+                await self._check(request)
+            return await handler(request)
+
+        return check
+
+    async def _check(self, request: web.Request) -> None:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            raise web.HTTPUnauthorized(
+                text="a bearer token is needed here", headers={"WWW-Authenticate": "Bearer"}
+            )
+        now = self._client.clock.monotonic()
+        key = (token, request.method, request.path)
+        known = self._known.get(key)
+        if known is None or known[0] < now:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            known = (now + REMEMBERED_SECONDS, await self._ask(token, request))
+            self._known[key] = known
+        if not known[1]:
+            raise web.HTTPForbidden(text=f"{request.method} {request.path} is not allowed to you")
+
+    async def _ask(self, token: str, request: web.Request) -> bool:
+        try:
+            user = await self._user_of(token)
+            return user is not None and await self._is_allowed(user, request)
+        except NumakubeError as error:
+            raise web.HTTPServiceUnavailable(text=f"cannot check who you are: {error}") from None
+
+    async def _user_of(self, token: str) -> dict[str, Any] | None:
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
+        status = (await self._client.create(TOKEN_REVIEWS, review)).get("status") or {}
+        return status.get("user") or {} if status.get("authenticated") else None
+
+    async def _is_allowed(self, user: dict[str, Any], request: web.Request) -> bool:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user.get("username", ""),
+                "groups": user.get("groups") or [],
+                "uid": user.get("uid", ""),
+                "nonResourceAttributes": {"path": request.path, "verb": request.method.lower()},
+            },
+        }
+        status = (await self._client.create(SUBJECT_ACCESS_REVIEWS, review)).get("status") or {}
+        return bool(status.get("allowed"))
