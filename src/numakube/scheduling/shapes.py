@@ -44,7 +44,7 @@ def _shape(pod: Pod) -> Shape:
             pod.metadata.labels,
             pod.metadata.annotations,
             [_container(one) for one in (*spec.init_containers, *spec.containers)],
-            (spec.resources, spec.overhead, volumes, spec.node_name, spec.priority),
+            (spec.resources, spec.overhead, volumes, spec.priority),
             (spec.node_selector, spec.affinity, spec.tolerations, spec.preemption_policy),
             (spec.topology_spread_constraints, spec.host_network, spec.resource_claims),
             spec.scheduler_name,

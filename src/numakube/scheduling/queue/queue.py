@@ -167,6 +167,11 @@ class SchedulingQueue:
                 self._unpark(entry)
                 self._enqueue(entry, now)
 
+    def recheck_gates(self, now: float) -> None:
+        """Ask again about pods that must not be tried: what held them may be over."""
+        for entry in [one for one in self if one.place is Place.GATED]:
+            self._enqueue(entry, now)
+
     def advance(self, now: float) -> None:
         """Move pods whose time has come."""
         while self._waiting and self._waiting[0][0] <= now:

@@ -75,6 +75,11 @@ class PodInfo:
         return self.pod.spec.node_name
 
     @property
+    def scheduler_name(self) -> str:
+        """Who is to schedule the pod."""
+        return self.pod.spec.scheduler_name or "default-scheduler"
+
+    @property
     def nominated_node_name(self) -> str:
         """The node on which room is being made for the pod."""
         return self.pod.status.nominated_node_name if self.pod.status else ""

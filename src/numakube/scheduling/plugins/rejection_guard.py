@@ -1,0 +1,176 @@
+"""Keeps pods away from where kubelets have just rejected pods like them.
+
+A kubelet that refuses a bound pod (``TopologyAffinityError`` and its kin) makes the pod fail for
+good; its controller makes another at once, which would fail the same way, hundreds of times. So a
+node that has rejected a pod is not offered pods of that shape for a while that doubles each time,
+and after a few rejections the whole workload is held back for a while.
+
+Time is told by whoever runs the plugin (`advance`); nothing else changes the guard but `rejected`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.shapes import shape_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.meta import OwnerReference
+    from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Rows
+    from numakube.scheduling.shapes import Shape
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_REASONS: Final = frozenset(
+    {
+        "TopologyAffinityError",
+        "Topology Affinity Error",
+        "UnexpectedAdmissionError",
+        "SMTAlignmentError",
+    }
+)
+_OUT_OF: Final = "OutOf"
+
+NODE_SECONDS: Final = 30.0
+LONGEST_NODE_SECONDS: Final = 600.0
+OWNER_SECONDS: Final = 15.0
+LONGEST_OWNER_SECONDS: Final = 300.0
+OWNER_LIMIT: Final = 3
+"""Rejections within `WINDOW_SECONDS` that make a workload a runaway."""
+WINDOW_SECONDS: Final = 600.0
+
+_REFUSAL: Final = unresolvable("node(s) whose kubelet rejected a pod like this a short while ago")
+
+
+def is_rejection(pod: PodInfo) -> bool:
+    """Tell whether a kubelet refused to run *pod* after it was bound."""
+    status = pod.pod.status
+    if status is None or status.phase != "Failed" or not pod.node_name:
+        return False
+    return status.reason in _REASONS or status.reason.startswith(_OUT_OF)
+
+
+@dataclass(slots=True)
+class _Ban:
+    times: int = 0
+    until: float = 0.0
+
+
+@dataclass(slots=True)
+class _Runaway:
+    owner: OwnerReference
+    times: deque[float] = field(default_factory=deque)
+    until: float = 0.0
+
+
+class RejectionGuard(PreEnqueue, Filter, VectorFilter):
+    """See the module."""
+
+    name = "RejectionGuard"
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._bans: dict[Shape, dict[str, _Ban]] = {}
+        self._owners: dict[str, _Runaway] = {}
+
+    @classmethod
+    def make(cls, args: Mapping[str, object], handle: Handle) -> RejectionGuard:
+        """Make the plugin; all profiles share one."""
+        made = handle.services.setdefault(cls.name, cls())
+        if not isinstance(made, cls):
+            raise TypeError(f"service {cls.name} is {made!r}")
+        return made
+
+    @property
+    def runaways(self) -> int:
+        """How many workloads are held back."""
+        return sum(one.until > self._now for one in self._owners.values())
+
+    def rejected(self, pod: PodInfo, now: float) -> OwnerReference | None:
+        """Remember a rejection; return the owner if its pods are held back from now on."""
+        self._now = max(now, self._now)
+        ban = self._bans.setdefault(shape_of(pod), {}).setdefault(pod.node_name, _Ban())
+        ban.times += 1
+        ban.until = now + _doubled(NODE_SECONDS, ban.times, LONGEST_NODE_SECONDS)
+        owner = pod.pod.metadata.controller
+        return None if owner is None else self._count(owner, now)
+
+    def advance(self, now: float) -> bool:
+        """Let time pass; tell whether anybody is no longer kept away or held back."""
+        before, self._now = self._now, now
+        freed = any(before < one.until <= now for one in self._owners.values())
+        for shape, bans in list(self._bans.items()):
+            freed = freed or any(before < ban.until <= now for ban in bans.values())
+            kept = {node: ban for node, ban in bans.items() if ban.until + WINDOW_SECONDS > now}
+            if kept:
+                self._bans[shape] = kept
+            else:
+                del self._bans[shape]
+        for uid, runaway in list(self._owners.items()):
+            if runaway.until <= now and runaway.times[-1] + WINDOW_SECONDS < now:
+                del self._owners[uid]
+        return freed
+
+    def next_change(self) -> float | None:
+        """Return when `advance` next frees somebody."""
+        times = [one.until for one in self._owners.values() if one.until > self._now]
+        times += [
+            ban.until for bans in self._bans.values() for ban in bans.values()
+            if ban.until > self._now
+        ]  # fmt: skip
+        return min(times, default=None)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Hold back the pods of a runaway workload."""
+        owner = pod.pod.metadata.controller
+        runaway = self._owners.get(owner.uid) if owner else None
+        if owner is None or runaway is None or runaway.until <= self._now:
+            return SUCCESS
+        text = f"kubelets rejected {len(runaway.times)} pods of {owner.kind} {owner.name} lately"
+        return Status(Code.PENDING, (text,))
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node that has rejected a pod like this."""
+        ban = self._bans.get(shape_of(pod), {}).get(node.name) if self._bans else None
+        return _REFUSAL if ban is not None and ban.until > self._now else SUCCESS
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Refuse all such nodes."""
+        bans = self._bans.get(shape_of(pod)) if self._bans else None
+        if not bans:
+            return None
+        banned = [
+            snapshot.row_of[node]
+            for node, ban in bans.items()
+            if ban.until > self._now and node in snapshot.row_of
+        ]
+        return Verdicts.where(~np.isin(rows, banned), _REFUSAL) if banned else None
+
+    def _count(self, owner: OwnerReference, now: float) -> OwnerReference | None:
+        runaway = self._owners.setdefault(owner.uid, _Runaway(owner))
+        runaway.times.append(now)
+        while runaway.times[0] < now - WINDOW_SECONDS:
+            runaway.times.popleft()
+        beyond = len(runaway.times) - OWNER_LIMIT
+        if beyond < 0:
+            return None
+        runaway.until = now + _doubled(OWNER_SECONDS, beyond + 1, LONGEST_OWNER_SECONDS)
+        return owner if beyond == 0 else None
+
+
+def _doubled(first: float, times: int, longest: float) -> float:
+    return float(min(first * 2.0 ** min(times - 1, 32), longest))

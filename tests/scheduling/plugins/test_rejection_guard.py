@@ -1,0 +1,117 @@
+"""Pods stay away from kubelets that have just rejected pods like them."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from tests.scheduling.conftest import MakeNode, MakePod
+
+from numakube.api.core import PodStatus
+from numakube.api.meta import OwnerReference
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import Code
+from numakube.scheduling.plugins.rejection_guard import RejectionGuard, is_rejection
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+
+OWNER = OwnerReference(
+    api_version="apps/v1", kind="ReplicaSet", name="web", uid="rs", controller=True
+)
+
+
+def owned(pod: PodInfo, *, node: str = "", reason: str = "", phase: str = "") -> PodInfo:
+    """Return *pod* of a ReplicaSet, on *node*, with a status."""
+    meta = msgspec.structs.replace(pod.pod.metadata, owner_references=(OWNER,))
+    spec = msgspec.structs.replace(pod.pod.spec, node_name=node)
+    status = PodStatus(phase=phase, reason=reason)
+    return PodInfo(msgspec.structs.replace(pod.pod, metadata=meta, spec=spec, status=status))
+
+
+def rejected(make_pod: MakePod, node: str, cpu: str = "1") -> PodInfo:
+    """Return a pod that the kubelet of *node* refused."""
+    pod = make_pod("failed", cpu)
+    return owned(pod, node=node, reason="TopologyAffinityError", phase="Failed")
+
+
+def judge(guard: RejectionGuard, pod: PodInfo, make_node: MakeNode) -> dict[str, bool]:
+    """Return which nodes pass, after making sure that both forms of the filter agree."""
+    cluster = Cluster()
+    for name in ("n1", "n2"):
+        cluster.set_node(make_node(name))
+    snapshot = cluster.snapshot()
+    verdicts = guard.filter_all(CycleState(), pod, snapshot, snapshot.rows)
+    ok = np.ones(2, dtype=np.bool_) if verdicts is None else verdicts.ok
+    alone = [guard.filter(CycleState(), pod, node).ok for node in snapshot.nodes()]
+    assert list(ok) == alone
+    return {node.name: bool(good) for node, good in zip(snapshot.nodes(), ok, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "expected"),
+    [
+        ("Failed", "TopologyAffinityError", True),
+        ("Failed", "Topology Affinity Error", True),
+        ("Failed", "UnexpectedAdmissionError", True),
+        ("Failed", "SMTAlignmentError", True),
+        ("Failed", "OutOfcpu", True),
+        ("Failed", "Evicted", False),
+        ("Failed", "", False),
+        ("Succeeded", "TopologyAffinityError", False),
+        ("Running", "", False),
+    ],
+)
+def test_a_rejection_is_told_from_other_ends(
+    make_pod: MakePod, phase: str, reason: str, expected: bool
+) -> None:
+    """A program that fails is no fault of ours."""
+    assert is_rejection(owned(make_pod("a"), node="n1", reason=reason, phase=phase)) is expected
+
+
+def test_a_node_is_spared_pods_of_the_shape_that_it_rejected(
+    make_pod: MakePod, make_node: MakeNode
+) -> None:
+    """Other nodes and other shapes are not affected."""
+    guard = RejectionGuard()
+    guard.rejected(rejected(make_pod, "n1"), 100.0)
+    same = rejected(make_pod, "")
+    assert judge(guard, same, make_node) == {"n1": False, "n2": True}
+    assert judge(guard, rejected(make_pod, "", "2"), make_node) == {"n1": True, "n2": True}
+
+
+def test_the_ban_ends_and_doubles_when_repeated(make_pod: MakePod, make_node: MakeNode) -> None:
+    """30 seconds, then 60."""
+    guard, like = RejectionGuard(), rejected(make_pod, "")
+    guard.rejected(rejected(make_pod, "n1"), 100.0)
+    assert guard.next_change() == 130.0
+    assert not guard.advance(129.0)
+    assert guard.advance(130.0)
+    assert judge(guard, like, make_node)["n1"]
+    guard.rejected(rejected(make_pod, "n1"), 131.0)
+    assert guard.next_change() == 191.0
+    assert not judge(guard, like, make_node)["n1"]
+
+
+def test_a_workload_that_is_rejected_everywhere_is_held_back(make_pod: MakePod) -> None:
+    """Three rejections in ten minutes make a runaway; its owner is named once."""
+    guard = RejectionGuard()
+    owners = [guard.rejected(rejected(make_pod, f"n{number}"), 10.0) for number in range(5)]
+    assert owners == [None, None, OWNER, None, None]
+    assert guard.runaways == 1
+    held = guard.pre_enqueue(owned(make_pod("next")))
+    assert held.code is Code.PENDING
+    assert held.message == "kubelets rejected 5 pods of ReplicaSet web lately"
+    assert guard.pre_enqueue(make_pod("other")).ok
+    assert guard.advance(10.0 + 60.0)
+    assert guard.pre_enqueue(owned(make_pod("next"))).ok
+
+
+def test_old_rejections_are_forgotten(make_pod: MakePod) -> None:
+    """Nothing is kept for ever."""
+    guard = RejectionGuard()
+    for number in range(3):
+        guard.rejected(rejected(make_pod, f"n{number}"), 10.0)
+    guard.advance(10_000.0)
+    assert guard.next_change() is None
+    assert guard.rejected(rejected(make_pod, "n1"), 10_001.0) is None
+    assert guard.next_change() == 10_031.0
