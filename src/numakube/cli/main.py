@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
+    "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
 }
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.apps.exporter.building import Surroundings
 from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.gc import command as gc_command
 from numakube.apps.gc import process as gc_process
+from numakube.apps.surroundings import Surroundings
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
@@ -57,14 +57,28 @@ async def run_gc(process: Process) -> int:
     )
 
 
-async def run_exporter(process: Process) -> int:
-    """Run ``numakube exporter``; it serves nothing, since pods' addresses lead nowhere."""
-    line = parse(process.args)
-    around = Surroundings(
+async def run_scheduler(process: Process) -> int:
+    """Run ``numakube scheduler``."""
+    # NumPy takes its time to load; a lab without schedulers does without.
+    from numakube.apps.scheduler import command
+
+    around = _around(process)
+    return await command.perform(command.parse(process.args), around, process.stop)
+
+
+def _around(process: Process) -> Surroundings:
+    """Return what surrounds a container; nothing is served, since its address leads nowhere."""
+    return Surroundings(
         env=process.env,
         root=process.root,
         locate=process.path,
         clock=process.clock,
         serve=False,
     )
+
+
+async def run_exporter(process: Process) -> int:
+    """Run ``numakube exporter``."""
+    line = parse(process.args)
+    around = _around(process)
     return await perform(line, options_of(line, around), around, process.stop, process.log)

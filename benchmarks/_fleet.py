@@ -1,0 +1,108 @@
+"""A fleet of equal nodes as API objects with exact topology reports, without any kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from numakube.api.crds import crd
+from numakube.api.meta import ObjectMeta
+from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
+from numakube.apps.mirror import TOPOLOGIES
+from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODES
+from numakube.kube.patches import merge_patch
+from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.node import KubeletNode
+from numakube.lab.cluster import uniform_plans
+from numakube.lab.nodes.node_object import Offer, base_offer, node_document
+from numakube.topology.codec import encode_report
+from numakube.topology.names import (
+    CPU_POLICY,
+    EXACT_ANNOTATION,
+    MEMORY_POLICY,
+    TOPOLOGY_POLICY,
+    TOPOLOGY_SCOPE,
+)
+from numakube.topology.rebuild import report_of
+from numakube.topology.zone_amounts import zones_of
+from numakube.values.resources import quantities_of
+
+if TYPE_CHECKING:
+    from numakube.kube.client import Client
+    from numakube.lab.nodes.plan import NodePlan
+
+_AT_ONCE = 16
+
+
+def plans_of(count: int, shape: str, kubelet: str) -> tuple[NodePlan, ...]:
+    """Return plans of *count* nodes."""
+    return uniform_plans(count, from_shape(shape), kubelet, "1.35")
+
+
+def kubelet_of(plan: NodePlan) -> KubeletNode:
+    """Return the model of the node's kubelet, without pods."""
+    return KubeletNode(plan.machine, settings_of(plan.config, plan.machine))
+
+
+def topology_of(name: str, node: KubeletNode) -> NodeResourceTopology:
+    """Return what an exporter publishes of *node*."""
+    settings = node.settings
+    distances = {one.id: one.distances for one in node.machine.nodes}
+    ids = sorted(distances)
+    zones = tuple(
+        Zone(
+            name=zone_name(one.id),
+            type="Node",
+            costs=tuple(
+                Cost(name=zone_name(other), value=distance)
+                for other, distance in zip(ids, distances[one.id], strict=True)
+            ),
+            resources=tuple(
+                ZoneResource(
+                    name=resource,
+                    capacity=quantities_of(one.capacity)[resource],
+                    allocatable=quantities_of(one.allocatable)[resource],
+                    available=quantities_of(one.available)[resource],
+                )
+                for resource in one.capacity
+            ),
+        )
+        for one in zones_of(node)
+    )
+    attributes = (
+        Attribute(name=TOPOLOGY_POLICY, value=settings.topology_policy),
+        Attribute(name=TOPOLOGY_SCOPE, value=settings.topology_scope),
+        Attribute(name=CPU_POLICY, value=settings.cpu_policy),
+        Attribute(name=MEMORY_POLICY, value=settings.memory_policy),
+    )
+    exact = {EXACT_ANNOTATION: encode_report(report_of(node))}
+    metadata = ObjectMeta(name=name, annotations=exact)
+    return NodeResourceTopology(metadata=metadata, attributes=attributes, zones=zones)
+
+
+async def create_fleet(client: Client, plans: tuple[NodePlan, ...]) -> None:
+    """Create the objects of all nodes; equal nodes share one report."""
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd())
+    report = topology_of("", kubelet_of(plans[0]))
+    waiting = iter(plans)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(_AT_ONCE):
+            group.create_task(_create(client, waiting, report))
+
+
+async def _create(client: Client, plans: Any, report: NodeResourceTopology) -> None:  # noqa: ANN401
+    now = datetime.now(UTC)
+    for plan in plans:
+        base = base_offer(plan)
+        devices = {name: len(members) for name, members in plan.machine.devices.items()}
+        offer = Offer({**base.capacity, **devices}, {**base.allocatable, **devices})
+        document = node_document(plan, offer, address="10.0.0.1", cidr="10.1.0.0/24", now=now)
+        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", **document})
+        # New nodes are tainted until a controller sees that they are ready; there is none here.
+        await client.patch(NODES, plan.name, merge_patch({"spec": {"taints": None}}))
+        metadata = msgspec.structs.replace(report.metadata, name=plan.name)
+        await client.create(TOPOLOGIES, msgspec.structs.replace(report, metadata=metadata))

@@ -1,0 +1,243 @@
+"""Pods bound per second: created as fast as the server takes them, and at a steady rate.
+
+API server, scheduler and whoever creates the pods are processes of their own on one machine. Nodes
+are objects with exact topology reports; no kubelet runs.
+
+Budgets: 180 pods/s at 1,000 nodes, 100 pods/s at 5,000; 99 % of the pods bound within 3 s of their
+creation at 100 pods/s; 400 MB of memory at 5,000 nodes; 2 % of a core when there is nothing to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks._fleet import create_fleet, plans_of
+from benchmarks.lab_api import SERVER, cpu_seconds
+from numakube.api.yamls import dump_yaml
+from numakube.kube.catalog import PODS
+from numakube.kube.config import load_config
+from numakube.kube.connect import connect
+from numakube.kube.reflector import Reflector, reflecting
+from numakube.kube.store import Updated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.core import Pod
+    from numakube.kube.client import Client
+    from numakube.kube.store import Change
+
+SHAPE: Final = "2 sockets, 32 cores, smt 2, 256Gi, gpu 4"
+KUBELET: Final = "policy=single-numa-node,scope=container"
+NAME: Final = "numakube-scheduler"
+CASES: Final = ((1000, 1000, 180.0), (5000, 1000, 100.0))
+"""Nodes, pods, and the pods per second that are wanted."""
+STEADY_RATE: Final = 100.0
+STEADY_PODS: Final = 1000
+SLOWEST_SECONDS: Final = 3.0
+MEMORY_MB: Final = 400
+IDLE_SECONDS: Final = 10.0
+IN_FLIGHT: Final = 32
+GIVE_UP_SECONDS: Final = 180.0
+
+
+def run() -> Iterator[dict[str, object]]:
+    """Measure every case."""
+    for nodes, pods, rate in CASES:
+        yield from measure(nodes, pods, rate)
+
+
+def measure(nodes: int, pods: int, rate: float) -> list[dict[str, object]]:
+    """Return the figures of one size of cluster."""
+    with tempfile.TemporaryDirectory() as folder, api_server() as url:
+        kubeconfig = Path(folder) / "kubeconfig"
+        kubeconfig.write_text(kubeconfig_of(url), encoding="utf-8")
+        return asyncio.run(_measure(kubeconfig, nodes, pods, rate))
+
+
+@contextmanager
+def api_server() -> Iterator[str]:
+    """Run the lab's API server in a process of its own."""
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as server:  # noqa: S603 - our own
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().decode().strip()
+        finally:
+            server.terminate()
+
+
+@contextmanager
+def scheduler(kubeconfig: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the scheduler in a process of its own."""
+    program = Path(sys.executable).with_name("numakube")
+    words = ["scheduler", "--no-leader-elect", "--log-level", "warning"]
+    words += ["--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1:0"]
+    with subprocess.Popen([program, *words]) as process:  # noqa: S603 - our own
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def kubeconfig_of(url: str) -> str:
+    """Return a kubeconfig for a server that asks for nothing."""
+    return dump_yaml(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "bench",
+            "clusters": [{"name": "bench", "cluster": {"server": url}}],
+            "users": [{"name": "bench", "user": {}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
+        }
+    )
+
+
+class Observer:
+    """Notes when pods are created and bound."""
+
+    def __init__(self) -> None:
+        self.created: dict[str, float] = {}
+        self.bound: dict[str, float] = {}
+        self.changed = asyncio.Event()
+
+    def __call__(self, change: Change[Pod]) -> None:
+        """Take a change of a pod."""
+        pod = change.object
+        if isinstance(change, Updated) and pod.spec.node_name:
+            self.bound.setdefault(pod.metadata.name, time.perf_counter())
+            self.changed.set()
+
+    async def all_bound(self, names: set[str]) -> None:
+        """Wait until all of *names* are bound."""
+        async with asyncio.timeout(GIVE_UP_SECONDS):
+            while not names <= self.bound.keys():
+                self.changed.clear()
+                await self.changed.wait()
+
+    def latency(self, names: set[str], quantile: float) -> float:
+        """Return the seconds from creation to binding that *quantile* of the pods stay below."""
+        times = sorted(self.bound[name] - self.created[name] for name in names)
+        return times[min(int(len(times) * quantile), len(times) - 1)]
+
+
+async def _measure(kubeconfig: Path, nodes: int, pods: int, rate: float) -> list[dict[str, object]]:
+    config = load_config(kubeconfig=str(kubeconfig), context=None, env={}, root=Path("/"))
+    async with connect(config, rate=0) as client:
+        await create_fleet(client, plans_of(nodes, SHAPE, KUBELET))
+        reflector, observer = Reflector(client, PODS), Observer()
+        reflector.store.subscribe(observer)
+        async with reflecting(reflector):
+            with scheduler(kubeconfig) as process:
+                return await _figures(client, observer, process.pid, (nodes, pods, rate))
+
+
+async def _figures(
+    client: Client, observer: Observer, pid: int, case: tuple[int, int, float]
+) -> list[dict[str, object]]:
+    nodes, pods, rate = case
+    at = f"{nodes} nodes"
+    await _create(client, observer, {"warm-up"}, pause=0.0)
+    await observer.all_bound({"warm-up"})
+    burst = {f"burst-{number}" for number in range(pods)}
+    used, start = cpu_seconds(pid), time.perf_counter()
+    await _create(client, observer, burst, pause=0.0)
+    await observer.all_bound(burst)
+    seconds = time.perf_counter() - start
+    cpu = cpu_seconds(pid) - used
+    figures: list[dict[str, object]] = [
+        {"metric": f"pods bound per second, {at}", "value": round(pods / seconds, 1)},
+        {
+            "metric": f"wall time per bound pod, {at}",
+            "value": round(1000 * seconds / pods, 2),
+            "unit": "ms",
+            "budget": round(1000 / rate, 2),
+        },
+        {
+            "metric": f"scheduler CPU per pod, {at}",
+            "value": round(1000 * cpu / pods, 2),
+            "unit": "ms",
+        },
+    ]
+    steady = {f"steady-{number}" for number in range(STEADY_PODS)}
+    await _create(client, observer, steady, pause=1 / STEADY_RATE)
+    await observer.all_bound(steady)
+    figures.append(
+        {
+            "metric": f"99 % bound within, {STEADY_RATE:.0f} pods/s, {at}",
+            "value": round(observer.latency(steady, 0.99), 3),
+            "unit": "s",
+            "budget": SLOWEST_SECONDS,
+        }
+    )
+    used = cpu_seconds(pid)
+    await asyncio.sleep(IDLE_SECONDS)
+    idle = (cpu_seconds(pid) - used) / IDLE_SECONDS
+    figures += [
+        {"metric": f"idle CPU, {at}", "value": round(100 * idle, 2), "unit": "%", "budget": 2},
+        {
+            "metric": f"memory, {at}",
+            "value": round(memory_mb(pid)),
+            "unit": "MB",
+            "budget": MEMORY_MB,
+        },
+    ]
+    return figures
+
+
+async def _create(client: Client, observer: Observer, names: set[str], *, pause: float) -> None:
+    waiting = iter(sorted(names))
+    if pause:
+        async with asyncio.TaskGroup() as group:
+            for name in waiting:
+                group.create_task(_create_one(client, observer, name))
+                await asyncio.sleep(pause)
+        return
+    async with asyncio.TaskGroup() as group:
+        for _ in range(IN_FLIGHT):
+            group.create_task(_create_some(client, observer, waiting))
+
+
+async def _create_some(client: Client, observer: Observer, names: Iterator[str]) -> None:
+    for name in names:
+        await _create_one(client, observer, name)
+
+
+async def _create_one(client: Client, observer: Observer, name: str) -> None:
+    observer.created[name] = time.perf_counter()
+    await client.create(PODS, pod(name), namespace="default")
+
+
+def pod(name: str) -> dict[str, Any]:
+    """Return a guaranteed pod that wants whole CPUs on one NUMA node."""
+    resources = {"cpu": "4", "memory": "8Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "bench"}},
+        "spec": {
+            "schedulerName": NAME,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/app:1",
+                    "resources": {"requests": resources, "limits": resources},
+                }
+            ],
+        },
+    }
+
+
+def memory_mb(pid: int) -> float:
+    """Return the resident memory of a process."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)

@@ -1,0 +1,238 @@
+"""What the API server says of nodes, pods and topologies, kept as the state that decisions need.
+
+The scheduler and the extender both have a mirror. It feeds `Cluster` and the NUMA cache from
+reflectors, keeps the pods that we have placed in thought (`assume`) until the server tells of them,
+and tells a listener what happened. Everything runs in the event loop, one event at a time, so a
+cycle that does not await sees one consistent state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import structlog
+
+from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
+from numakube.apps.kinds import KINDS, NAMESPACES
+from numakube.errors import NotFound
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.objects import key_of
+from numakube.kube.reflector import Reflector, ReflectorTiming
+from numakube.kube.resources import Resource
+from numakube.kube.store import Removed, Updated
+from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from numakube.api.core import Node, Pod
+    from numakube.api.workloads import Namespace
+    from numakube.apps.kinds import MirroredKind
+    from numakube.kube.client import Client
+    from numakube.kube.store import Change
+    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.snapshot.cluster import Cluster
+
+TOPOLOGIES: Final = Resource(
+    group=GROUP,
+    version="v1alpha2",
+    plural=PLURAL,
+    kind=KIND,
+    namespaced=False,
+    object_type=NodeResourceTopology,
+)
+
+_IMPATIENT: Final = ReflectorTiming(longest_backoff=5.0)
+"""The kind may be installed after us; its nodes should not wait half a minute then."""
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Listener(Protocol):
+    """Who wants to know."""
+
+    def pod_waits(self, pod: PodInfo) -> None:
+        """A pod without a node was seen, or has changed."""
+        ...
+
+    def pod_placed(self, pod: PodInfo) -> None:
+        """A pod is bound, by whomever."""
+        ...
+
+    def pod_gone(self, pod: PodInfo) -> None:
+        """A pod has ended or was deleted."""
+        ...
+
+    def happened(self, event: ClusterEvent) -> None:
+        """Something happened that may let a waiting pod fit."""
+        ...
+
+    def cache_changed(self, changes: Changes) -> None:
+        """The NUMA cache has something to tell; its beliefs are in the cluster already."""
+        ...
+
+
+class Mirror:
+    """Keeps a cluster and a cache equal to the server's state."""
+
+    def __init__(self, client: Client, cluster: Cluster, cache: NumaCache) -> None:
+        self.cluster = cluster
+        self.cache = cache
+        self.listener: Listener | None = None
+        self.pods: Reflector[Pod] = Reflector(client, PODS)
+        self.nodes: Reflector[Node] = Reflector(client, NODES)
+        self.topologies: Reflector[NodeResourceTopology] = Reflector(
+            client, TOPOLOGIES, timing=_IMPATIENT
+        )
+        self._assumed: dict[str, str] = {}
+        self._client = client
+        self.pods.store.subscribe(self._on_pod)
+        self.nodes.store.subscribe(self._on_node)
+        self.topologies.store.subscribe(self._on_topology)
+        namespaces = Reflector(client, NAMESPACES)
+        namespaces.store.subscribe(self._on_namespace)
+        self._others: list[Reflector[Any]] = [namespaces]
+        for kind in KINDS:
+            self._mirror(kind)
+
+    async def run(self) -> None:
+        """Keep the mirror up to date until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._reflectors():
+                tasks.create_task(reflector.run(), name=f"mirror-{reflector}")
+
+    def missing(self) -> str:
+        """Say what is not known yet; empty once decisions can be made."""
+        waiting = [
+            str(one)
+            for one in self._reflectors()
+            if not one.synced.is_set() and not self._is_absent(one)
+        ]
+        return f"not listed yet: {', '.join(waiting)}" if waiting else ""
+
+    async def synced(self) -> None:
+        """Return as soon as decisions can be made."""
+        while self.missing():
+            await self._client.clock.sleep(0.02)
+
+    def assume(self, pod: PodInfo, node: str) -> None:
+        """Count *pod* on *node* until the server tells of it or it is forgotten."""
+        self._assumed[pod.uid] = node
+        self.cluster.place(pod, node)
+
+    def is_assumed(self, uid: str) -> bool:
+        """Tell whether a pod is counted on a node though the server has not said so."""
+        return uid in self._assumed
+
+    def forget(self, pod: PodInfo) -> None:
+        """Stop counting an assumed pod: it was not bound."""
+        node = self._assumed.pop(pod.uid, None)
+        if node is not None:
+            self.cluster.remove_pod(pod.uid)
+            self._tell(EventKind.POD_DELETED, node=node, pod=pod)
+
+    def apply(self, changes: Changes) -> None:
+        """Take over what the cache believes now, and pass on what it has to tell."""
+        for node in changes.nodes:
+            self.cluster.set_belief(node, self.cache.belief(node))
+        self.pass_on(changes)
+
+    def pass_on(self, changes: Changes) -> None:
+        """Tell the listener what the cache found; the cluster has the new beliefs already."""
+        for node in changes.freed:
+            self._tell(EventKind.TOPOLOGY_CHANGED, node=node)
+        if self.listener is not None and changes:
+            self.listener.cache_changed(changes)
+
+    def _reflectors(self) -> tuple[Reflector[Any], ...]:
+        return (self.nodes, self.topologies, *self._others, self.pods)
+
+    def _is_absent(self, reflector: Reflector[Any]) -> bool:
+        """Tell whether the server does not have the kind; it may come later."""
+        return isinstance(reflector.last_error, NotFound)
+
+    def _on_node(self, change: Change[Node]) -> None:
+        node = change.object
+        name = node.metadata.name
+        if isinstance(change, Removed):
+            self.cluster.remove_node(name)
+            return
+        self.cluster.set_node(node)
+        changed = isinstance(change, Updated)
+        self._tell(EventKind.NODE_UPDATED if changed else EventKind.NODE_ADDED, node=name)
+
+    def _on_topology(self, change: Change[NodeResourceTopology]) -> None:
+        topology = change.object
+        if isinstance(change, Removed):
+            self.apply(self.cache.remove_report(topology.metadata.name))
+        else:
+            self.apply(self.cache.set_report(topology))
+
+    def _mirror(self, kind: MirroredKind) -> None:
+        objects: dict[str, object] = getattr(self.cluster.objects, kind.field)
+
+        def on_change(change: Change[Any]) -> None:
+            key = str(key_of(change.object))
+            if isinstance(change, Removed):
+                objects.pop(key, None)
+            else:
+                objects[key] = change.object
+            self.cluster.objects_changed()
+            if kind.event is not None:
+                self._tell(kind.event)
+
+        reflector: Reflector[Any] = Reflector(self._client, kind.resource)
+        reflector.store.subscribe(on_change)
+        self._others.append(reflector)
+
+    def _on_namespace(self, change: Change[Namespace]) -> None:
+        metadata = change.object.metadata
+        if isinstance(change, Removed):
+            self.cluster.objects.namespace_labels.pop(metadata.name, None)
+        else:
+            self.cluster.objects.namespace_labels[metadata.name] = metadata.labels
+        self.cluster.objects_changed()
+        self._tell(EventKind.NAMESPACE_CHANGED)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        pod = PodInfo(change.object)
+        if isinstance(change, Removed):
+            self._pod_is_gone(pod)
+            self.apply(self.cache.pod_gone(pod.uid))
+            return
+        self.apply(self.cache.pod_seen(pod))
+        if pod.has_ended:
+            self._pod_is_gone(pod)
+        elif pod.node_name:
+            self._pod_is_placed(pod, change)
+        elif pod.uid not in self._assumed and self.listener is not None:
+            self.listener.pod_waits(pod)
+
+    def _pod_is_placed(self, pod: PodInfo, change: Change[Pod]) -> None:
+        known = self.cluster.node_of(pod.uid) is not None
+        self._assumed.pop(pod.uid, None)
+        self.cluster.place(pod, pod.node_name)
+        if self.listener is not None:
+            self.listener.pod_placed(pod)
+        if not known:
+            self._tell(EventKind.POD_ADDED, node=pod.node_name, pod=pod)
+        elif isinstance(change, Updated) and _matters(change.old, change.object):
+            self._tell(EventKind.POD_UPDATED, node=pod.node_name, pod=pod)
+
+    def _pod_is_gone(self, pod: PodInfo) -> None:
+        self._assumed.pop(pod.uid, None)
+        node = self.cluster.node_of(pod.uid)
+        before = self.cluster.remove_pod(pod.uid)
+        if self.listener is not None:
+            self.listener.pod_gone(pod)
+        if node is not None:
+            self._tell(EventKind.POD_DELETED, node=node, pod=before or pod)
+
+    def _tell(self, kind: EventKind, *, node: str = "", pod: PodInfo | None = None) -> None:
+        if self.listener is not None:
+            self.listener.happened(ClusterEvent(kind=kind, node=node, pod=pod))
+
+
+def _matters(before: Pod, after: Pod) -> bool:
+    """Tell whether a bound pod changed in a way that others' placement depends on."""
+    return before.metadata.labels != after.metadata.labels or before.spec != after.spec

@@ -1,0 +1,45 @@
+"""The plugin that binds pods through the API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.apps.scheduler.binding import Result, bind
+from numakube.errors import ConfigError
+from numakube.kube.client import Client
+from numakube.scheduling.framework.plugins import Bind
+from numakube.scheduling.framework.status import SUCCESS, Code, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+CLIENT: Final = "client"
+"""Name of the service that plugins reach the API server by."""
+
+
+class DefaultBinder(Bind):
+    """Binds by the ``binding`` subresource; the status' detail is a `binding.Bound`."""
+
+    name = "DefaultBinder"
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @classmethod
+    def make(cls, args: Mapping[str, object], handle: Handle) -> DefaultBinder:
+        """Make the plugin."""
+        client = handle.services.get(CLIENT)
+        if not isinstance(client, Client):
+            raise ConfigError("there is no API server to bind pods at")
+        return cls(client)
+
+    async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Bind *pod* to *node*."""
+        bound = await bind(self._client, pod, node)
+        if bound.result is Result.BOUND:
+            return SUCCESS
+        return Status(Code.ERROR, (bound.reason,), detail=bound)

@@ -1,0 +1,99 @@
+"""Binding pods to nodes, in order on each node.
+
+A kubelet admits pods in the order in which they are bound, and the reservations of later pods
+assume that the earlier ones came first. So pods of one node are bound one after the other, while
+different nodes do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound, NumakubeError
+from numakube.kube.catalog import PODS
+from numakube.kube.objects import ObjectKey
+from numakube.kube.subresources import bind_pod
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from numakube.kube.client import Client
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_AT_ONCE: Final = 64
+"""Requests under way; enough to hide their latency, few enough not to flood a server."""
+
+
+class Result(Enum):
+    """What came of a binding."""
+
+    BOUND = "bound"
+    GONE = "gone"
+    """The pod was deleted, or another took its name."""
+    ELSEWHERE = "elsewhere"
+    """Somebody else bound it to another node."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A result, and the error behind it for people."""
+
+    result: Result
+    reason: str = ""
+
+
+class Lanes:
+    """One lane per node: who enters first, binds first."""
+
+    def __init__(self, at_once: int = _AT_ONCE) -> None:
+        self._lanes: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._slots = asyncio.Semaphore(at_once)
+
+    @asynccontextmanager
+    async def on(self, node: str) -> AsyncIterator[None]:
+        """Return the caller's turn on *node*."""
+        lock, users = self._lanes.get(node, (asyncio.Lock(), 0))
+        self._lanes[node] = (lock, users + 1)
+        try:
+            async with lock, self._slots:
+                yield
+        finally:
+            lock, users = self._lanes.pop(node)
+            if users > 1:
+                self._lanes[node] = (lock, users - 1)
+
+
+async def bind(client: Client, pod: PodInfo, node: str) -> Bound:
+    """Bind *pod* to *node*, and find out what happened if the answer does not tell."""
+    key = ObjectKey(pod.namespace, pod.name)
+    try:
+        await bind_pod(client, key, node, uid=pod.uid)
+    except NotFound as error:
+        return Bound(Result.GONE, str(error))
+    except (Conflict, ClusterUnreachable) as error:
+        return await _look(client, pod, node, error)
+    except ApiError as error:
+        return Bound(Result.FAILED, str(error))
+    return Bound(Result.BOUND)
+
+
+async def _look(client: Client, pod: PodInfo, node: str, error: NumakubeError) -> Bound:
+    """Return how things are after a binding of unknown outcome."""
+    try:
+        found = await client.get(PODS, pod.name, namespace=pod.namespace)
+    except NotFound:
+        return Bound(Result.GONE, str(error))
+    except NumakubeError as second:
+        return Bound(Result.FAILED, f"{error}; then {second}")
+    if found.metadata.uid != pod.uid or found.metadata.deletion_timestamp is not None:
+        return Bound(Result.GONE, str(error))
+    if found.spec.node_name == node:
+        return Bound(Result.BOUND)
+    if found.spec.node_name:
+        return Bound(Result.ELSEWHERE, f"it was bound to {found.spec.node_name} by somebody else")
+    return Bound(Result.FAILED, str(error))

@@ -1,0 +1,194 @@
+"""The scheduler as a process: from options to an exit code.
+
+Caches are kept warm whether it leads or not; only the leader schedules. A leader that cannot renew
+its lease in time ends, as kube-scheduler does, and is started anew by whatever runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import numpy as np
+import structlog
+
+from numakube.apps.access import Access
+from numakube.apps.metrics import new_registry
+from numakube.apps.mirror import Mirror
+from numakube.apps.process import cluster_of, listen_of
+from numakube.apps.scheduler.assembly import assemble
+from numakube.apps.scheduler.binder import CLIENT
+from numakube.apps.scheduler.catalogue import all_plugins, default_profile
+from numakube.apps.scheduler.endpoints import Endpoints
+from numakube.apps.scheduler.metrics import SchedulerMetrics
+from numakube.apps.scheduler.outcomes import Outcomes
+from numakube.apps.scheduler.scheduler import Scheduler
+from numakube.apps.scheduler.volumes import ApiVolumeActions
+from numakube.apps.serving import Health, Serving
+from numakube.errors import LeadershipLost
+from numakube.kube.connect import connect
+from numakube.kube.events import EventRecorder
+from numakube.kube.lease import LeaderElection, LeaseTiming
+from numakube.kube.objects import ObjectKey
+from numakube.scheduling.cycle import Cycle
+from numakube.scheduling.numa.plugin import ON_CHANGES
+from numakube.scheduling.plugins.registry import VOLUME_ACTIONS
+from numakube.scheduling.queue.judge import ProfileJudge
+from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
+from numakube.values.durations import SECOND, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from prometheus_client import CollectorRegistry
+
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration, LeaderElectionConfig
+    from numakube.apps.serving import Listen
+    from numakube.apps.surroundings import Surroundings
+    from numakube.kube.client import Client
+
+LOST: Final = 1
+_LAST_EVENTS_SECONDS: Final = 3.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerOptions:
+    """What a scheduler was told.
+
+    Attributes:
+        values: every setting.
+        config: file and flags together.
+    """
+
+    values: Mapping[str, Any]
+    config: KubeSchedulerConfiguration
+
+
+async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Event) -> int:
+    """Schedule until *stop* is set; return the exit code.
+
+    Raises:
+        ConfigError: it cannot even start.
+    """
+    cluster = cluster_of(options.values, env=around.env, root=around.root)
+    async with connect(
+        cluster, clock=around.clock, env=around.env, user_agent="numakube-scheduler", rate=0
+    ) as client:
+        process = SchedulerProcess(options.config, client)
+        listen = listen_of(options.values, locate=around.locate) if around.serve else None
+        return await process.run(stop, listen)
+
+
+class SchedulerProcess:
+    """A running scheduler with everything around its loop."""
+
+    def __init__(self, config: KubeSchedulerConfiguration, client: Client) -> None:
+        self._config = config
+        self._client = client
+        self.identity = f"numakube-scheduler_{uuid4()}"
+        self.mirror: Mirror
+        self.registry: CollectorRegistry = new_registry("scheduler")
+        self._metrics = SchedulerMetrics(self.registry)
+        volumes = ApiVolumeActions(client)
+        parts = assemble(
+            config,
+            defaults=default_profile(),
+            registry=all_plugins(),
+            services={
+                CLIENT: client,
+                VOLUME_ACTIONS: volumes,
+                ON_CHANGES: lambda changes: self.mirror.pass_on(changes),
+            },
+        )
+        self._recorder = EventRecorder(
+            client, component=config.profiles[0].scheduler_name, instance=self.identity
+        )
+        self._outcomes = Outcomes(client, self._recorder)
+        self.mirror = Mirror(client, parts.cluster, parts.cache)
+        backoff = Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
+        self.scheduler = Scheduler(
+            client,
+            mirror=self.mirror,
+            runtimes=parts.runtimes,
+            queue=SchedulingQueue(ProfileJudge(parts.runtimes), backoff=backoff),
+            cycle=Cycle(parts.cluster, parts.nominations, np.random.default_rng()),
+            nominations=parts.nominations,
+            guard=parts.guard,
+            outcomes=self._outcomes,
+            recorder=self._recorder,
+            metrics=self._metrics,
+            volumes=volumes,
+        )
+        self.mirror.listener = self.scheduler
+        self.leading = False
+
+    async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
+        """Schedule until *stop* is set; return the exit code."""
+        async with AsyncExitStack() as stack:
+            if listen is not None:
+                await self._serve(stack, listen)
+            async with asyncio.TaskGroup() as tasks:
+                parts = (self.mirror, self._outcomes, self._recorder)
+                beside = [tasks.create_task(one.run()) for one in parts]
+                work = tasks.create_task(self._work())
+                ended = tasks.create_task(stop.wait())
+                await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
+                code = work.result() if work.done() else 0
+                ended.cancel()
+                work.cancel()
+                await asyncio.wait({work})
+                await self._tell_the_rest()
+                for job in beside:
+                    job.cancel()
+        return code
+
+    async def _tell_the_rest(self) -> None:
+        """Write the events that are still waiting, if the server takes them soon."""
+        with suppress(TimeoutError):
+            async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
+                await self._recorder.flush()
+
+    async def _work(self) -> int:
+        await self.mirror.synced()
+        _log.info("caches_synced", nodes=len(self.mirror.cluster.row_of))
+        if not self._config.leader_election.leader_elect:
+            await self._lead()
+            return 0
+        election = self._election(self._config.leader_election)
+        try:
+            await election.run(self._lead)
+        except LeadershipLost as error:
+            _log.error("leadership_lost", error=str(error))
+            return LOST
+        return 0
+
+    async def _lead(self) -> None:
+        self.leading = True
+        _log.info("leading", identity=self.identity)
+        try:
+            await self.scheduler.run()
+        finally:
+            self.leading = False
+
+    def _election(self, config: LeaderElectionConfig) -> LeaderElection:
+        timing = LeaseTiming(
+            duration=parse_duration(config.lease_duration) // SECOND,
+            renew_deadline=parse_duration(config.renew_deadline) / SECOND,
+            retry=parse_duration(config.retry_period) / SECOND,
+        )
+        lease = ObjectKey(config.resource_namespace, config.resource_name)
+        return LeaderElection(self._client, lease, identity=self.identity, timing=timing)
+
+    async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
+        health = Health()
+        health.ready("caches", self.mirror.missing)
+        endpoints = Endpoints(self.scheduler, self._config, self._client.clock)
+        routes = endpoints.routes(Access(self._client, host=listen.host))
+        serving = Serving(listen, health=health, registry=self.registry, routes=routes)
+        server = await stack.enter_async_context(serving)
+        _log.info("serving", url=server.url)

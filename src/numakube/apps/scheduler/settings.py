@@ -1,0 +1,127 @@
+"""The options of the scheduler, and the configuration that they add up to.
+
+A KubeSchedulerConfiguration (``--config``) says which profiles there are; without one there is a
+single profile with all plugins. Flags win over the file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.api.scheduler_config import (
+    KubeSchedulerConfiguration,
+    LeaderElectionConfig,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    ProfileConfig,
+)
+from numakube.api.yamls import load_yaml
+from numakube.apps.process import CONNECTION, LOGS, serving_settings
+from numakube.apps.settings import Setting, Settings
+from numakube.errors import ConfigError
+from numakube.scheduling.config.reading import read_configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.apps.process import Locate
+
+SCHEDULER_NAME: Final = "numakube-scheduler"
+PORT: Final = 10259
+NUMA_PLUGIN: Final = "NodeResourceTopologyMatch"
+NUMA_WEIGHT: Final = 5
+"""Alignment outweighs any single default score, but not what a user asks for by affinity."""
+
+SETTINGS: Final = Settings(
+    (
+        Setting(
+            name="config",
+            flag="--config",
+            metavar="FILE",
+            help="A KubeSchedulerConfiguration: profiles, plugins and their arguments.",
+        ),
+        Setting(
+            name="scheduler_name",
+            flag="--scheduler-name",
+            metavar="NAME",
+            help=f"Without a file: the name pods ask for; {SCHEDULER_NAME} if not given.",
+        ),
+        Setting(
+            name="leader_elect",
+            flag="--leader-elect/--no-leader-elect",
+            default=True,
+            help="Whether several schedulers agree on one that works; the file can say so too.",
+        ),
+        Setting(
+            name="lease_name",
+            flag="--leader-elect-resource-name",
+            metavar="NAME",
+            help="Name of the lease.",
+        ),
+        Setting(
+            name="lease_namespace",
+            flag="--leader-elect-resource-namespace",
+            metavar="NAME",
+            help="Namespace of the lease.",
+        ),
+        *CONNECTION,
+        *LOGS,
+        *serving_settings(PORT),
+    )
+)
+
+
+def configuration_of(flags: Mapping[str, Any], locate: Locate) -> KubeSchedulerConfiguration:
+    """Return the configuration that file and flags add up to.
+
+    Args:
+        flags: only what stood on the command line.
+        locate: where a path of the process really is.
+
+    Raises:
+        ConfigError: they make no sense.
+    """
+    name = flags.get("scheduler_name")
+    if flags.get("config"):
+        if name:
+            raise ConfigError("--scheduler-name: the names are those of the profiles in --config")
+        config = _from_file(flags["config"], locate)
+    else:
+        config = default_configuration(name or SCHEDULER_NAME)
+    election = _election(config.leader_election, flags)
+    return msgspec.structs.replace(config, leader_election=election)
+
+
+def default_configuration(scheduler_name: str = SCHEDULER_NAME) -> KubeSchedulerConfiguration:
+    """Return the configuration of a scheduler that was told nothing."""
+    numa = PluginSet(enabled=(PluginRef(name=NUMA_PLUGIN, weight=NUMA_WEIGHT),))
+    profile = ProfileConfig(scheduler_name=scheduler_name, plugins=Plugins(multi_point=numa))
+    election = LeaderElectionConfig(resource_name=scheduler_name)
+    return KubeSchedulerConfiguration(profiles=(profile,), leader_election=election)
+
+
+def _from_file(path: str, locate: Locate) -> KubeSchedulerConfiguration:
+    try:
+        text = locate(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--config {path}: {error.strerror}") from None
+    tree = load_yaml(text, path)
+    if not isinstance(tree, dict):
+        raise ConfigError(f"--config {path}: not a mapping")
+    config = read_configuration(tree, source=path)
+    if not config.profiles:
+        return msgspec.structs.replace(config, profiles=(ProfileConfig(),))
+    return config
+
+
+def _election(config: LeaderElectionConfig, flags: Mapping[str, Any]) -> LeaderElectionConfig:
+    fields = {
+        "leader_elect": "leader_elect",
+        "lease_name": "resource_name",
+        "lease_namespace": "resource_namespace",
+    }
+    given = {field: flags[name] for name, field in fields.items() if name in flags}
+    return msgspec.structs.replace(config, **given)

@@ -1,0 +1,73 @@
+"""Binding volumes at the API server, for the plugin VolumeBinding."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from numakube.apps.kinds import CLAIMS, VOLUMES
+from numakube.kube.patches import merge_patch
+from numakube.scheduling.framework.status import Status, failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
+    from numakube.kube.client import Client
+
+import msgspec
+
+
+class ApiVolumeActions:
+    """`numakube.scheduling.plugins.volumes.actions.VolumeActions` by patches of what changed.
+
+    Patches carry the ``resourceVersion`` that the decision was made on, so a volume that somebody
+    else has taken meanwhile is not taken away.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._changed = asyncio.Event()
+
+    def storage_changed(self) -> None:
+        """Say that a claim or a volume has changed."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def bind_volume(self, volume: PersistentVolume) -> None:
+        """Write the ``claimRef`` and the annotations of *volume*."""
+        metadata = volume.metadata
+        change = {
+            "metadata": {
+                "resourceVersion": metadata.resource_version,
+                "annotations": dict(metadata.annotations),
+            },
+            "spec": {"claimRef": msgspec.to_builtins(volume.spec.claim_ref)},
+        }
+        await self._client.patch(VOLUMES, metadata.name, merge_patch(change))
+
+    async def select_node(self, claim: PersistentVolumeClaim) -> None:
+        """Write the annotations of *claim*, which name the selected node."""
+        metadata = claim.metadata
+        change = {
+            "metadata": {
+                "resourceVersion": metadata.resource_version,
+                "annotations": dict(metadata.annotations),
+            }
+        }
+        await self._client.patch(
+            CLAIMS, metadata.name, merge_patch(change), namespace=metadata.namespace
+        )
+
+    async def until(self, done: Callable[[], Status | None], *, timeout_seconds: float) -> Status:
+        """Ask *done*, now and whenever claims or volumes change, until it gives an answer."""
+        try:
+            async with self._client.clock.timeout(timeout_seconds):
+                while True:
+                    changed = self._changed
+                    answer = done()
+                    if answer is not None:
+                        return answer
+                    await changed.wait()
+        except TimeoutError:
+            return failure("timed out waiting for volumes to be bound")
