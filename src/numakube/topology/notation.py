@@ -95,7 +95,8 @@ def write_cell(cell: MemoryCell) -> str:
 
 def read_cell(text: str) -> MemoryCell:
     """Return the books that *text* tells."""
-    group, count, *sizes = [*text.split(" "), ""] if " " not in text else text.split(" ")
+    group, _, rest = text.partition(" ")
+    count, *sizes = rest.split(" ")
     if not count.startswith("x"):
         raise InvalidValue(f"memory books {text!r}: no number of blocks")
     reserved = {}
