@@ -21,6 +21,9 @@ from numakube.lab.inprocess import InProcess
 from numakube.lab.kubelet_options import lab_configuration
 from numakube.lab.nodes.plan import NodePlan
 from numakube.lab.nodes.pool import NodePool
+from numakube.topology.exact import uid_hash
+from numakube.topology.rebuild import report_of
+from numakube.topology.view import Unusable, view_of
 
 SHAPES = {
     **PRESETS,
@@ -57,6 +60,29 @@ def plan(name: str, shape: str, rng: Random) -> NodePlan:
     return NodePlan(name=name, machine=machine, config=lab_configuration(machine, words))
 
 
+async def wrong_exact_data(lab: Lab, name: str) -> str:
+    """Say what is wrong with the exact data of a node, or nothing.
+
+    The model of a fresh report of the node itself is the truth.
+    """
+    view = view_of(await lab.client.get(NODE_RESOURCE_TOPOLOGIES, name))
+    assert not isinstance(view, Unusable)
+    if view.report is None:
+        return "there is none"
+    truth = report_of(lab.model(name))
+    admission = lab.pool.kubelet(name).admission
+    assert admission is not None
+    active = {uid_hash(pod.metadata.uid) for pod in admission.pods}
+    if set(view.report.pods) != active:
+        return f"accounts for {set(view.report.pods)} instead of {active}"
+    told_pods = {uid: held for uid, held in view.report.pods.items() if not held.empty}
+    if told_pods != {uid: held for uid, held in truth.pods.items() if not held.empty}:
+        return f"pods hold {told_pods} instead of {truth.pods}"
+    told_rest = view.report.shared_cpus, dict(view.report.memory), dict(view.report.devices)
+    true_rest = truth.shared_cpus, dict(truth.memory), dict(truth.devices)
+    return "" if told_rest == true_rest else f"{told_rest} instead of {true_rest}"
+
+
 async def told(lab: Lab, name: str) -> dict[str, dict[str, tuple[int, int]]]:
     """Return what is published about a node."""
     try:
@@ -76,8 +102,11 @@ async def converge(lab: Lab) -> None:
             if truth != found:
                 wrong[name] = truth, found
         if not wrong:
-            return
-    raise AssertionError(f"never converged: {wrong}")
+            break
+    else:
+        raise AssertionError(f"never converged: {wrong}")
+    for name in lab.pool.kubelets:
+        assert await wrong_exact_data(lab, name) == ""
 
 
 async def come_and_go(lab: Lab, rng: Random, number: int) -> None:

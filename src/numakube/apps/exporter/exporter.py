@@ -64,7 +64,7 @@ class Exporter:
     metrics: ExporterMetrics
     stale_after: float = 10.0
     pod: OwnPod | None = None
-    on_report: Callable[[Report], None] | None = None
+    on_report: tuple[Callable[[Report], None], ...] = ()
     last_report: Report | None = None
     kubelet_trouble: str = "the kubelet has not been read yet"
     publish_trouble: str = "nothing has been published yet"
@@ -144,8 +144,8 @@ class Exporter:
     def _compute(self, inputs: NodeInputs, cause: str) -> Report:
         report = topology_of(inputs, self.options, cause=cause)
         self._tell_problems(report)
-        if self.on_report is not None:
-            self.on_report(report)
+        for keep in self.on_report:
+            keep(report)
         return report
 
     def _tell_problems(self, report: Report) -> None:

@@ -1,54 +1,86 @@
-"""The pods behind the last fingerprint, in a file for whoever looks for a difference.
+"""The pods behind fingerprints, in files for whoever looks for a difference.
 
-One compact JSON object with the keys of upstream's podfingerprint, replaced as a whole. The
-directory must exist; a file that cannot be written is no reason to stop.
+A `StatusFile` has the last report only, as RTE writes it. A `StatusRing` keeps the last ten with
+their times, as numaresources-operator's agents do, in a folder that must exist already. Files are
+replaced as a whole; one that cannot be written is no reason to stop.
 """
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.topology.fingerprint import PodName
+from numakube.topology.fingerprint_status import FingerprintStatus, encode_status, encode_statuses
+from numakube.values.times import format_micro_time
+
 if TYPE_CHECKING:
+    from datetime import datetime
     from pathlib import Path
 
     from numakube.apps.exporter.report import Report
+    from numakube.kube.clock import Clock
+
+SAMPLES: Final = 10
+"""How many reports a ring keeps."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def fingerprint_status(report: Report, node_name: str) -> str:
-    """Return the status as text, its keys as upstream spells them."""
-    pods = [{"Namespace": pod.namespace, "Name": pod.name} for pod in report.fingerprinted]
-    status = {
-        "fingerprintComputed": report.fingerprints[report.method],
-        "pods": pods,
-        "nodeName": node_name,
-    }
-    present = {key: value for key, value in status.items() if value}
-    return json.dumps(present, separators=(",", ":"))
+def status_of(report: Report, node: str, *, now: datetime | None = None) -> FingerprintStatus:
+    """Return the status of *report*, with the time if it is to be recorded."""
+    return FingerprintStatus(
+        node=node,
+        pods=tuple(PodName(pod.namespace, pod.name) for pod in report.fingerprinted),
+        computed=report.fingerprints[report.method],
+        record_time="" if now is None else format_micro_time(now),
+    )
 
 
 class StatusFile:
-    """Keeps the status of the last report."""
+    """The status of the last report."""
 
-    def __init__(self, path: Path, node_name: str) -> None:
+    def __init__(self, path: Path, node: str) -> None:
         self._path = path
-        self._node_name = node_name
-        self._written = ""
+        self._node = node
+        self._last: FingerprintStatus | None = None
 
     def keep(self, report: Report) -> None:
         """Write the file if something has changed."""
-        text = fingerprint_status(report, self._node_name)
-        if text == self._written:
+        status = status_of(report, self._node)
+        if status != self._last and _replace(self._path, encode_status(status)):
+            self._last = status
+
+
+class StatusRing:
+    """The statuses of the last reports, each written once until it changes."""
+
+    def __init__(self, folder: Path, node: str, clock: Clock) -> None:
+        self._path = folder / node.replace(".", "_")
+        self._node = node
+        self._clock = clock
+        self._last: FingerprintStatus | None = None
+        self._samples: deque[FingerprintStatus] = deque(maxlen=SAMPLES)
+
+    def keep(self, report: Report) -> None:
+        """Add *report* if something has changed, and write the file."""
+        status = status_of(report, self._node)
+        if status == self._last or not self._path.parent.is_dir():
             return
-        temporary = self._path.with_name(f"__{self._path.name}")
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(self._path)
-        except OSError as error:
-            _log.warning("fingerprint_status_not_written", file=str(self._path), error=str(error))
-            return
-        self._written = text
+        self._samples.append(status_of(report, self._node, now=self._clock.now()))
+        self._last = status
+        _replace(self._path, encode_statuses(self._samples))
+
+
+def _replace(path: Path, content: bytes) -> bool:
+    """Replace a file as a whole; tell whether that worked."""
+    temporary = path.with_name(f"__{path.name}")
+    try:
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        _log.warning("fingerprint_status_not_written", file=str(path), error=str(error))
+        return False
+    return True

@@ -26,7 +26,7 @@ from numakube.apps.exporter.building import (
     make_wakeups,
 )
 from numakube.apps.exporter.exporter import Exporter
-from numakube.apps.exporter.fingerprint_status import StatusFile
+from numakube.apps.exporter.fingerprint_status import StatusFile, StatusRing
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.pod_book import NoPods, WatchedPods
@@ -119,7 +119,7 @@ class ExporterProcess:
             metrics=self._metrics,
             stale_after=options["stale_after"],
             pod=make_own_pod(options, client),
-            on_report=self._on_report(),
+            on_report=self._keepers(),
         )
 
     async def run(self, stop: asyncio.Event) -> int:
@@ -165,11 +165,18 @@ class ExporterProcess:
             jobs.append(self._pods.run())
         return jobs
 
-    def _on_report(self) -> Callable[[Report], None] | None:
-        path = self._options["fingerprint_file"]
-        if not path or not self._options["fingerprint"]:
-            return None
-        return StatusFile(self._around.locate(path), self._options.node_name).keep
+    def _keepers(self) -> tuple[Callable[[Report], None], ...]:
+        """Return what keeps the pods behind fingerprints."""
+        options, around = self._options, self._around
+        if not options["fingerprint"]:
+            return ()
+        keepers: list[Callable[[Report], None]] = []
+        if path := options["fingerprint_file"]:
+            keepers.append(StatusFile(around.locate(path), options.node_name).keep)
+        if folder := options["fingerprint_dir"]:
+            ring = StatusRing(around.locate(folder), options.node_name, around.clock)
+            keepers.append(ring.keep)
+        return tuple(keepers)
 
     async def _serve(self, stack: AsyncExitStack) -> None:
         listen = self._options.listen(self._around.locate) if self._around.serve else None

@@ -197,6 +197,14 @@ _CONTENT: Final = (
         help="Keep the pods behind the last fingerprint in this file.",
     ),
     Setting(
+        name="fingerprint_dir",
+        flag="--pods-fingerprint-status-dir",
+        metavar="DIR",
+        key="resourceMonitor.podSetFingerprintStatusDir",
+        env="PFP_STATUS_DUMP",
+        help="Keep the pods behind the last ten fingerprints in a file of this folder.",
+    ),
+    Setting(
         name="numa_placement",
         flag="--numa-placement/--no-numa-placement",
         default=True,
