@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
+from numakube.api.wire import Wire
 from numakube.errors import ConfigError
-from numakube.scheduling.numa.args import CacheKind, Mode, read_args
+from numakube.scheduling.numa.args import (
+    CacheArgs,
+    CacheKind,
+    Mode,
+    NativeArgs,
+    NodeResourceTopologyMatchArgs,
+    read_args,
+)
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.overreserve import ForeignPods, ResyncScope
 
@@ -140,3 +151,16 @@ def test_values_that_upstream_takes_silently_are_noted() -> None:
     assert settings.cache.fingerprint_pods is FingerprintPods.ALL
     assert settings.cache.resync_scope is ResyncScope.ONLY_RESOURCES
     assert len(settings.notes) == 4
+
+
+def test_every_field_is_on_the_reference_page() -> None:
+    """What can be set can be looked up."""
+    page = Path(__file__).parents[3].joinpath("docs/reference/numa-plugin.md").read_text("utf-8")
+    for prefix, kind in (
+        ("", NodeResourceTopologyMatchArgs),
+        ("cache.", CacheArgs),
+        ("native.", NativeArgs),
+    ):
+        for field in msgspec.structs.fields(kind):
+            if not isinstance(field.default, Wire):
+                assert f"`{prefix}{field.encode_name}`" in page
