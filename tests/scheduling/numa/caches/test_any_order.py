@@ -69,6 +69,8 @@ class World(RuleBasedStateMachine):
         self.known_version = 0
         self.certain_from = 1
         """The first version of the NRT from which on the belief must be right."""
+        self.departed_at = 0
+        """The version of the NRT when a pod ended or was refused last."""
 
     @initialize(policy=policies, scope=st.sampled_from(("container", "pod")))
     def start(self, policy: str, scope: str) -> None:
@@ -106,6 +108,8 @@ class World(RuleBasedStateMachine):
     def restart(self, order: object) -> None:
         """Lose everything but what the API server has, and list that in any order."""
         self.cache = Predict()
+        # Who ended before or after whom was admitted is lost.
+        self.certain_from = max(self.certain_from, self.departed_at)
         self.reserved.clear()
         self.pod_events.clear()
         self.reports.clear()
@@ -138,8 +142,7 @@ class World(RuleBasedStateMachine):
         if self.site.admit(one):
             self.update(taken(one, phase="Pending"))
         else:
-            # What it held for a moment may have moved memory inside a group of NUMA nodes.
-            self.certain_from = self.next_version()
+            self.departed_at = self.next_version()
             self.update(ended(one, reason="TopologyAffinityError"))
 
     @precondition(lambda self: self.site.pods)
@@ -149,11 +152,13 @@ class World(RuleBasedStateMachine):
         uid = sorted(self.site.pods)[choice % len(self.site.pods)]
         one = self.site.pods[uid]
         self.site.remove(uid)
-        self.certain_from = self.next_version()
-        if uid in self.api:
-            self.update(ended(one))
-            if delete:
-                self.delete(uid)
+        self.departed_at = self.next_version()
+        if uid not in self.api:
+            self.certain_from = self.departed_at
+            return
+        self.update(ended(one))
+        if delete:
+            self.delete(uid)
 
     @precondition(lambda self: self.site.pods)
     @rule(choice=st.integers(0, 99))
@@ -189,8 +194,11 @@ class World(RuleBasedStateMachine):
         position = choice % len(self.reports)
         report = self.reports[position] if keep else self.reports.pop(position)
         before = self.is_certain() and not self.pod_events
-        changes = self.cache.set_report(report)
         version = int(report.metadata.resource_version)
+        if version < self.departed_at:
+            # It does not tell whether it is older than pods that have ended since.
+            self.certain_from = max(self.certain_from, self.departed_at)
+        changes = self.cache.set_report(report)
         if before and self.is_certain() and self.exact:
             assert not changes.mispredictions
         self.known_version = max(self.known_version, version)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Change, Changes
 from numakube.scheduling.numa.caches.exact import ExactBelief
-from numakube.topology.exact import uid_hash
 
 if TYPE_CHECKING:
     from numakube.scheduling.numa.belief import NumaBelief
@@ -61,10 +60,4 @@ def _somebody_left(before: NumaBelief, after: NumaBelief) -> bool:
     """Tell whether a pod holds nothing any more; equal counts may hide other CPUs."""
     if not isinstance(before, ExactBelief) or not isinstance(after, ExactBelief):
         return False
-    return bool(_holders(before) - _holders(after))
-
-
-def _holders(belief: ExactBelief) -> set[str]:
-    basis = belief.basis
-    gone = {uid_hash(uid) for uid in basis.ended}
-    return (basis.exact.pods.keys() - gone) | {uid_hash(pod.uid) for pod in basis.incoming}
+    return bool(before.basis.holders() - after.basis.holders())

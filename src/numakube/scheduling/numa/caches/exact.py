@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.numa.caches.counts import reduced
+from numakube.scheduling.numa.caches.history import Admission, Release, Step
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.uses import use_in_model, use_in_report
+from numakube.topology.exact import uid_hash
 from numakube.topology.rebuild import node_of, remove_pod
 from numakube.topology.zone_amounts import zones_of
 from numakube.topology.zones import Unusable
@@ -74,31 +76,39 @@ class Basis:
     """What an exact belief rests on.
 
     Attributes:
-        ended: pods that the report names although they have ended: the next admission releases
-            what they hold.
-        incoming: pods that the report does not name, in the order in which they will be admitted.
+        steps: what has happened since the report, or is about to.
         evicted: pods that are gone in thought.
     """
 
     report: Report
     exact: ExactReport
-    ended: frozenset[str] = frozenset()
-    incoming: tuple[PodInfo, ...] = ()
+    steps: tuple[Step, ...] = ()
     evicted: frozenset[str] = frozenset()
 
     @property
     def differs_from_report(self) -> bool:
         """Tell whether anything has happened since the report."""
-        return bool(self.ended or self.incoming or self.evicted)
+        return bool(self.steps or self.evicted)
+
+    @property
+    def incoming(self) -> list[PodInfo]:
+        """The pods that the report does not name and that have not ended."""
+        gone = {step.uid for step in self.steps if isinstance(step, Release)}
+        admissions = (step.pod for step in self.steps if isinstance(step, Admission))
+        return [pod for pod in admissions if pod.uid not in gone]
+
+    def holders(self) -> set[str]:
+        """Return the hashed uids of the pods that hold something or are about to."""
+        gone = {uid_hash(step.uid) for step in self.steps if isinstance(step, Release)}
+        return (self.exact.pods.keys() - gone) | {uid_hash(pod.uid) for pod in self.incoming}
 
     def same_as(self, other: Basis) -> bool:
         """Tell whether the same follows from *other*; a pod's status does not matter."""
         return (
             self.report is other.report
-            and self.ended == other.ended
             and self.evicted == other.evicted
-            and len(self.incoming) == len(other.incoming)
-            and all(map(_same_pod, self.incoming, other.incoming))
+            and len(self.steps) == len(other.steps)
+            and all(map(_same_step, self.steps, other.steps))
         )
 
 
@@ -141,7 +151,7 @@ class ExactBelief:
     @property
     def foreseen(self) -> Mapping[str, ZoneUse | Refusal]:
         """What each pod on its way will get, or how it will be refused, by uid."""
-        return self.outlook().uses if self.basis.incoming else {}
+        return self.outlook().uses if self.basis.steps else {}
 
     def outlook(self) -> Outlook:
         """Return what follows from the model."""
@@ -157,9 +167,7 @@ class ExactBelief:
             if isinstance(model, Unusable):
                 return None
             self._reference = _free(model)
-            for uid in self.basis.ended:
-                remove_pod(model, uid)
-            uses = {pod.uid: _admit(model, pod) for pod in self.basis.incoming}
+            uses = _replay(model, self.basis.steps)
             for uid in self.basis.evicted:
                 remove_pod(model, uid)
             self._settle(model, uses)
@@ -172,12 +180,13 @@ class ExactBelief:
 
     def followed_by(self, pod: PodInfo) -> ExactBelief | None:
         """Return what is believed when *pod* comes after all others; ``None`` without a model."""
-        if self._next is not None and _same_pod(self._next.basis.incoming[-1], pod):
+        step = Admission(pod)
+        if self._next is not None and _same_step(self._next.basis.steps[-1], step):
             return self._next
         model = self.model()
         if model is None:
             return None
-        basis = replace(self.basis, incoming=(*self.basis.incoming, pod))
+        basis = replace(self.basis, steps=(*self.basis.steps, step))
         belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
         model = model.clone()
         belief._reference = self._reference
@@ -223,8 +232,12 @@ class ExactBelief:
             self._outlook = Outlook(available, uses)
 
 
-def _same_pod(one: PodInfo, other: PodInfo) -> bool:
-    return one is other or (one.uid == other.uid and asks_the_same(one, other))
+def _same_step(one: Step, other: Step) -> bool:
+    if isinstance(one, Release) or isinstance(other, Release):
+        return one == other
+    return one.pod is other.pod or (
+        one.pod.uid == other.pod.uid and asks_the_same(one.pod, other.pod)
+    )
 
 
 def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
@@ -235,6 +248,17 @@ def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
         and mine.init_containers == others.init_containers
         and mine.resources == others.resources
     )
+
+
+def _replay(model: KubeletNode, steps: Iterable[Step]) -> dict[str, ZoneUse | Refusal]:
+    """Let *steps* happen to *model*; return what became of each pod that came."""
+    uses: dict[str, ZoneUse | Refusal] = {}
+    for step in steps:
+        if isinstance(step, Admission):
+            uses[step.pod.uid] = _admit(model, step.pod)
+        else:
+            remove_pod(model, step.uid)
+    return uses
 
 
 def _admit(model: KubeletNode, pod: PodInfo) -> ZoneUse | Refusal:

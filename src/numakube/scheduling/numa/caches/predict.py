@@ -24,6 +24,7 @@ from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fa
 from numakube.scheduling.numa.caches.counts import CountsBelief
 from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS, Evidence
 from numakube.scheduling.numa.caches.exact import Basis, ExactBelief, ModelShelf, asks_the_same
+from numakube.scheduling.numa.caches.history import Departures, is_named, steps_since
 from numakube.scheduling.numa.caches.ledger import KnownPod, PodLedger, Stage
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
 from numakube.scheduling.numa.caches.reports import Reports
@@ -42,9 +43,6 @@ _REFUSALS: Final = frozenset(
 )
 """Reasons of a failed pod that the resource managers give, and not the fit of the whole node."""
 
-_STATIC_UID: Final = "kubernetes.io/config.mirror"
-"""Annotation of the API object that mirrors a static pod: the uid of the latter."""
-
 
 class Predict:
     """Believes what the model says."""
@@ -55,8 +53,7 @@ class Predict:
         self._evidence = Evidence(patience_seconds=patience_seconds)
         self._shelf = ModelShelf()
         self._beliefs: dict[str, NumaBelief] = {}
-        # Pods that were seen to end before they were deleted, until a report is without them.
-        self._departed: dict[str, set[str]] = {}
+        self._departures = Departures()
 
     def set_report(self, nrt: NodeResourceTopology) -> Changes:
         """Take over the state that *nrt* reports, and compare it with what was foreseen."""
@@ -69,14 +66,14 @@ class Predict:
         if delivery.report is not None and delivery.report.topology.report is not None:
             exact = delivery.report.topology.report
             wrong = self._compare(node, exact)
-            self._forget_departed(node, exact)
+            self._departures.reported(node, exact)
         return changes + self._renew(node, Cause.REPORT) + Changes(mispredictions=wrong)
 
     def remove_report(self, node: str) -> Changes:
         """Know nothing of *node* any more."""
         self._reports.remove(node)
         self._evidence.forget_node(node)
-        self._departed.pop(node, None)
+        self._departures.forget(node)
         return self._renew(node, Cause.REPORT_GONE)
 
     def reserve(self, pod: PodInfo, node: str) -> Changes:
@@ -112,6 +109,7 @@ class Predict:
         if after is None or after is before:
             return NOTHING
         self._evidence.note(after, self._reports.get(after.node))
+        self._note_departure(before, after)
         changes = Changes(mispredictions=refused)
         if before is not None and before.node != after.node:
             changes += self._renew(before.node, Cause.POD)
@@ -125,10 +123,6 @@ class Predict:
         self._evidence.forget(uid)
         if known is None:
             return NOTHING
-        report = self._reports.get(known.node)
-        exact = report.topology.report if report is not None else None
-        if known.stage is Stage.ENDED and exact is not None and exact.accounts_for(uid):
-            self._departed.setdefault(known.node, set()).add(uid)
         return self._renew(known.node, Cause.POD_GONE)
 
     def resync(self, now: float) -> Changes:
@@ -144,6 +138,15 @@ class Predict:
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of *node*."""
         return self._beliefs.get(node)
+
+    def _note_departure(self, before: KnownPod | None, after: KnownPod) -> None:
+        """Remember who was there when a pod ended, if we saw it before."""
+        report = self._reports.get(after.node)
+        if after.stage is not Stage.ENDED or before is None or report is None:
+            return
+        if report.topology.report is not None and before.stage is not Stage.ENDED:
+            pods = self._pods.on(after.node)
+            self._departures.note(after, pods, report.topology.report)
 
     def _leave(self, before: KnownPod | None) -> Changes:
         return NOTHING if before is None else self._renew(before.node, Cause.RELEASED)
@@ -183,19 +186,8 @@ class Predict:
         return change_between(node, before, belief, cause) + Changes(facts=facts)
 
     def _basis(self, report: Report, exact: ExactReport) -> Basis:
-        pods = self._pods.on(report.node)
-        ended = {pod.uid for pod in pods if pod.stage is Stage.ENDED}
-        ended |= self._departed.get(report.node, set())
-        return Basis(
-            report,
-            exact,
-            ended=frozenset(uid for uid in ended if exact.accounts_for(uid)),
-            incoming=tuple(
-                pod.info
-                for pod in pods
-                if pod.stage is not Stage.ENDED and not is_named(pod.info, exact)
-            ),
-        )
+        pods, departures = self._pods.on(report.node), self._departures.on(report.node)
+        return Basis(report, exact, steps_since(exact, pods, departures))
 
     def _counted(self, report: Report) -> CountsBelief:
         pods = self._pods.on(report.node)
@@ -242,19 +234,6 @@ class Predict:
             return ()
         refusal = Refusal(status.reason, status.message)
         return (_misprediction(known.node, pod, predicted, refusal),)
-
-    def _forget_departed(self, node: str, exact: ExactReport) -> None:
-        left = {uid for uid in self._departed.pop(node, ()) if exact.accounts_for(uid)}
-        if left:
-            self._departed[node] = left
-
-
-def is_named(pod: PodInfo, exact: ExactReport) -> bool:
-    """Tell whether *exact* accounts for *pod*; the kubelet knows a static pod by another uid."""
-    if exact.accounts_for(pod.uid):
-        return True
-    static = pod.pod.metadata.annotations.get(_STATIC_UID)
-    return static is not None and exact.accounts_for(static)
 
 
 def _blocked(report: Report) -> str:
