@@ -101,6 +101,7 @@ class PodResourcesClient:
     def __init__(self, socket: Path | str = DEFAULT_SOCKET, *, timeout: float = 10.0) -> None:
         self._socket = str(socket)
         self._timeout = timeout
+        self._allocatable: tuple[Any, AllocatableResources] | None = None
         # Strict HTTP/2 servers refuse the encoded socket path that gRPC sends by default.
         options = [
             ("grpc.default_authority", "localhost"),
@@ -138,7 +139,10 @@ class PodResourcesClient:
         answer = await self._call(
             "GetAllocatableResources", POD_RESOURCES.AllocatableResourcesRequest()
         )
-        return _read_allocatable(answer)
+        # It lists every device, is asked for at every scan and seldom changes.
+        if self._allocatable is None or answer != self._allocatable[0]:
+            self._allocatable = answer, _read_allocatable(answer)
+        return self._allocatable[1]
 
     async def _call(self, method: str, request: Any) -> Any:  # noqa: ANN401 - protobuf messages
         """Call *method*, waiting a little when the kubelet says that we ask too often."""
