@@ -46,6 +46,7 @@ class Source:
 
     def __init__(self) -> None:
         self.pods = [POD]
+        self.allocatable = EMPTY
 
     def pod_resources(self) -> list[PodResources]:
         """Return the pods."""
@@ -53,7 +54,7 @@ class Source:
 
     def allocatable_resources(self) -> AllocatableResources:
         """Return what the node has."""
-        return EMPTY
+        return self.allocatable
 
 
 class Clock:
@@ -81,9 +82,15 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def client(socket: Path, clock: Clock) -> AsyncIterator[PodResourcesClient]:
+def source() -> Source:
+    """What the server tells."""
+    return Source()
+
+
+@pytest.fixture
+async def client(socket: Path, clock: Clock, source: Source) -> AsyncIterator[PodResourcesClient]:
     """A client of a running server."""
-    server = PodResourcesServer(Source(), socket, clock=clock)
+    server = PodResourcesServer(source, socket, clock=clock)
     await server.start()
     async with PodResourcesClient(socket) as client:
         yield client
@@ -95,6 +102,16 @@ async def test_what_is_served_is_read_back(client: PodResourcesClient) -> None:
     assert await client.list_pods() == (POD,)
     assert await client.get_pod("default", "web") == POD
     assert await client.allocatable() == EMPTY
+
+
+async def test_a_change_of_what_is_allocatable_is_seen(
+    client: PodResourcesClient, source: Source
+) -> None:
+    """An answer like the one before is not read again; any other is."""
+    first = await client.allocatable()
+    assert await client.allocatable() is first
+    source.allocatable = AllocatableResources(cpu_ids=(1, 2))
+    assert await client.allocatable() == source.allocatable
 
 
 async def test_a_pod_that_is_not_there_is_refused_in_the_kubelets_words(
