@@ -77,7 +77,7 @@ def in_words(status: Status) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("plugin", FILTERS, ids=lambda one: one.name)
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(scene=scenes())
 def test_filters_agree(plugin: Plugin, scene: Scene) -> None:
     """Code and reasons of every node are the same."""
@@ -94,7 +94,7 @@ def test_filters_agree(plugin: Plugin, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("plugin", SCORES, ids=lambda one: one.name)
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(scene=scenes())
 def test_scores_agree(plugin: Plugin, scene: Scene) -> None:
     """The raw score of every node is the same, and normalised ones are within the scale."""

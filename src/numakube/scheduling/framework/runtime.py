@@ -186,7 +186,9 @@ class Runtime:
             scores = _scores(plugin, state, pod, snapshot, rows)
             if isinstance(plugin, NormalizesScores):
                 scores = plugin.normalize(state, pod, scores)
-            weighted = np.clip(scores, 0, MAX_NODE_SCORE) * self.profile.weights.get(plugin.name, 1)
+            weighted = np.minimum(np.maximum(scores, 0), MAX_NODE_SCORE) * self.profile.weights.get(
+                plugin.name, 1
+            )
             by_plugin[plugin.name] = weighted
             total += weighted
         return Scores(rows, total, by_plugin)

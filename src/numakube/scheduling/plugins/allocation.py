@@ -80,11 +80,14 @@ class AllocationScorer(ABC):
             if usage is None:
                 continue
             offered, used = usage[0][rows], usage[1][rows]
-            worth = self.worth_all(np.where(offered, offered, 1), used)
-            part = (offered != 0) & self.counting(worth)
-            total += np.where(part, worth * share, 0)
-            weight += np.where(part, share, 0)
-        return np.where(weight, self.mean_all(total, np.where(weight, weight, 1)), 0)
+            there = offered != 0
+            if not there.all():
+                offered = np.where(there, offered, 1)
+            worth = self.worth_all(offered, used)
+            counting = there & self.counting(worth)
+            total += worth * (share * counting)
+            weight += share * counting
+        return np.where(weight, self.mean_all(total, np.maximum(weight, 1)), 0)
 
 
 class LeastAllocated(AllocationScorer):

@@ -92,9 +92,10 @@ def _deviation(shares: list[float]) -> float:
 
 def _shares(offered: Amount, used: Amount) -> npt.NDArray[np.float64]:
     """Return the used share, at most one; not a number where nothing is offered."""
+    if offered.all():
+        return np.minimum(used / offered, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.minimum(used.astype(np.float64) / offered.astype(np.float64), 1.0)
-    return np.where(offered == 0, np.nan, share)
+        return np.where(offered == 0, np.nan, np.minimum(used / offered, 1.0))
 
 
 def _deviations(shares: list[npt.NDArray[np.float64]], size: int) -> npt.NDArray[np.float64]:
@@ -103,6 +104,9 @@ def _deviations(shares: list[npt.NDArray[np.float64]], size: int) -> npt.NDArray
         return np.zeros(size)
     table = np.stack(shares)
     known = ~np.isnan(table)
+    if len(table) == 2 and known.all():
+        half: npt.NDArray[np.float64] = np.abs((table[0] - table[1]) / 2)
+        return half
     table[~known] = 0.0
     count = known.sum(axis=0)
     total, squares = np.zeros(size), np.zeros(size)

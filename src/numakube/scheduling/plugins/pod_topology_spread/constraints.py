@@ -101,7 +101,7 @@ def siblings(pod: PodInfo, objects: ClusterObjects) -> Selector:
     merged: dict[str, str] = {}
     for service in objects.services.get(pod.namespace, {}).values():
         chosen = service.spec.selector
-        if chosen and all(pod.labels.get(key) == value for key, value in chosen.items()):
+        if chosen and chosen.items() <= pod.labels.items():
             merged.update(chosen)
     owner = pod.pod.metadata.controller
     if owner is None:

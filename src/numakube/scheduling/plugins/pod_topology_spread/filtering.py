@@ -87,14 +87,19 @@ class FilterState:
         return FilterState([one.clone() for one in self.domains])
 
     def change(self, pod: PodInfo, other: PodInfo, node: NodeInfo, delta: int) -> None:
-        """Take into account that *other* comes to *node*, or leaves it."""
-        if other.namespace != pod.namespace:
+        """Take into account that *other* comes to *node*, or leaves it.
+
+        kube-scheduler forgets here that it does not count pods that are being deleted, nor any pod
+        for an empty selector; we do not.
+        """
+        if other.namespace != pod.namespace or other.is_being_deleted:
             return
         if any(one.constraint.topology_key not in node.labels for one in self.domains):
             return
         for one in self.domains:
             constraint = one.constraint
-            if constraint.selector.matches(other.labels) and constraint.includes(pod, node):
+            counts = not constraint.selector.is_empty and constraint.selector.matches(other.labels)
+            if counts and constraint.includes(pod, node):
                 one.change(node, delta)
 
 

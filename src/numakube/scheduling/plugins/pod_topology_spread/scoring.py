@@ -11,6 +11,7 @@ import numpy as np
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.plugins.pod_topology_spread.constraints import HOSTNAME
 from numakube.scheduling.plugins.pod_topology_spread.filtering import matching_pods, with_keys
+from numakube.scheduling.snapshot.columns import MISSING
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -148,8 +149,10 @@ def _soft(
 
 def _distinct(column: Column[str], rows: Rows) -> int:
     """Return how many domains *rows* have; nodes without the label are one, called ``""``."""
-    codes = column.codes[rows]
+    there = np.zeros(len(column.values) + 1, dtype=np.bool_)
+    there[column.codes[rows]] = True
     empty = column.code_of.get("")
     if empty is not None:
-        codes = np.where(codes < 0, empty, codes)
-    return len(np.unique(codes))
+        there[empty] |= there[MISSING]
+        there[MISSING] = False
+    return int(there.sum())

@@ -1,0 +1,448 @@
+"""Volumes: where they can be reached, who may use them, how many fit, and how they are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from numakube.api.codec import convert
+from numakube.api.core import Node, ObjectMeta, Pod
+from numakube.api.storage import (
+    SELECTED_NODE,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from numakube.errors import NumakubeError
+from numakube.scheduling.framework.plugins import Filter, Plugin, PreFilter
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import Code, Status, failure
+from numakube.scheduling.plugins.volumes.binding import VolumeBinding
+from numakube.scheduling.plugins.volumes.limits import NodeVolumeLimits
+from numakube.scheduling.plugins.volumes.restrictions import VolumeRestrictions
+from numakube.scheduling.plugins.volumes.zone import VolumeZone
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.pods import PodInfo
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def cluster(zones: str = "ab") -> Cluster:
+    """A node a zone, called after it, and two storage classes."""
+    made = Cluster()
+    for zone in zones:
+        made.set_node(Node(metadata=ObjectMeta(name=zone, labels={ZONE: zone})))
+    for name, mode in (("late", "WaitForFirstConsumer"), ("now", "Immediate")):
+        made.objects.storage_classes[name] = StorageClass(
+            metadata=ObjectMeta(name=name), provisioner="csi.example", volume_binding_mode=mode
+        )
+    return made
+
+
+def claim(objects: ClusterObjects, name: str, *, size: str = "1Gi", **fields: Any) -> None:
+    """Add a claim."""
+    annotations = fields.pop("annotations", {})
+    tree = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "resourceVersion": "1",
+            "annotations": annotations,
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": size}},
+            **fields,
+        },
+    }
+    one = convert(PersistentVolumeClaim, tree)
+    objects.claims[one.metadata.key] = one
+
+
+def volume(
+    objects: ClusterObjects, name: str, *, zone: str = "", size: str = "1Gi", **fields: Any
+) -> None:
+    """Add a volume, reached from *zone* if one is given."""
+    affinity = {
+        "required": {
+            "nodeSelectorTerms": [
+                {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+            ]
+        }
+    }
+    tree = {
+        "metadata": {
+            "name": name,
+            "resourceVersion": "1",
+            "labels": fields.pop("labels", {}),
+        },
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            **({"nodeAffinity": affinity} if zone else {}),
+            **fields,
+        },
+        "status": {"phase": "Available"},
+    }
+    objects.volumes[name] = convert(PersistentVolume, tree)
+
+
+def pod(*claims: str, name: str = "new", others: Mapping[str, object] | None = None) -> PodInfo:
+    """A pod with these claims and other volumes."""
+    listed: list[Mapping[str, object]] = [
+        {"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims
+    ]
+    listed += [{"name": key, key: source} for key, source in (others or {}).items()]
+    tree = {
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": [{"name": "c"}], "volumes": listed},
+    }
+    return PodInfo(convert(Pod, tree))
+
+
+def verdicts(plugin: Plugin, made: Cluster, new: PodInfo) -> dict[str, tuple[Code, str]] | Status:
+    """What the plugin says of every node, or of the pod as a whole."""
+    state = CycleState()
+    assert isinstance(plugin, PreFilter)
+    assert isinstance(plugin, Filter)
+    result = plugin.pre_filter(state, new, made.snapshot())
+    if not result.status.ok:
+        return result.status
+    statuses = {node.name: plugin.filter(state, new, node) for node in made.nodes()}
+    return {name: (status.code, status.message) for name, status in statuses.items()}
+
+
+FITS = (Code.SUCCESS, "")
+BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
+UNREACHED = (
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+    "node(s) didn't match PersistentVolume's node affinity",
+)
+NOTHING = (
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+    "node(s) didn't find available persistent volumes to bind",
+)
+
+
+def test_a_pod_goes_where_its_volume_is() -> None:
+    """A bound volume is reached from some nodes only."""
+    made = cluster()
+    volume(made.objects, "v", zone="b")
+    claim(made.objects, "data", volumeName="v", annotations=BOUND)
+    assert verdicts(VolumeBinding(), made, pod("data")) == {"a": UNREACHED, "b": FITS}
+
+
+def test_a_pod_whose_bound_volume_is_gone_goes_nowhere() -> None:
+    """The reason is that of kube-scheduler."""
+    made = cluster("a")
+    claim(made.objects, "data", volumeName="v", annotations=BOUND)
+    text = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    expected = {"a": (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, text)}
+    assert verdicts(VolumeBinding(), made, pod("data")) == expected
+
+
+def test_a_claim_that_does_not_wait_for_pods_is_waited_for() -> None:
+    """Its volume may come up anywhere."""
+    made = cluster()
+    claim(made.objects, "data", storageClassName="now")
+    status = verdicts(VolumeBinding(), made, pod("data"))
+    assert isinstance(status, Status)
+    assert status.reasons == ("pod has unbound immediate PersistentVolumeClaims",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        (
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            'persistentvolumeclaim "x" is being deleted',
+        ),
+        (None, 'persistentvolumeclaim "x" not found'),
+    ],
+)
+def test_a_claim_that_cannot_be_used_is_named(fields: dict[str, str] | None, reason: str) -> None:
+    """Nothing on any node helps."""
+    made = cluster()
+    if fields is not None:
+        tree = {"metadata": {"name": "x", "namespace": "default", **fields}}
+        made.objects.claims["default/x"] = convert(PersistentVolumeClaim, tree)
+    status = verdicts(VolumeBinding(), made, pod("x"))
+    assert isinstance(status, Status)
+    assert status.reasons == (reason,)
+
+
+def test_the_claim_of_an_ephemeral_volume_must_be_the_pods_own() -> None:
+    """Somebody else's claim may have the name by chance."""
+    made = cluster()
+    tree = {
+        "metadata": {"name": "new", "namespace": "default", "uid": "new"},
+        "spec": {"containers": [{"name": "c"}], "volumes": [{"name": "tmp", "ephemeral": {}}]},
+    }
+    new = PodInfo(convert(Pod, tree))
+    status = verdicts(VolumeBinding(), made, new)
+    assert isinstance(status, Status)
+    assert "waiting for ephemeral volume controller" in status.message
+    claim(made.objects, "new-tmp", storageClassName="late")
+    status = verdicts(VolumeBinding(), made, new)
+    assert isinstance(status, Status)
+    assert status.message.endswith("was not created for pod default/new (pod is not owner)")
+
+
+def test_the_smallest_free_volume_that_is_reached_is_booked_once() -> None:
+    """What one pod was given no other gets, though the API server does not know yet."""
+    made, plugin = cluster("a"), VolumeBinding()
+    made.objects.storage_classes["late"] = StorageClass(
+        metadata=ObjectMeta(name="late"),
+        provisioner="kubernetes.io/no-provisioner",
+        volume_binding_mode="WaitForFirstConsumer",
+    )
+    volume(made.objects, "large", zone="a", size="9Gi", storageClassName="late")
+    volume(made.objects, "small", zone="a", size="2Gi", storageClassName="late")
+    claim(made.objects, "one", storageClassName="late")
+    claim(made.objects, "two", storageClassName="late", size="2Gi")
+    first = booked(plugin, made, pod("one"))
+    assert verdicts(plugin, made, pod("two")) == {"a": FITS}
+    second = booked(plugin, made, pod("two", name="second"))
+    claim(made.objects, "three", storageClassName="late")
+    assert verdicts(plugin, made, pod("three")) == {"a": NOTHING}
+    plugin.unreserve(first, pod("one"), "a")
+    assert verdicts(plugin, made, pod("three")) == {"a": FITS}
+    plugin.unreserve(second, pod("two"), "a")
+
+
+def booked(plugin: VolumeBinding, made: Cluster, new: PodInfo, node: str = "a") -> CycleState:
+    """The state of a pod whose volumes are reserved."""
+    state = CycleState()
+    assert plugin.pre_filter(state, new, made.snapshot()).status.ok
+    info = made.node(node)
+    assert info is not None
+    assert plugin.reserve(state, new, info).ok
+    return state
+
+
+def test_a_node_once_selected_is_kept() -> None:
+    """The provisioner may be at work there."""
+    made = cluster()
+    claim(made.objects, "data", storageClassName="late", annotations={SELECTED_NODE: "b"})
+    assert verdicts(VolumeBinding(), made, pod("data")) == {"a": NOTHING, "b": FITS}
+
+
+def test_volumes_are_made_where_the_class_and_the_driver_can() -> None:
+    """Allowed topologies and free capacity decide."""
+    made = cluster("abc")
+    topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "b"]}]}]
+    made.objects.storage_classes["late"] = convert(
+        StorageClass,
+        {
+            "metadata": {"name": "late"},
+            "provisioner": "csi.example",
+            "volumeBindingMode": "WaitForFirstConsumer",
+            "allowedTopologies": topologies,
+        },
+    )
+    driver = {"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}}
+    made.objects.csi_drivers["csi.example"] = convert(CSIDriver, driver)
+    capacity = {
+        "metadata": {"name": "x", "namespace": "kube-system"},
+        "storageClassName": "late",
+        "capacity": "5Gi",
+        "nodeTopology": {"matchLabels": {ZONE: "b"}},
+    }
+    made.objects.csi_capacities["kube-system/x"] = convert(CSIStorageCapacity, capacity)
+    claim(made.objects, "data", storageClassName="late", size="4Gi")
+    full = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) did not have enough free storage")
+    expected = {"a": full, "b": FITS, "c": NOTHING}
+    assert verdicts(VolumeBinding(), made, pod("data")) == expected
+    claim(made.objects, "big", storageClassName="late", size="6Gi")
+    assert verdicts(VolumeBinding(), made, pod("big")) == {**expected, "b": full}
+
+
+def test_judging_all_nodes_at_once_is_the_same() -> None:
+    """Nodes that are alike as far as volumes go are judged once."""
+    made = cluster("abcab")
+    volume(made.objects, "v", zone="b")
+    claim(made.objects, "data", volumeName="v", annotations=BOUND)
+    claim(made.objects, "more", storageClassName="late", annotations={SELECTED_NODE: "b"})
+    plugin, state, snapshot = VolumeBinding(), CycleState(), made.snapshot()
+    new = pod("data", "more")
+    assert plugin.pre_filter(state, new, snapshot).status.ok
+    together = plugin.filter_all(state, new, snapshot, snapshot.rows)
+    assert together is not None
+    for position, row in enumerate(snapshot.rows):
+        assert together.status(position) == plugin.filter(state, new, snapshot.at(int(row)))
+
+
+class Actions:
+    """Remembers what was written; the volume controller is quick."""
+
+    def __init__(self, made: Cluster, *, broken: bool = False) -> None:
+        self.cluster = made
+        self.broken = broken
+        self.written: list[object] = []
+
+    async def bind_volume(self, volume: PersistentVolume) -> None:
+        """Bind volume and claim."""
+        self._write(volume)
+        ref = volume.spec.claim_ref
+        assert ref is not None
+        self.cluster.objects.volumes[volume.metadata.name] = _newer(volume)
+        self._bind(f"{ref.namespace}/{ref.name}", volume.metadata.name)
+
+    async def select_node(self, claim: PersistentVolumeClaim) -> None:
+        """Make a volume on the selected node."""
+        self._write(claim)
+        zone = claim.metadata.annotations[SELECTED_NODE]
+        volume(self.cluster.objects, "made", zone=zone)
+        self.cluster.objects.claims[claim.metadata.key] = claim
+        self._bind(claim.metadata.key, "made")
+
+    async def until(self, done: Callable[[], Status | None], *, timeout_seconds: float) -> Status:
+        """Ask once."""
+        assert timeout_seconds == 600
+        return done() or failure("timed out")
+
+    def _write(self, one: object) -> None:
+        if self.broken:
+            raise NumakubeError("the server is away")
+        self.written.append(one)
+
+    def _bind(self, key: str, name: str) -> None:
+        known = self.cluster.objects.claims[key]
+        meta = msgspec.structs.replace(
+            known.metadata,
+            resource_version="2",
+            annotations={**known.metadata.annotations, **BOUND},
+        )
+        spec = msgspec.structs.replace(known.spec, volume_name=name)
+        bound = msgspec.structs.replace(known, metadata=meta, spec=spec)
+        self.cluster.objects.claims[key] = bound
+
+
+def _newer(one: PersistentVolume) -> PersistentVolume:
+    meta = msgspec.structs.replace(one.metadata, resource_version="2")
+    return msgspec.structs.replace(one, metadata=meta)
+
+
+async def test_volumes_are_bound_before_the_pod() -> None:
+    """An existing one by its claimRef, one to be made by the node's name on the claim."""
+    made = cluster()
+    volume(made.objects, "v", zone="a", storageClassName="late")
+    claim(made.objects, "found", storageClassName="late")
+    claim(made.objects, "made", storageClassName="late", size="5Gi")
+    actions = Actions(made)
+    plugin, new = VolumeBinding(actions=actions), pod("found", "made")
+    state = booked(plugin, made, new)
+    assert (await plugin.pre_bind(state, new, "a")).ok
+    first, second = actions.written
+    assert isinstance(first, PersistentVolume)
+    assert first.spec.claim_ref is not None
+    assert (first.spec.claim_ref.name, first.spec.claim_ref.uid) == ("found", "found")
+    assert first.metadata.annotations == {"pv.kubernetes.io/bound-by-controller": "yes"}
+    assert isinstance(second, PersistentVolumeClaim)
+    assert second.metadata.annotations == {SELECTED_NODE: "a"}
+    assert verdicts(plugin, made, new) == {"a": FITS, "b": UNREACHED}
+
+
+async def test_a_failed_write_is_told_and_taken_back() -> None:
+    """The pod is tried again, with the volume free."""
+    made = cluster("a")
+    volume(made.objects, "v", zone="a", storageClassName="late")
+    claim(made.objects, "data", storageClassName="late")
+    plugin, new = VolumeBinding(actions=Actions(made, broken=True)), pod("data")
+    state = booked(plugin, made, new)
+    status = await plugin.pre_bind(state, new, "a")
+    assert status == failure("binding volumes: the server is away")
+    plugin.unreserve(state, new, "a")
+    again = CycleState()
+    assert plugin.pre_filter(again, new, made.snapshot()).status.ok
+    info = made.node("a")
+    assert info is not None
+    assert plugin.reserve(again, new, info).ok
+
+
+def test_a_volume_with_zones_is_reached_from_them() -> None:
+    """Old zone labels mean the new ones; a node without any is trusted."""
+    made = cluster("abc")
+    made.set_node(Node(metadata=ObjectMeta(name="bare")))
+    volume(made.objects, "v", labels={"failure-domain.beta.kubernetes.io/zone": "a__b"})
+    claim(made.objects, "data", volumeName="v", annotations=BOUND)
+    wrong = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) had no available volume zone")
+    expected = {"a": FITS, "b": FITS, "c": wrong, "bare": FITS}
+    assert verdicts(VolumeZone(), made, pod("data")) == expected
+
+
+def test_a_claim_for_one_pod_has_one_pod() -> None:
+    """Evicting the pod that has it helps."""
+    made, plugin = cluster("a"), VolumeRestrictions()
+    claim(made.objects, "mine", accessModes=["ReadWriteOncePod"])
+    holder = pod("mine", name="holder")
+    made.place(holder, "a")
+    state, new, node = CycleState(), pod("mine"), made.node("a")
+    assert node is not None
+    assert plugin.pre_filter(state, new, made.snapshot()).status.ok
+    assert plugin.filter(state, new, node).code is Code.UNSCHEDULABLE
+    plugin.remove_pod(state, new, holder, node)
+    assert plugin.filter(state, new, node).ok
+    plugin.add_pod(state, new, holder, node)
+    assert not plugin.filter(state, new, node).ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        ("gcePersistentDisk", {"pdName": "d"}),
+        ("awsElasticBlockStore", {"volumeID": "d"}),
+        ("iscsi", {"iqn": "d"}),
+        ("rbd", {"monitors": ["m"], "image": "i", "pool": "p"}),
+    ],
+)
+def test_a_disk_that_one_node_may_write_is_written_by_one_pod(
+    kind: str, source: dict[str, object]
+) -> None:
+    """Two readers may share it, except on AWS."""
+    made = cluster()
+    made.place(pod(name="holder", others={kind: source}), "a")
+    busy = (Code.UNSCHEDULABLE, "node(s) had no available disk")
+    new = pod(others={kind: {**source, "readOnly": True}})
+    assert verdicts(VolumeRestrictions(), made, new) == {"a": busy, "b": FITS}
+    made.place(pod(name="holder", others={kind: {**source, "readOnly": True}}), "a")
+    shared = busy if kind == "awsElasticBlockStore" else FITS
+    assert verdicts(VolumeRestrictions(), made, new) == {"a": shared, "b": FITS}
+
+
+def test_a_node_attaches_so_many_volumes_of_a_driver() -> None:
+    """Those of its pods, those still attached, and those to come count; shared ones once."""
+    made = cluster()
+    limit = {"drivers": [{"name": "csi.example", "nodeID": "x", "allocatable": {"count": 2}}]}
+    made.objects.csi_nodes["a"] = convert(CSINode, {"metadata": {"name": "a"}, "spec": limit})
+    for name in ("one", "two", "three"):
+        csi = {"driver": "csi.example", "volumeHandle": name}
+        volume(made.objects, name, csi=csi)
+        claim(made.objects, name, volumeName=name, annotations=BOUND)
+    claim(made.objects, "new", storageClassName="late")
+    made.place(pod("one", name="holder"), "a")
+    full = (Code.UNSCHEDULABLE, "node(s) exceed max volume count")
+    plugin = NodeVolumeLimits()
+    assert verdicts(plugin, made, pod("two")) == {"a": FITS, "b": FITS}
+    assert verdicts(plugin, made, pod("one", "two")) == {"a": FITS, "b": FITS}
+    assert verdicts(plugin, made, pod("two", "three")) == {"a": full, "b": FITS}
+    assert verdicts(plugin, made, pod("two", "new")) == {"a": full, "b": FITS}
+    attached = {
+        "metadata": {"name": "va"},
+        "spec": {
+            "attacher": "csi.example",
+            "nodeName": "a",
+            "source": {"persistentVolumeName": "three"},
+        },
+    }
+    made.objects.attachments["a"] = {"va": convert(VolumeAttachment, attached)}
+    assert verdicts(plugin, made, pod("two")) == {"a": full, "b": FITS}

@@ -1,0 +1,121 @@
+"""What is counted as pods and nodes come and go equals what a fresh count would give."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies.clusters import KEYS, node, pod, scene
+
+from numakube.api.meta import LabelSelector
+from numakube.api.selectors import Selector, selector_of
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pod_counts import MAX_QUERIES, PodQuery, PodSet
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.snapshot.ports import HostPort
+from numakube.scheduling.snapshot.term_counts import TermKind
+
+APP_A = selector_of(LabelSelector(match_labels={"app": "a"}))
+QUERIES = (
+    PodQuery((PodSet(None, Selector()),)),
+    PodQuery((PodSet(frozenset({"default"}), APP_A),)),
+    PodQuery((PodSet(frozenset({"default"}), APP_A),), terminating=False),
+    PodQuery((PodSet(None, APP_A), PodSet(frozenset({"other"}), Selector()))),
+)
+PORTS = [
+    HostPort(protocol, 80, address)
+    for protocol in ("TCP", "UDP")
+    for address in ("0.0.0.0", "10.0.0.1")
+]
+
+
+def events(cluster: Cluster, rng: Random) -> None:
+    """Let things happen to *cluster*."""
+    for step in range(30):
+        name = f"n{rng.randrange(5)}"
+        match rng.randrange(6):
+            case 0:
+                cluster.set_node(node(rng, int(name[1:])))
+            case 1:
+                cluster.remove_node(name)
+            case 2:
+                cluster.remove_pod(f"p{rng.randrange(8)}")
+            case _:
+                cluster.place(PodInfo(pod(rng, f"p{rng.randrange(8)}")), name)
+        if step % 7 == 0:
+            facts(cluster, PodInfo(pod(Random(step), "asks")))
+
+
+def rebuilt(cluster: Cluster) -> Cluster:
+    """A new cluster with the same nodes and pods."""
+    other = Cluster()
+    for info in cluster.nodes():
+        other.set_node(info.node)
+        for one in info.pods.values():
+            other.place(one, info.name)
+    return other
+
+
+def facts(cluster: Cluster, asking: PodInfo) -> dict[str, object]:
+    """Everything that the indexes say, by name of the node."""
+    snapshot = cluster.snapshot()
+    names = {info.row: info.name for info in snapshot.nodes()}
+    found: dict[str, object] = {}
+    for number, query in enumerate(QUERIES):
+        counts = snapshot.pods.counts.counts(query)
+        found[f"query {number}"] = {name: int(counts[row]) for row, name in names.items()}
+    view = snapshot.pods.terms.about(asking, {"team": "x"})
+    for kind in TermKind:
+        for key, sums in view.of(kind):
+            for row, name in names.items():
+                if sums.hits[row]:
+                    found[f"{kind} {key} {name}"] = (int(sums.hits[row]), int(sums.weight[row]))
+    for port in PORTS:
+        found[f"{port}"] = {names[row] for row in snapshot.pods.ports.taken([port])}
+    for key in KEYS:
+        column = snapshot.label(key)
+        values = [*column.values, None]
+        found[key] = {name: values[column.codes[row]] for row, name in names.items()}
+    for name in ("app:1", "db:latest"):
+        image = snapshot.images.get(name)
+        found[name] = {names[row] for row in image.rows} if image is not None else set()
+    return found
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32))
+def test_indexes_equal_a_fresh_count(seed: int) -> None:
+    """After any events, in any order, with questions asked in between."""
+    rng = Random(seed)
+    cluster, asking = Cluster(), PodInfo(pod(rng, "new"))
+    facts(cluster, asking)
+    events(cluster, rng)
+    assert facts(cluster, asking) == facts(rebuilt(cluster), asking)
+
+
+def test_a_heartbeat_changes_nothing() -> None:
+    """Nodes report every few seconds; what was derived from them must survive that."""
+    cluster = scene(1).cluster
+    before, snapshot = cluster.nodes_generation, cluster.snapshot()
+    info = next(cluster.nodes())
+    meta = msgspec.structs.replace(info.node.metadata, resource_version="2")
+    cluster.set_node(msgspec.structs.replace(info.node, metadata=meta))
+    assert cluster.nodes_generation == before
+    assert snapshot.node(info.name) is info
+    assert info.node.metadata.resource_version == "2"
+
+
+def test_more_questions_than_are_kept_are_all_answered() -> None:
+    """The answers used last are kept; the others are worked out again."""
+    cluster = scene(5).cluster
+    counts = cluster.indexes.counts
+    queries = [
+        PodQuery((PodSet(frozenset({f"ns{i}", "default"}), Selector()),))
+        for i in range(MAX_QUERIES + 5)
+    ]
+    first = counts.counts(queries[0]).tolist()
+    for query in queries:
+        assert counts.counts(query).tolist() == first
+    assert counts.counts(queries[0]).tolist() == first
