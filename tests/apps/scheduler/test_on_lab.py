@@ -1,0 +1,159 @@
+"""The scheduler on a whole cluster: API server, kubelets and exporters, over HTTP and gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from tests.apps.scheduler.world import NAME, World, pod_document, refusal_of, world_of
+
+from numakube.apps.scheduler.settings import default_configuration
+from numakube.kube.catalog import NODES, PODS, PRIORITY_CLASSES
+from numakube.kube.patches import merge_patch
+from numakube.kubelet.outcome import Rejected
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Three nodes of two NUMA nodes with 16 CPUs each."""
+    async with world_of(3) as world:
+        yield world
+
+
+async def test_every_pod_that_fits_runs_and_no_kubelet_rejects_one(world: World) -> None:
+    """As many as the zones hold: after that, each refusal is one that the kubelets confirm."""
+    await world.start()
+    await world.create(*(pod_document(f"p{number}", "6") for number in range(14)))
+    await world.settled()
+    # Two CPUs of a node are reserved: two pods of 6 CPUs fit each NUMA node.
+    assert len(world.by_phase("Running")) == 12
+    assert world.by_phase("Failed") == set()
+    for name in world.by_phase("Pending"):
+        for node, kubelet in world.lab.pool.kubelets.items():
+            assert kubelet.admission is not None
+            outcome = kubelet.admission.model.clone().admit(world.pod(name))
+            assert isinstance(outcome, Rejected), f"{name} would fit {node}"
+
+
+async def test_a_refusal_says_what_is_missing(world: World) -> None:
+    """In the event and in the condition, in words that one can act on."""
+    await world.start()
+    await world.create(pod_document("wide", "20"))
+    await world.settled()
+    text = refusal_of(world.pod("wide"))
+    assert text == (
+        "0/3 nodes are available: 3 cannot align container (cpu: best zone has 16 of 20). "
+        "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod."
+    )
+    assert await world.some_events("FailedScheduling") == [text]
+
+
+async def test_a_waiting_pod_runs_as_soon_as_room_appears(world: World) -> None:
+    """Within one report, not after minutes."""
+    await world.start()
+    await world.create(*(pod_document(f"p{number}", "14") for number in range(6)))
+    await world.settled()
+    await world.create(pod_document("waits", "10"))
+    await world.settled()
+    assert refusal_of(world.pod("waits"))
+    await world.delete("p3")
+    await world.until(lambda: "waits" in world.by_phase("Running"))
+
+
+async def test_a_pod_of_higher_priority_takes_the_room_of_the_fewest(world: World) -> None:
+    """One victim in the right zone, with its event and condition."""
+    await world.lab.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+    await world.start()
+    await world.create(*(pod_document(f"p{number}", "14") for number in range(6)))
+    await world.settled()
+    assert len(world.by_phase("Running")) == 6
+    await world.create(pod_document("urgent", "12", priorityClassName="urgent"))
+    await world.until(lambda: "urgent" in world.by_phase("Running"))
+    assert len(world.by_phase("Running")) == 6
+    (text,) = await world.some_events("Preempted")
+    assert text.startswith("Preempted by pod ")
+    assert world.by_phase("Failed") == set()
+
+
+async def test_a_scheduler_that_is_killed_is_replaced_without_loss(world: World) -> None:
+    """Nothing is bound twice, nothing is lost, nothing is double-booked."""
+    first = await world.start()
+    await world.create(*(pod_document(f"p{number}", "6") for number in range(6)))
+    await first.kill()
+    await world.create(*(pod_document(f"q{number}", "6") for number in range(6)))
+    await world.start()
+    await world.until(lambda: len(world.by_phase("Running")) == 12)
+    assert world.by_phase("Failed") == set()
+
+
+async def test_pods_of_others_are_left_alone_but_counted(world: World) -> None:
+    """The default scheduler is at work on the same nodes."""
+    await world.start()
+    foreign = [
+        pod_document(f"f{number}", "4", schedulerName="default-scheduler") for number in range(6)
+    ]
+    await world.create(*foreign)
+    await world.until(lambda: len(world.by_phase("Running") | world.by_phase("Failed")) == 6)
+    failed = world.by_phase("Failed")
+    await world.create(*(pod_document(f"p{number}", "8") for number in range(6)))
+    await world.settled()
+    assert world.by_phase("Failed") == failed
+
+
+async def test_a_gate_keeps_a_pod_back_until_it_is_removed(world: World) -> None:
+    """Nothing is said about a pod that is not to be scheduled yet."""
+    running = await world.start()
+    await world.create(pod_document("gated", schedulingGates=[{"name": "example.com/quota"}]))
+    await world.until(lambda: any(entry.gate.message for entry in running.process.scheduler.queue))
+    assert not world.pod("gated").spec.node_name
+    patch = merge_patch({"spec": {"schedulingGates": []}})
+    await world.lab.client.patch(PODS, "gated", patch, namespace="default")
+    await world.until(lambda: "gated" in world.by_phase("Running"))
+
+
+async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: World) -> None:
+    """The change of the node wakes the pod."""
+    await world.start()
+    for number in range(3):
+        patch = merge_patch({"spec": {"unschedulable": True}})
+        await world.lab.client.patch(NODES, f"node-{number}", patch)
+    await world.create(pod_document("waits"))
+    await world.settled()
+    assert "3 node(s) were unschedulable" in refusal_of(world.pod("waits"))
+    patch = merge_patch({"spec": {"unschedulable": None}})
+    await world.lab.client.patch(NODES, "node-1", patch)
+    await world.until(lambda: "waits" in world.by_phase("Running"))
+    assert world.pod("waits").spec.node_name == "node-1"
+
+
+async def test_two_schedulers_agree_on_one_that_works(world: World) -> None:
+    """When the leader is killed the other takes over, and nothing is bound twice."""
+    config = default_configuration(NAME)
+    election = msgspec.structs.replace(
+        config.leader_election, lease_duration="6s", renew_deadline="5s", retry_period="500ms"
+    )
+    config = msgspec.structs.replace(config, leader_election=election)
+    one, two = await world.start(config), await world.start(config)
+    await world.create(*(pod_document(f"p{number}", "6") for number in range(4)))
+    await world.until(lambda: len(world.by_phase("Running")) == 4)
+    assert one.process.leading is not two.process.leading
+    leader, other = (one, two) if one.process.leading else (two, one)
+    await leader.kill()
+    await world.create(*(pod_document(f"q{number}", "6") for number in range(4)))
+    await world.until(lambda: len(world.by_phase("Running")) == 8)
+    assert other.process.leading
+    assert world.by_phase("Failed") == set()
+
+
+async def test_it_stops_when_it_is_told_to(world: World) -> None:
+    """With exit code 0 and its last events written."""
+    running = await world.start()
+    await world.create(pod_document("a"))
+    await world.until(lambda: "a" in world.by_phase("Running"))
+    async with asyncio.timeout(10):
+        assert await running.end() == 0
+    assert len(await world.events("Scheduled")) == 1

@@ -1,0 +1,196 @@
+"""A lab with exporters, and schedulers that reach it over HTTP as they would a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from numakube.api.core import Pod
+from numakube.api.scheduler_config import KubeSchedulerConfiguration
+from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.apps.scheduler.settings import default_configuration
+from numakube.kube.catalog import CORE_EVENTS, PODS
+from numakube.kube.client import Client
+from numakube.kube.config import load_config
+from numakube.kube.connect import connect
+from numakube.kube.reflector import Reflector, reflecting
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.rundir import RunDir
+
+NAME = "numakube-scheduler"
+PATIENCE_SECONDS = 60.0
+
+
+def without_election() -> KubeSchedulerConfiguration:
+    """Return a configuration for a scheduler that is alone."""
+    config = default_configuration(NAME)
+    election = msgspec.structs.replace(config.leader_election, leader_elect=False)
+    return msgspec.structs.replace(config, leader_election=election)
+
+
+def pod_document(name: str, cpu: str = "2", memory: str = "1Gi", **spec: Any) -> dict[str, Any]:
+    """Return a guaranteed pod for our scheduler."""
+    amounts = {"cpu": cpu, "memory": memory, **spec.pop("more", {})}
+    container = {
+        "name": "main",
+        "image": "registry.example/app:1",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    metadata: dict[str, Any] = {"name": name, "namespace": "default", **spec.pop("metadata", {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"schedulerName": NAME, "containers": [container], **spec},
+    }
+
+
+@dataclass(slots=True)
+class Running:
+    """A scheduler at work."""
+
+    process: SchedulerProcess
+    task: asyncio.Task[int]
+    stop: asyncio.Event
+    client: Client
+
+    async def end(self) -> int:
+        """Stop it as SIGTERM does."""
+        self.stop.set()
+        code = await self.task
+        await self.client.aclose()
+        return code
+
+    async def kill(self) -> None:
+        """End it without a chance to tidy up: its connection is gone first."""
+        await self.client.aclose()
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+@dataclass(slots=True)
+class World:
+    """The cluster and what was seen of its pods."""
+
+    lab: Lab
+    folder: RunDir
+    pods: Reflector[Pod]
+    running: list[Running] = field(default_factory=list)
+
+    def connect(self) -> Client:
+        """Return a client over HTTP."""
+        return connect(load_config(kubeconfig=self.folder.kubeconfig, env={}), rate=0)
+
+    async def start(self, config: KubeSchedulerConfiguration | None = None) -> Running:
+        """Start a scheduler; it has its state when this returns."""
+        client = self.connect()
+        process = SchedulerProcess(config or without_election(), client)
+        stop = asyncio.Event()
+        one = Running(process, asyncio.create_task(process.run(stop)), stop, client)
+        self.running.append(one)
+        await process.mirror.synced()
+        return one
+
+    async def create(self, *documents: dict[str, Any]) -> None:
+        """Create pods."""
+        for document in documents:
+            await self.lab.client.create(PODS.raw, document, namespace="default")
+        names = {document["metadata"]["name"] for document in documents}
+        await self.until(lambda: names <= {pod.metadata.name for pod in self.pods.store})
+
+    async def delete(self, name: str) -> None:
+        """Delete a pod at once."""
+        await self.lab.client.delete(PODS, name, namespace="default", grace_seconds=0)
+
+    def pod(self, name: str) -> Pod:
+        """Return a pod as it is now."""
+        return next(one for one in self.pods.store if one.metadata.name == name)
+
+    def by_phase(self, phase: str) -> set[str]:
+        """Return the names of the pods in *phase*."""
+        return {
+            pod.metadata.name
+            for pod in self.pods.store
+            if pod.status is not None and pod.status.phase == phase
+        }
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until *condition* holds."""
+        changed = asyncio.Event()
+        stop = self.pods.store.subscribe(lambda _: changed.set())
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not condition():
+                    with contextlib.suppress(TimeoutError):
+                        # Not everything that a condition looks at is a pod.
+                        async with asyncio.timeout(0.1):
+                            await changed.wait()
+                    changed.clear()
+        finally:
+            stop()
+
+    async def settled(self) -> None:
+        """Wait until every pod runs, has failed, or was refused."""
+
+        def is_settled() -> bool:
+            return all(
+                pod.status is not None and (pod.status.phase != "Pending" or refusal_of(pod))
+                for pod in self.pods.store
+            )
+
+        await self.until(is_settled)
+
+    async def some_events(self, reason: str) -> list[str]:
+        """Return the texts of the events with that reason as soon as there are any."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (found := await self.events(reason)):  # noqa: ASYNC110 - not ours to signal
+                await asyncio.sleep(0.05)
+        return found
+
+    async def events(self, reason: str) -> list[str]:
+        """Return the texts of the events with that reason."""
+        found = (await self.lab.client.list(CORE_EVENTS)).items
+        return [event.message for event in found if event.reason == reason]
+
+
+def refusal_of(pod: Pod) -> str:
+    """Return why a pod is not scheduled; empty if that is not said."""
+    conditions = pod.status.conditions if pod.status else ()
+    return next(
+        (one.message for one in conditions if one.type == "PodScheduled" and one.status == "False"),
+        "",
+    )
+
+
+@contextlib.asynccontextmanager
+async def world_of(
+    nodes: int,
+    shape: str = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2",
+    kubelet: str = "policy=single-numa-node",
+    **options: Any,
+) -> AsyncIterator[World]:
+    """Run a lab of equal nodes with exporters."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as path:
+        folder = RunDir(Path(path) / "test")
+        folder.create()
+        plans = uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
+        async with Lab(
+            LabOptions(name="test", plans=plans, exporters=True, **options), folder
+        ) as lab:
+            pods = Reflector(lab.client, PODS)
+            async with reflecting(pods):
+                world = World(lab, folder, pods)
+                try:
+                    yield world
+                finally:
+                    for one in world.running:
+                        if not one.task.done():
+                            await one.end()
