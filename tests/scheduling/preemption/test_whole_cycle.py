@@ -1,0 +1,108 @@
+"""From a pod that fits nowhere to its place in a zone, with the real plugins."""
+
+from __future__ import annotations
+
+import numpy as np
+from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
+from tests.scheduling.preemption.room import node_object
+
+from numakube.api.core import Pod
+from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.framework.profile import profile_of
+from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.framework.runtime import Runtime
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.native.engine import NativeEngine
+from numakube.scheduling.numa.plugin import NodeResourceTopologyMatch
+from numakube.scheduling.plugins.registry import default_registry
+from numakube.scheduling.preemption.registry import REGISTRY as PREEMPTION
+
+
+class Scheduler:
+    """A cluster of simulated nodes, a profile and a cache."""
+
+    def __init__(self, *sites: Site) -> None:
+        self.sites = {site.name: site for site in sites}
+        self.handle = Handle()
+        self.cache = Predict()
+        cluster = self.handle.cluster
+        plugins = [
+            default_registry()["NodeResourcesFit"]({}, self.handle),
+            NodeResourceTopologyMatch(NativeEngine(), self.cache, cluster),
+            PREEMPTION["DefaultPreemption"]({}, self.handle),
+        ]
+        self.runtime = self.handle.runtime = Runtime(profile_of("numakube", plugins))
+        self.cycle = Cycle(cluster, self.handle.nominations, np.random.default_rng(0))
+        for site in sites:
+            cluster.set_node(node_object(site.name))
+            self.report(site)
+
+    def report(self, site: Site) -> None:
+        """Let a node report."""
+        for name in self.cache.set_report(site.report()).nodes:
+            self.handle.cluster.set_belief(name, self.cache.belief(name))
+
+    def see(self, one: Pod) -> None:
+        """Take over a version of a pod."""
+        for name in self.cache.pod_seen(info(one)).nodes:
+            self.handle.cluster.set_belief(name, self.cache.belief(name))
+        if info(one).has_ended:
+            self.handle.cluster.remove_pod(one.metadata.uid)
+        else:
+            self.handle.cluster.place(info(one), one.spec.node_name)
+
+    def decide(self, one: Pod) -> Chosen | Refused:
+        """Decide about a pod."""
+        return self.cycle.decide(info(one), self.runtime)
+
+    def run(self, one: Pod, node: str) -> Pod:
+        """Let a pod run on a node."""
+        running = taken(bound(one, node))
+        assert self.sites[node].admit(running)
+        self.see(running)
+        return running
+
+
+def test_a_pod_gets_the_zone_of_the_pod_that_had_to_leave_it() -> None:
+    """And nobody else leaves."""
+    site = Site.make("n1")
+    scheduler = Scheduler(site)
+    scheduler.run(pod("stays", cpus=7, priority=5), "n1")
+    leaves = scheduler.run(pod("leaves", cpus=6, priority=1), "n1")
+    scheduler.report(site)
+    new = pod("new", cpus=8, priority=9)
+    refused = scheduler.decide(new)
+    assert isinstance(refused, Refused)
+    assert refused.nomination is not None
+    assert [victim.name for victim in refused.nomination.victims] == ["leaves"]
+    assert isinstance(scheduler.decide(new), Refused)
+    site.remove("leaves")
+    scheduler.see(ended(leaves))
+    chosen = scheduler.decide(new)
+    assert isinstance(chosen, Chosen)
+    assert site.admit(bound(new, chosen.node))
+
+
+def test_a_pod_that_no_eviction_helps_is_told_so() -> None:
+    """The event says what preemption found."""
+    scheduler = Scheduler(Site.make("n1"))
+    scheduler.run(pod("a", cpus=7, priority=1), "n1")
+    refused = scheduler.decide(pod("new", cpus=9, priority=9))
+    assert isinstance(refused, Refused)
+    assert refused.nomination is None
+    assert "preemption: 0/1 nodes are available" in refused.diagnosis.message()
+
+
+def test_of_two_nodes_the_one_with_the_lesser_victim_is_nominated() -> None:
+    """As in kube-scheduler."""
+    first, second = Site.make("n1"), Site.make("n2")
+    scheduler = Scheduler(first, second)
+    for name, priority in (("n1", 3), ("n2", 2)):
+        for number in range(2):
+            one = pod(f"{name}-{number}", cpus=7, priority=priority)
+            scheduler.run(one, name)
+    refused = scheduler.decide(pod("new", cpus=7, priority=9))
+    assert isinstance(refused, Refused)
+    assert refused.nomination is not None
+    assert refused.nomination.node == "n2"
+    assert len(refused.nomination.victims) == 1
