@@ -181,7 +181,7 @@ def test_a_bound_is_never_above_the_cost(
     who = info(pod("new", cpus=wanted, priority=priority))
     filters = PlainFilters()
     found = find_victims(who, node, (), lambda: Trial(filters, CycleState(), who, node))
-    bound = Bounds().of(who, node)
+    (bound,) = Bounds().of(who, [node])
     if isinstance(found, Victims) and found.pods:
         assert bound is not None
         assert bound <= found.cost
@@ -191,3 +191,16 @@ def test_the_number_of_candidates_follows_kube_scheduler() -> None:
     """A tenth of the nodes, at least a hundred, at most all."""
     args = PreemptionArgs()
     assert [args.candidates_among(nodes) for nodes in (0, 50, 500, 5000)] == [0, 50, 100, 500]
+
+
+def test_a_bound_is_computed_anew_when_its_node_changes(scene: Scene) -> None:
+    """And kept as long as it does not."""
+    bounds, who = Bounds(), info(pod("new", cpus=8, priority=9))
+    node = full_node(scene.cluster, [pod("a", cpus=14, priority=3)])
+    (before,) = bounds.of(who, [node])
+    assert bounds.of(who, [node]) == [before]
+    scene.cluster.place(info(bound(pod("a", cpus=14, priority=5), "n1")), "n1")
+    (after,) = bounds.of(who, [node])
+    assert before is not None
+    assert after is not None
+    assert before < after

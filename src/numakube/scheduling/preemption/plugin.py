@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _MOST_TRIALS: Final = 256
 """Nodes tried in one cycle; the next attempt goes on with others."""
+_MOST_CANDIDATES: Final = 32
+"""Candidates are found in the order of their bounds, so that later ones are seldom better."""
+_ATTEMPTS_BETWEEN_CLEANUPS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class DefaultPreemption(PostFilter):
         self._handle = handle
         self._bounds = Bounds()
         self._turn = 0
+        self._attempts = 0
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
@@ -81,7 +85,8 @@ class DefaultPreemption(PostFilter):
             runtime, state, pod, nominations=self._handle.nominations, budgets=self._budgets()
         )
         nodes = self._in_order(pod, snapshot, refusals)
-        best = search.run(nodes, enough=self._args.candidates_among(len(nodes)))
+        enough = min(_MOST_CANDIDATES, self._args.candidates_among(len(nodes)))
+        best = search.run(nodes, enough=enough)
         if best is None:
             return None, unschedulable(f"preemption: {search.message(len(snapshot.rows))}")
         return Nomination(best.node, best.victims.pods), SUCCESS
@@ -100,9 +105,10 @@ class DefaultPreemption(PostFilter):
         ]
         self._turn = (self._turn + _MOST_TRIALS) % max(1, len(nodes))
         rotated = nodes[self._turn :] + nodes[: self._turn]
-        bounds = [(self._bounds.of(pod, node), node) for node in rotated]
-        if self._turn < _MOST_TRIALS:
+        self._attempts += 1
+        if self._attempts % _ATTEMPTS_BETWEEN_CLEANUPS == 0:
             self._bounds.forget_others(snapshot.row_of)
+        bounds = zip(self._bounds.of(pod, rotated), rotated, strict=True)
         return sorted(bounds, key=lambda one: (one[0] is None, one[0] or ()))
 
 

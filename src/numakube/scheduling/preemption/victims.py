@@ -67,10 +67,12 @@ class Victims:
         return min(started_at(pod) for pod in self.pods if pod.priority == top)
 
 
-def lowest_cost(top: int, lowest: int, count: int) -> Cost:
-    """Return the least that *count* victims can cost of which one has priority *top*."""
-    total = top + (count - 1) * lowest + _PRIORITY_OFFSET * count
-    return 0, top, total, count
+def lowest_cost(top: int, others: int, count: int) -> Cost:
+    """Return the least that *count* victims can cost, one of which has priority *top*.
+
+    The priorities of the others add up to *others* at least.
+    """
+    return 0, top, top + others + _PRIORITY_OFFSET * count, count
 
 
 def started_at(pod: PodInfo) -> str:
