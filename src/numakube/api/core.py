@@ -58,6 +58,12 @@ __all__ = [
 ]
 
 
+class PodReadinessGate(Wire, frozen=True):
+    """A condition without which a pod is not ready."""
+
+    condition_type: str
+
+
 class PodSchedulingGate(Wire, frozen=True):
     """Keeps a pod from being scheduled until it is removed."""
 
@@ -96,6 +102,7 @@ class PodSpec(Wire, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     restart_policy: str = ""
     termination_grace_period_seconds: int | None = None

@@ -139,7 +139,7 @@ async def is_reported(lab: Lab) -> bool:
 
 
 async def test_a_daemon_set_of_exporters_reports_every_node(lab: Lab) -> None:
-    """With the least rights, and with conditions on its pods."""
+    """With the least rights, and with conditions on its pods that make them ready."""
     await grant(lab)
     await lab.client.create(DAEMON_SETS, daemon_set())
     await until(lambda: is_reported(lab))
@@ -160,7 +160,9 @@ async def test_a_daemon_set_of_exporters_reports_every_node(lab: Lab) -> None:
 
     async def has_conditions() -> bool:
         pods = await lab.client.list(PODS, labels="app=exporter", namespace="default")
-        wanted = {("PodresourcesFetched", "True"), ("NodeTopologyUpdated", "True")}
+        wanted = {
+            (name, "True") for name in ("PodresourcesFetched", "NodeTopologyUpdated", "Ready")
+        }
         return len(pods.items) == 2 and all(
             pod.status is not None
             and wanted <= {(one.type, one.status) for one in pod.status.conditions}

@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from numakube.api.core import Container, Pod, PodCondition, PodSpec, PodStatus
+from numakube.api.core import (
+    Container,
+    Pod,
+    PodCondition,
+    PodReadinessGate,
+    PodSpec,
+    PodStatus,
+)
 from numakube.api.meta import ObjectMeta
 from numakube.kubelet.outcome import Rejected
 from numakube.lab.nodes.pod_status import (
@@ -81,6 +88,31 @@ def test_unready_containers_are_named() -> None:
     for kind in ("Ready", "ContainersReady"):
         assert conditions[kind].reason == "ContainersNotReady"
         assert conditions[kind].message == "containers with unready status: [b]"
+
+
+def test_a_pod_is_ready_when_its_gates_are_open_too() -> None:
+    """Its containers are ready all the same."""
+    gates = (PodReadinessGate(condition_type="a"), PodReadinessGate(condition_type="b"))
+    told = PodStatus(conditions=(PodCondition(type="a", status="False"),))
+    one = pod("main", status=told)
+    one = msgspec.structs.replace(
+        one, spec=msgspec.structs.replace(one.spec, readiness_gates=gates)
+    )
+    run = PodRun(containers={"main": ContainerRun(started=NOW)})
+    conditions = {found.type: found for found in observed(one, run).conditions}
+    assert conditions["ContainersReady"].status == "True"
+    assert conditions["Ready"].status == "False"
+    assert conditions["Ready"].reason == "ReadinessGatesNotReady"
+    assert conditions["Ready"].message == (
+        'the status of pod readiness gate "a" is not "True", but False, '
+        'corresponding condition of pod readiness gate "b" does not exist.'
+    )
+    opened = PodStatus(
+        conditions=(PodCondition(type="a", status="True"), PodCondition(type="b", status="True"))
+    )
+    one = msgspec.structs.replace(one, status=opened)
+    conditions = {found.type: found for found in observed(one, run).conditions}
+    assert conditions["Ready"].status == "True"
 
 
 def test_a_condition_that_stays_keeps_its_time() -> None:

@@ -26,6 +26,7 @@ from numakube.api.core import (
 )
 from numakube.api.pods import is_sidecar, qos_class
 from numakube.values.durations import format_duration
+from numakube.values.gotext import quote
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def _conditions(
     verdicts = {
         "PodReadyToStartContainers": ("True" if sandbox else "False", "", ""),
         "Initialized": _initialized(run, phase),
-        "Ready": _ready(phase, statuses),
+        "Ready": _pod_ready(pod, phase, statuses),
         "ContainersReady": _ready(phase, statuses),
         "PodScheduled": ("True", "", ""),
     }
@@ -228,6 +229,27 @@ def _initialized(run: PodRun, phase: str) -> tuple[str, str, str]:
     waiting = " ".join(name for name, one in run.init.items() if not (one.ended or one.started))
     text = f"containers with incomplete status: [{waiting}]"
     return "False", "ContainersNotInitialized", text
+
+
+def _pod_ready(pod: Pod, phase: str, statuses: Iterable[ContainerStatus]) -> tuple[str, str, str]:
+    """A pod is ready if its containers are, and every readiness gate is open."""
+    containers = _ready(phase, statuses)
+    if containers[0] != "True":
+        return containers
+    known = {one.type: one.status for one in (pod.status.conditions if pod.status else ())}
+    closed = [
+        _closed_gate(gate.condition_type, known.get(gate.condition_type))
+        for gate in pod.spec.readiness_gates
+        if known.get(gate.condition_type) != "True"
+    ]
+    return ("False", "ReadinessGatesNotReady", ", ".join(closed)) if closed else containers
+
+
+def _closed_gate(type_: str, status: str | None) -> str:
+    name = quote(type_)
+    if status is None:
+        return f"corresponding condition of pod readiness gate {name} does not exist."
+    return f'the status of pod readiness gate {name} is not "True", but {status}'
 
 
 def _ready(phase: str, statuses: Iterable[ContainerStatus]) -> tuple[str, str, str]:
