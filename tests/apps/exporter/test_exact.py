@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
-from tests.apps.exporter.build import GIB, inputs_of
-from tests.kubelet.build import admit, guaranteed, pod, start, static_settings
+from tests.apps.exporter.build import GIB, figures, inputs_of
+from tests.apps.exporter.model_zones import model_zones
+from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.scenarios import workloads
 
 from numakube.api.core import Pod
+from numakube.api.wire import ResourceList
+from numakube.apps.exporter.accounting import zones_of
 from numakube.apps.exporter.checkpoints import Checkpoints, read_checkpoints
 from numakube.apps.exporter.exact import Inexact, exact_report
-from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
+from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
@@ -77,6 +80,38 @@ def busy_node() -> tuple[KubeletNode, dict[str, Pod]]:
     one = pod(guaranteed("c", "2", "1Gi", gpu="1"))
     admit(node, one)
     return node, {"uid": one}
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "single-numa-node"])
+def test_pods_with_resources_as_a_whole_are_in_the_report(policy: str) -> None:
+    """And in the zones; the first of two is gone, which the state files do not know yet."""
+    managed = static_settings(
+        policy,
+        topology_scope="pod",
+        memory_policy="Static",
+        reserved_memory={0: {"memory": GIB}},
+        feature_gates={"PodLevelResourceManagers": True},
+    )
+    node = start(machine(), managed, kubernetes="1.36")
+    level: ResourceList = {"cpu": "4", "memory": "3Gi"}
+    pods = {
+        uid: pod(guaranteed("own", "2", "1Gi"), container("shared"), uid=uid, level=level)
+        for uid in ("first", "second")
+    }
+    for one in pods.values():
+        admit(node, one)
+    node.remove("first")
+    read = inputs_of(node, pods)
+    assert read.pods[0].cpu_ids
+    assert unordered(exact(read)) == unordered(report_of(node))
+    table = zones_of(read, read.pods, ReportOptions())
+    assert figures(table.zones) == model_zones(node)
+
+
+def test_two_pods_of_one_name_are_the_reason_for_no_report() -> None:
+    """One of them is going; nobody can tell which uid is whose."""
+    read = inputs_of(*busy_node())
+    assert "two pods default/uid" in reason(replace(read, pods=read.pods * 2))
 
 
 def test_a_pod_that_is_done_has_left_what_it_held() -> None:

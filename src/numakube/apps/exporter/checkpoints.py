@@ -157,18 +157,12 @@ def memory_books(checkpoints: Checkpoints, pods: Mapping[str, PodResources]) -> 
 
 
 def _blocks_by_pod(state: MemoryManagerState) -> Iterator[tuple[str, list[MemoryBlock]]]:
-    """Yield what each pod gives back when it goes, in the Memory Manager's order."""
-    for uid, containers in state.entries.items():
+    """Yield what each pod gives back when it goes, in the order of the file."""
+    for uid in dict.fromkeys((*state.entries, *state.pod_entries)):
         whole = state.pod_entries.get(uid)
-        parts = containers.values() if whole is None else (whole.memory_blocks,)
-        yield (
-            uid,
-            [
-                MemoryBlock(block.numa_affinity, block.type, block.size)
-                for blocks in parts
-                for block in blocks
-            ],
-        )
+        parts = state.entries.get(uid, {}).values() if whole is None else (whole.memory_blocks,)
+        blocks = [block for part in parts for block in part]
+        yield uid, [MemoryBlock(one.numa_affinity, one.type, one.size) for one in blocks]
 
 
 def _agrees(state: MemoryManagerState, uid: str, pod: PodResources) -> bool:

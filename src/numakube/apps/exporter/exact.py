@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 STATIC_CPUS: Final = "static"
 STATIC_MEMORY: Final = "Static"
+NONE: Final = CpuSet()
 
 Places: TypeAlias = dict[str, dict[str, frozenset[int]]]
 """NUMA nodes of devices by resource and id."""
@@ -92,17 +93,12 @@ class _Sources:
         for uid, pod in self.pods.items():
             saved = state.entries.get(uid, {})
             for container in pod.containers:
-                held = saved.get(container.name, CpuSet())
+                held = saved.get(container.name, NONE)
                 _require_same("cpu_manager_state", pod, same=held == CpuSet.of(container.cpu_ids))
-        gone = (
-            cpus
-            for uid, sets in state.entries.items()
-            if uid not in self.pods
-            for cpus in (*sets.values(), state.pod_entries.get(uid, CpuSet()))
-        )
         shared = state.default_cpus
-        for cpus in gone:
-            shared |= cpus
+        for uid in (state.entries.keys() | state.pod_entries.keys()) - self.pods.keys():
+            for cpus in (*state.entries.get(uid, {}).values(), state.pod_entries.get(uid, NONE)):
+                shared |= cpus
         return shared
 
     def _memory_books(self) -> MemoryBooks:
@@ -198,10 +194,14 @@ def _settings(inputs: NodeInputs, machine: Machine) -> KubeletSettings:
 
 def _active(inputs: NodeInputs) -> Iterator[tuple[str, PodResources]]:
     """Yield the pods that count, by uid."""
+    seen = set()
     for pod in inputs.pods:
         name = pod.namespace, pod.name
         if name in inputs.terminal:
             continue
+        if name in seen:
+            raise _Unknown(f"there are two pods {pod.namespace}/{pod.name}")
+        seen.add(name)
         uid = inputs.uids.get(name)
         if uid is None:
             raise _Unknown(f"the uid of pod {pod.namespace}/{pod.name} is not known")
