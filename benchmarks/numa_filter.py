@@ -102,18 +102,21 @@ def make_cluster(nodes: int) -> Cluster:
     """Return nodes that are taken to different degrees."""
     r = random.Random(1)
     cluster = Cluster()
+    for row in range(nodes):
+        name = f"node-{row}"
+        cluster.set_node(make_node(name))
+        cluster.set_belief(name, belief_of(name, r))
+    return cluster
+
+
+def make_node(name: str) -> Node:
+    """Return a node with what its zones have together."""
     allocatable = {
         "cpu": str(_ZONE["cpu"] * ZONES), "memory": str(_ZONE["memory"] * ZONES), "pods": "250",
         HUGEPAGES: str(_ZONE[HUGEPAGES] * ZONES), GPU: str(_ZONE[GPU] * ZONES),
         NIC: str(_ZONE[NIC] * ZONES),
     }  # fmt: skip
-    for row in range(nodes):
-        name = f"node-{row}"
-        cluster.set_node(
-            Node(metadata=ObjectMeta(name=name), status=NodeStatus(allocatable=allocatable))
-        )
-        cluster.set_belief(name, belief_of(name, r))
-    return cluster
+    return Node(metadata=ObjectMeta(name=name), status=NodeStatus(allocatable=allocatable))
 
 
 def belief_of(name: str, r: random.Random) -> Reported:

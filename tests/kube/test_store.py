@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import Pod
+from numakube.api.core import Pod, PodSpec
 from numakube.api.meta import ObjectMeta
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.store import Added, Change, Removed, Store, Updated
@@ -227,3 +227,14 @@ def apply(change: Change[Pod], mirror: dict[ObjectKey, Pod]) -> None:
             mirror[where] = obj
         case Removed():
             del mirror[where]
+
+
+def test_objects_can_be_made_smaller_before_they_are_kept() -> None:
+    """Handlers and readers see what is kept; the same state again is still no change."""
+    store: Store[Pod] = Store(transform=lambda one: Pod(metadata=one.metadata))
+    changes = recorded(store)
+    whole = Pod(metadata=pod("a").metadata, spec=PodSpec(node_name="n"))
+    store.put(whole)
+    store.put(whole)
+    assert changes == [Added(pod("a"))]
+    assert store.get(key("a")) == pod("a")

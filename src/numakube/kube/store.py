@@ -63,8 +63,21 @@ class Store(Generic[T]):
         failures: how often a handler or an index function has raised.
     """
 
-    def __init__(self, *, on_failure: FailureReport | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        on_failure: FailureReport | None = None,
+        transform: Callable[[T], T] | None = None,
+    ) -> None:
+        """Make an empty store.
+
+        Args:
+            on_failure: told when a handler or an index function raises.
+            transform: applied to each object before it is kept, to make it smaller; must keep its
+                key, uid and version. See `numakube.api.sharing`.
+        """
         self.failures = 0
+        self._transform = transform
         self._objects: dict[ObjectKey, T] = {}
         self._handlers: list[Handler[T]] = []
         self._indexes: dict[str, _Index[T]] = {}
@@ -133,6 +146,8 @@ class Store(Generic[T]):
             old = None
         if old is not None and _same_state(old, obj):
             return
+        if self._transform is not None:
+            obj = self._transform(obj)
         self._objects[key] = obj
         for index in self._indexes.values():
             index.remove(key)

@@ -117,12 +117,23 @@ def _view(zone: Zone, ids: Mapping[str, int], problems: list[str]) -> ZoneView:
     return ZoneView(
         id=ids[zone.name],
         name=zone.name,
-        capacity=capacity,
-        allocatable=allocatable,
+        capacity=_shared_amounts(tuple(capacity.items())),
+        allocatable=_shared_amounts(tuple(allocatable.items())),
         available=available,
-        costs=_costs(zone, ids, problems),
+        costs=_shared_costs(tuple(_costs(zone, ids, problems).items())),
         attributes={one.name: one.value for one in reversed(zone.attributes)},
     )
+
+
+@lru_cache(maxsize=16384)
+def _shared_amounts(items: tuple[tuple[str, int], ...]) -> Amounts:
+    """Return *items* as a mapping, the same one for all machines that are alike."""
+    return dict(items)
+
+
+@lru_cache(maxsize=16384)
+def _shared_costs(items: tuple[tuple[int, int], ...]) -> Mapping[int, int]:
+    return dict(items)
 
 
 def _amounts(resource: ZoneResource, where: str, problems: list[str]) -> tuple[int, int, int]:
