@@ -33,6 +33,7 @@ def mask_of(nodes: Iterable[int]) -> NumaMask:
     return mask
 
 
+@lru_cache(maxsize=4096)
 def nodes_of(mask: NumaMask) -> tuple[int, ...]:
     """Return the NUMA node ids of *mask*, ascending."""
     return tuple(iter_bits(mask))
