@@ -36,6 +36,8 @@ class Kind(StrEnum):
     """Resources need different numbers of zones, which the policy ``restricted`` never accepts."""
     ALIGN = "align"
     """No set of zones as small as the policy wants has enough of everything."""
+    WHOLE_CORES = "whole-cores"
+    """The node gives out whole cores only, and the CPUs asked for do not make up any number."""
     KUBELET = "kubelet"
     """Counts allow it; the kubelet model, with exact data, does not."""
 
@@ -58,7 +60,7 @@ class Rejection:
         resource: the resource that was short; with `Kind.SIZES` all that disagree.
         zones: NUMA ids of the zones that came closest.
         wanted: amount of the resource in its base unit.
-        free: what those zones have of it.
+        free: what those zones have of it; with `Kind.WHOLE_CORES` what would do.
         reason: why a node is blocked, which sizes disagree, or the kubelet's reason.
         detail: what the kubelet model can tell beyond that, for `explain`; not in messages.
     """
@@ -100,6 +102,9 @@ class Rejection:
                 return f"no zone reports {self.resource}"
             case Kind.SIZES:
                 return f"cannot align {self.subject} ({self.reason})"
+            case Kind.WHOLE_CORES:
+                wanted = amount_text(self.resource, self.wanted)
+                return f"cannot align {self.subject} (cpu: {wanted} do not make whole cores)"
             case Kind.KUBELET:
                 return f"kubelet would refuse {self.subject} ({self.reason})"
             case _:

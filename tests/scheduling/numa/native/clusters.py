@@ -11,7 +11,7 @@ from tests.kubelet.scenarios import GPU, NIC
 from numakube.api.core import Node
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
-from numakube.kubelet.machine import Machine, NumaNode
+from numakube.kubelet.machine import Core, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -92,7 +92,7 @@ def zones(draw: st.DrawFn, ids: tuple[int, ...], names: tuple[str, ...]) -> tupl
 def report(shared: tuple[str, ...]) -> ExactReport:
     """An exact report of which only the devices near two zones matter."""
     return ExactReport(
-        machine=Machine((NumaNode(0, GIB),), 0, 0),
+        machine=Machine((NumaNode(0, GIB, (Core(0, (0, 1), 0),)),), 2, 1),
         settings=KubeletSettings(feature_gates={"PodLevelResourceManagers": True}),
         kubernetes="1.36",
         devices={name: DeviceTable(((0, 1),)) for name in shared},
@@ -117,7 +117,9 @@ def topologies(draw: st.DrawFn, name: str) -> NodeTopology:
         scope=draw(st.sampled_from(("container", "container", "pod"))),
         topology_options=draw(st.sampled_from(({}, {"prefer-closest-numa-nodes": "true"}))),
         cpu_manager_policy=draw(st.sampled_from(("static", "static", "none", None))),
-        cpu_manager_options=draw(st.sampled_from(({}, {}, {"align-by-socket": "true"}))),
+        cpu_manager_options=draw(
+            st.sampled_from(({}, {}, {"align-by-socket": "true"}, {"full-pcpus-only": "true"}))
+        ),
         memory_manager_policy=draw(st.sampled_from(("Static", "Static", "None", None))),
         report=report(shared) if exact else None,
     )

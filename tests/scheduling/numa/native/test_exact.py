@@ -23,6 +23,7 @@ from numakube.scheduling.numa.native.exact import Confirmed, ModelCheck
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
 from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.values.cpuset import CpuSet
 
 
 @settings(max_examples=60)
@@ -45,17 +46,23 @@ def test_the_model_is_believed(case: tuple[KubeletNode, list[Pod | str]], pod: P
 
 
 def smt_node() -> KubeletNode:
-    """A node that hands out whole cores of two threads only."""
+    """A node of four cores with two threads each that hands out whole cores only."""
     cores = [(0, 0, (core, core + 4)) for core in range(4)]
-    return start(
-        build_machine(cores, memory_bytes=8 * GIB),
-        static_settings("single-numa-node", cpu_options={"full-pcpus-only": "true"}),
+    settings = static_settings(
+        "single-numa-node",
+        cpu_options={"full-pcpus-only": "true"},
+        reserved_cpus=CpuSet.of([0, 1]),
     )
+    return start(build_machine(cores, memory_bytes=8 * GIB), settings)
+
+
+BROKEN = pod(guaranteed("main", "6"))
+"""Six CPUs are free, but only two cores: the other two are shared with the system."""
 
 
 def test_what_counts_cannot_see_the_model_refuses() -> None:
-    """Three CPUs are free, but do not make whole cores."""
-    info, node = PodInfo(pod(guaranteed("main", "3"))), info_of_model(smt_node())
+    """Six CPUs are free, but only two whole cores."""
+    info, node = PodInfo(BROKEN), info_of_model(smt_node())
     engine = NativeEngine()
     assert engine.filter(CycleState(), info, node).ok
     status = engine.confirm(CycleState(), info, node)
@@ -64,13 +71,13 @@ def test_what_counts_cannot_see_the_model_refuses() -> None:
     assert isinstance(status.detail, RejectionGroup)
     rejection = status.detail.closest
     assert (rejection.container, rejection.role) == ("main", Role.APP)
-    assert "not multiple cpus per core = 2" in rejection.detail
+    assert "not enough free physical CPUs" in rejection.detail
 
 
 def test_with_fidelity_counts_the_model_is_not_asked() -> None:
     """It would have refused."""
     engine = NativeEngine(NativeOptions(fidelity=Fidelity.COUNTS))
-    info = PodInfo(pod(guaranteed("main", "3")))
+    info = PodInfo(BROKEN)
     assert engine.confirm(CycleState(), info, info_of_model(smt_node())).ok
 
 
@@ -79,7 +86,7 @@ def test_without_exact_data_nobody_objects() -> None:
     node = info_of_model(smt_node())
     assert isinstance(node.numa, Belief)
     node.numa = replace(node.numa, kubelet=None)
-    info = PodInfo(pod(guaranteed("main", "3")))
+    info = PodInfo(BROKEN)
     assert NativeEngine().confirm(CycleState(), info, node).ok
 
 
@@ -104,11 +111,11 @@ def test_a_refusal_is_remembered_until_the_node_changes() -> None:
     check = ModelCheck(remembered=10)
     for uid in ("one", "two"):
         node.numa = belief
-        answer = check.check(PodInfo(pod(guaranteed("main", "3"), uid=uid)), node)
+        answer = check.check(PodInfo(pod(guaranteed("main", "6"), uid=uid)), node)
         assert isinstance(answer, Rejection)
     assert len(asked) == 1
     node.numa = replace(belief)
-    check.check(PodInfo(pod(guaranteed("main", "3"))), node)
+    check.check(PodInfo(BROKEN), node)
     assert len(asked) == 2
     check.check(PodInfo(pod(guaranteed("main", "4"))), node)
     assert len(asked) == 3
@@ -120,7 +127,7 @@ def test_candidates_are_asked_in_order_until_one_admits(limit: int) -> None:
     small, other = info_of_model(smt_node(), "small"), info_of_model(smt_node(), "other")
     plain = build_machine([(0, 0, (core,)) for core in range(8)], memory_bytes=8 * GIB)
     large = info_of_model(start(plain, static_settings("single-numa-node")), "large")
-    info = PodInfo(pod(guaranteed("main", "3")))
+    info = PodInfo(BROKEN)
     found = ModelCheck(remembered=10).confirm(info, [small, other, large], limit=limit)
     if limit == 1:
         assert isinstance(found, dict)

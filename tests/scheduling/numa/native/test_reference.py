@@ -163,3 +163,11 @@ def test_what_a_node_aligns_but_does_not_report_is_not_guessed() -> None:
     assert verdict.message == "no zone reports memory"
     exact = node(8, reported=frozenset({"cpu"}), exact=True)
     assert places(one, exact) == ((0,),)
+
+
+def test_with_whole_cores_only_an_odd_number_of_cpus_is_refused() -> None:
+    """Whatever is free, and whatever the policy."""
+    one = pod(guaranteed("a", "3"))
+    counts = node(8, 8, cpus_per_core=2, policy=TopologyPolicy.NONE)
+    assert refusal(one, counts) == "cannot align container (cpu: 3 do not make whole cores)"
+    assert places(one, node(8, 8, cpus_per_core=2, manages_cpu=False)) == ((0,),)

@@ -56,6 +56,10 @@ class Columns:
         """Return ``(count - 1, nodes)``: what the *count* largest zones have together."""
         return self._totals_of(zones, name).largest
 
+    def inverse(self, zones: ZoneTable, name: str) -> npt.NDArray[np.float64]:
+        """Return ``(zones, nodes)``: one over what pods may use of a resource; 0 if nothing."""
+        return self._totals_of(zones, name).inverse
+
     def _totals_of(self, zones: ZoneTable, name: str) -> _Totals:
         known = self._totals.get(name)
         if known is None:
@@ -81,6 +85,7 @@ class _Totals:
     def __init__(self) -> None:
         self.amounts: Amount = np.zeros((0, 0), dtype=np.int64)
         self.largest: Amount = self.amounts
+        self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
         self._seen: Amount = np.zeros(0, dtype=np.int64)
 
     def update(self, zones: ZoneTable, name: str) -> None:
@@ -88,11 +93,13 @@ class _Totals:
         if self.amounts.shape != allocatable.shape:
             self.amounts = np.zeros(allocatable.shape, dtype=np.int64)
             self.largest = np.zeros(allocatable.shape, dtype=np.int64)
+            self.inverse = np.zeros(allocatable.shape)
             self._seen = np.full(allocatable.shape[1], -1, dtype=np.int64)
         rows: Rows = np.flatnonzero(self._seen != zones.revision)
         if not rows.size:
             return
         fresh = allocatable[:, rows]
+        self.inverse[:, rows] = np.divide(1, fresh, out=np.zeros(fresh.shape), where=fresh > 0)
         if not is_memory(name):
             fresh = np.maximum(fresh, zones.capacity(name)[:, rows])
         self.amounts[:, rows] = fresh

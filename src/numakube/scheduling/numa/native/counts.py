@@ -39,6 +39,8 @@ class Rules:
         closest: the option ``prefer-closest-numa-nodes``.
         by_socket: the option ``align-by-socket``, which makes more sets of zones acceptable and
             takes CPUs from any zone of a socket.
+        cpus_per_core: what numbers of CPUs must be a multiple of: 1, unless ``full-pcpus-only``
+            is on and the machine is known.
         shared_devices: resources that have devices near several zones; each zone counts them.
         exact: whether the kubelet model can be asked.
         demand: how the kubelet reads pods with pod-level resources.
@@ -52,6 +54,7 @@ class Rules:
     reported: frozenset[str] = frozenset()
     closest: bool = False
     by_socket: bool = False
+    cpus_per_core: int = 1
     shared_devices: frozenset[str] = frozenset()
     exact: bool = False
     demand: DemandRules = field(default_factory=DemandRules)
@@ -108,6 +111,7 @@ def rules_of(topology: NodeTopology) -> Rules:
         manages_memory=manages_memory(topology),
         closest=prefers_closest(topology),
         by_socket=aligns_by_socket(topology),
+        cpus_per_core=cpus_per_core(topology),
         shared_devices=shared_devices(topology),
         exact=topology.report is not None,
         demand=demand_rules_of(topology),
@@ -136,6 +140,15 @@ def prefers_closest(topology: NodeTopology) -> bool:
 def aligns_by_socket(topology: NodeTopology) -> bool:
     """Tell whether CPUs are aligned by socket."""
     return _is_on(topology.cpu_manager_options.get("align-by-socket"))
+
+
+def cpus_per_core(topology: NodeTopology) -> int:
+    """Return what numbers of CPUs must be a multiple of; only an exact report tells."""
+    if topology.report is None or not _is_on(topology.cpu_manager_options.get("full-pcpus-only")):
+        return 1
+    machine = topology.report.machine
+    cores = sum(len(node.cores) for node in machine.nodes)
+    return max(1, machine.cpu_count // cores) if cores else 1
 
 
 def shared_devices(topology: NodeTopology) -> frozenset[str]:

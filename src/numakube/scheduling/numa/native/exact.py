@@ -112,11 +112,13 @@ def _demand_key(pod: Pod) -> bytes:
 def ask_model(pod: PodInfo, model: KubeletNode) -> Admitted | Rejection:
     """Return the placement, or the refusal with what the trace tells about it."""
     demand = model.demand_of(pod.pod)
-    trace = AdmissionTrace()
     # A copy, because a refusal leaves behind what was given out before it.
-    outcome = model.clone().admit(demand, trace=trace)
+    outcome = model.clone().admit(demand)
     if isinstance(outcome, Admitted):
         return outcome
+    # A trace costs more than the decision, so only refusals get one, the second time round.
+    trace = AdmissionTrace()
+    model.clone().admit(demand, trace=trace)
     return _rejection(demand, model, outcome, trace)
 
 

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from numakube.scheduling.numa.native.counts import LOCAL_DISTANCE, UNKNOWN_DISTANCE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import numpy.typing as npt
 
     from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.numa.native.columns import Columns
@@ -32,6 +36,7 @@ class Lanes:
         self._free: dict[str, Amount] = {}
         self._totals: dict[str, Amount] = {}
         self._allocatable: dict[str, Amount] = {}
+        self._closeness: npt.NDArray[np.float64] | None = None
         self.index = np.arange(self.size, dtype=np.intp)
 
     def part(self, lanes: Rows) -> Lanes:
@@ -69,14 +74,24 @@ class Lanes:
         """Return what is free in one zone of each lane."""
         return self._table.available(name).reshape(-1).take(cells)
 
-    def allocatable_at(self, name: str, cells: Rows) -> Amount:
-        """Return what pods may use in one zone of each lane."""
-        return self._table.allocatable(name).reshape(-1).take(cells)
+    def inverse_at(self, name: str, cells: Rows) -> npt.NDArray[np.float64]:
+        """Return one over what pods may use in one zone of each lane; 0 if nothing."""
+        return self._columns.inverse(self._table, name).reshape(-1).take(cells)
 
     def distance(self, one: int, other: int) -> Amount:
         """Return how far two zones are apart on each lane."""
         distance: Amount = self._table.distance[one, other].take(self.rows).astype(np.int64)
         return distance
+
+    def closeness(self) -> npt.NDArray[np.float64]:
+        """Return ``(zones, zones, lanes)``: how close zones are; 0 for a zone with itself."""
+        if self._closeness is None:
+            far = self._table.distance[: self.zones, : self.zones].take(self.rows, axis=2)
+            close = LOCAL_DISTANCE / np.maximum(LOCAL_DISTANCE, far)
+            close[far >= UNKNOWN_DISTANCE] = 0.0
+            close[np.arange(self.zones), np.arange(self.zones)] = 0.0
+            self._closeness = close
+        return self._closeness
 
     def _pick(self, array: Amount) -> Amount:
         if self._whole:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
-_HOPELESS = frozenset({Kind.BLOCKED, Kind.UNREPORTED, Kind.SIZES})
+_HOPELESS = frozenset({Kind.BLOCKED, Kind.UNREPORTED, Kind.SIZES, Kind.WHOLE_CORES})
 """What no eviction of other pods cures."""
 
 

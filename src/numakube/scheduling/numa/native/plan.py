@@ -33,6 +33,7 @@ class Plan:
         stages: what the node aligns, in order; empty if nothing.
         together: what all zones together must have.
         unreported: a resource that the node aligns and tells nothing about; empty if there is none.
+        uneven: a container whose CPUs do not make whole cores, if they must.
         certain: for how many stages, from the first, it is certain what is left for them.
         unimplied: the part of ``together`` that does not follow from every stage having its place.
     """
@@ -41,6 +42,7 @@ class Plan:
     stages: tuple[Stage, ...]
     together: Parts
     unreported: str
+    uneven: Stage | None
     certain: int
     unimplied: Parts
 
@@ -58,7 +60,13 @@ def plan_of(shape: PodShape, rules: Rules) -> Plan:
     together = known.parts if rules.refuses_unaligned else known.cpu + known.memory
     certain = _certain(shape, rules, stages)
     return Plan(
-        rules, stages, together, unreported, certain, _unimplied(rules, stages, together, certain)
+        rules=rules,
+        stages=stages,
+        together=together,
+        unreported=unreported,
+        uneven=_uneven(shape, rules),
+        certain=certain,
+        unimplied=_unimplied(rules, stages, together, certain),
     )
 
 
@@ -72,6 +80,17 @@ def _stages(shape: PodShape, rules: Rules) -> Sequence[Stage]:
         for stage in all_stages
         if (want := _aligned(stage.want, rules))
     ]
+
+
+def _uneven(shape: PodShape, rules: Rules) -> Stage | None:
+    """Return the first container that the CPU Manager refuses for the number of its CPUs."""
+    if not rules.manages_cpu or (shape.is_bubble and rules.scope is TopologyScope.POD):
+        return None
+    for step in shape.steps:
+        for _, milli in step.want.cpu:
+            if milli // 1000 % rules.cpus_per_core:
+                return Stage(step.container, step.role, step.want)
+    return None
 
 
 def _aligned(want: Want, rules: Rules) -> Want:

@@ -61,6 +61,8 @@ def judge(shape: PodShape, node: NodeCounts) -> Fit | Rejection:
     plan = plan_of(shape, node.rules)
     if plan.unreported:
         return _refusal(node, Kind.UNREPORTED, resource=plan.unreported)
+    if plan.uneven is not None:
+        return _uneven(node, plan.uneven)
     if refused := _node_shortage(node, plan.together):
         return refused
     if node.rules.policy is TopologyPolicy.NONE:
@@ -72,6 +74,19 @@ def judge(shape: PodShape, node: NodeCounts) -> Fit | Rejection:
             return places
         alone.append(places)
     return _in_order(node, plan, alone)
+
+
+def _uneven(node: NodeCounts, stage: Stage) -> Rejection:
+    name, wanted = stage.want.cpu[0]
+    per_core = 1000 * node.rules.cpus_per_core
+    return _refusal(
+        node,
+        Kind.WHOLE_CORES,
+        stage=stage,
+        resource=name,
+        wanted=wanted,
+        free=wanted // per_core * per_core,
+    )
 
 
 def _node_shortage(node: NodeCounts, parts: Parts) -> Rejection | None:

@@ -62,6 +62,10 @@ def refusals_of(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
         key = RefusalKey(Kind.UNREPORTED, resource=plan.unreported)
         yield RefusedLanes(key, lanes.index, np.ones(lanes.size))
         return
+    if plan.uneven is not None:
+        key = RefusalKey(Kind.WHOLE_CORES, plan.uneven.container)
+        yield RefusedLanes(key, lanes.index, np.ones(lanes.size))
+        return
     open_ = np.ones(lanes.size, dtype=np.bool_)
     for finder in (_short_together, _misfits, _crowded):
         left = np.flatnonzero(open_)

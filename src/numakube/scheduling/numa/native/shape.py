@@ -76,12 +76,14 @@ class PodShape:
         peak: what the pod holds at the same time at least, however it is placed.
         certain_steps: how many steps, from the first, take a number of CPUs that is known. Which
             CPUs of an init container are used again depends on more than counts.
+        is_bubble: whether the kubelet manages the pod's resources as one in pod scope.
     """
 
     steps: tuple[Step, ...]
     whole: Want
     peak: Want
     certain_steps: int
+    is_bubble: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.steps)
@@ -100,7 +102,8 @@ def shape_of(pod: Pod, rules: DemandRules | None = None) -> PodShape:
         memory=demand.memory if demand.managed and demand.guaranteed else None,
         limits=demand.limits,
     )
-    return PodShape(steps, whole, _peak(steps), _certain(steps))
+    bubble = demand.pod_level is not None
+    return PodShape(steps, whole, _peak(steps), _certain(steps), bubble)
 
 
 def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:

@@ -45,7 +45,7 @@ class LaneVerdict:
 
 def judge_lanes(plan: Plan, lanes: Lanes) -> LaneVerdict:
     """Decide for each lane whether it can take the pod, and where it would go."""
-    if plan.unreported:
+    if plan.unreported or plan.uneven is not None:
         return LaneVerdict(np.zeros(lanes.size, dtype=np.bool_))
     if plan.rules.policy is TopologyPolicy.NONE or not plan.stages:
         return _judge_without_policy(plan, lanes)

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.numa.native.counts import LOCAL_DISTANCE, UNKNOWN_DISTANCE
 from numakube.scheduling.numa.native.score import (
     CLOSENESS_PART,
+    PLACEABLE,
     PLAIN,
-    SHAPES,
+    ROUNDING,
     device_names,
     lasting,
 )
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Share: TypeAlias = npt.NDArray[np.float64]
 
-_ROUNDING = 1e-9
+_TABLE = np.array(PLACEABLE)
 
 
 def score_lanes(plan: Plan, lanes: Lanes, verdict: LaneVerdict, options: NativeOptions) -> Amount:
@@ -51,7 +51,7 @@ def _total(alignment: Share, packing: Share, balance: Share, options: NativeOpti
     weights = options.alignment_weight, options.packing_weight, options.balance_weight
     share = weights[0] * alignment + weights[1] * packing + weights[2] * balance
     share /= sum(weights)
-    return 1 + np.floor((MAX_NODE_SCORE - 1) * share + _ROUNDING).astype(np.int64)
+    return 1 + np.floor((MAX_NODE_SCORE - 1) * share + ROUNDING).astype(np.int64)
 
 
 def _rate_single(
@@ -70,7 +70,7 @@ def _rate_single(
             for want, same in before:
                 if want.get(name):
                     free = free - want[name] * same
-            state.set(name, free, lanes.allocatable_at(name, cells))
+            state.set(name, free, lanes.inverse_at(name, cells))
         packing += state.packing()
         balance += state.balance()
     return packing / len(wants), balance / len(wants)
@@ -86,47 +86,31 @@ def _score_wide(
     alignment = np.ones(lanes.size)
     packing, balance = np.zeros(lanes.size), np.zeros(lanes.size)
     for wanted, chosen in zip(wants, sets, strict=True):
-        alignment = np.minimum(alignment, _alignment(lanes, chosen))
+        members = _members(lanes, chosen)
+        alignment = np.minimum(alignment, _alignment(lanes, members))
         state = LaneState(device_names(plan.rules), wanted)
         for name in state.names:
-            state.set(
-                name,
-                _sum_over(lanes.free(name), chosen),
-                _sum_over(lanes.allocatable(name), chosen),
-            )
+            cap = (lanes.allocatable(name) * members).sum(axis=0)
+            inverse = np.divide(1, cap, out=np.zeros(lanes.size), where=cap > 0)
+            state.set(name, (lanes.free(name) * members).sum(axis=0), inverse)
         packing += state.packing()
         balance += state.balance()
     return _total(alignment, packing / len(wants), balance / len(wants), options)
 
 
-def _has(chosen: Amount, position: int) -> npt.NDArray[np.bool_]:
-    return (chosen >> position & 1).astype(np.bool_)
+def _members(lanes: Lanes, chosen: Amount) -> npt.NDArray[np.bool_]:
+    """Return ``(zones, lanes)``: which zones are in the sets."""
+    positions = np.arange(lanes.zones)[:, np.newaxis]
+    return (chosen >> positions & 1).astype(np.bool_)
 
 
-def _sum_over(amounts: Amount, chosen: Amount) -> Amount:
-    total = np.zeros(amounts.shape[1], dtype=np.int64)
-    for position in range(len(amounts)):
-        total += amounts[position] * _has(chosen, position)
-    return total
-
-
-def _alignment(lanes: Lanes, chosen: Amount) -> Share:
-    count = np.zeros(lanes.size)
-    close = np.zeros(lanes.size)
-    for one in range(lanes.zones):
-        inside = _has(chosen, one)
-        count += inside
-        for other in range(lanes.zones):
-            if one != other:
-                close += _closeness(lanes.distance(one, other)) * (inside & _has(chosen, other))
-    pairs = np.maximum(count * (count - 1), 1)
-    share = (1 - CLOSENESS_PART + CLOSENESS_PART * (close / pairs)) / np.maximum(count, 1)
-    return np.where(count <= 1, 1.0, share)
-
-
-def _closeness(distance: Amount) -> Share:
-    close = LOCAL_DISTANCE / np.maximum(LOCAL_DISTANCE, distance)
-    return np.where(distance >= UNKNOWN_DISTANCE, 0.0, close)
+def _alignment(lanes: Lanes, members: npt.NDArray[np.bool_]) -> Share:
+    count = members.sum(axis=0)
+    pairs = members[:, np.newaxis] & members[np.newaxis]
+    close = (lanes.closeness() * pairs).sum(axis=(0, 1))
+    close /= np.maximum(count * (count - 1), 1)
+    share = (1 - CLOSENESS_PART + CLOSENESS_PART * close) / np.maximum(count, 1)
+    return np.where(count == 1, 1.0, share)
 
 
 class LaneState:
@@ -136,74 +120,94 @@ class LaneState:
         self.names = (*PLAIN, *devices)
         self._devices = devices
         self._wanted = wanted
-        self._free: dict[str, Share] = {}
-        self._cap: dict[str, Share] = {}
+        self._before: dict[str, Share] = {}
         self._left: dict[str, Share] = {}
+        self._free: dict[str, Share] = {}
+        self._inverse: dict[str, Share] = {}
         self._exists: dict[str, npt.NDArray[np.bool_] | None] = {}
 
-    def set(self, name: str, free: Amount, cap: Amount) -> None:
-        """Note what there is of a resource."""
-        exists = cap > 0
-        self._exists[name] = None if exists.all() else exists
-        self._cap[name] = np.maximum(cap, 1).astype(np.float64)
-        self._free[name] = free.astype(np.float64)
-        if name in PLAIN or name in self._wanted:
-            left = np.maximum(0, self._free[name] - self._wanted.get(name, 0))
-            self._left[name] = np.divide(left, self._cap[name], out=left)
+    def set(self, name: str, free: Amount, inverse: Share) -> None:
+        """Note what is free of a resource, and one over what there is (0 if nothing)."""
+        self._exists[name] = None if inverse.all() else inverse > 0
+        self._inverse[name] = inverse
+        amount = free.astype(np.float64)
+        if name in PLAIN:
+            self._before[name] = amount * inverse
+        else:
+            self._free[name] = amount
+        if name in self._wanted:
+            left = np.subtract(amount, self._wanted[name])
+            np.maximum(left, 0, out=left)
+            self._left[name] = np.multiply(left, inverse, out=left)
+        elif name in PLAIN:
+            self._left[name] = self._before[name]
 
     def packing(self) -> Share:
         """Rate what the placement leaves for large pods."""
-        before = self._least({name: self._free[name] / self._cap[name] for name in PLAIN})
-        after = self._least(self._left)
-        loss = _placeable(before) - _placeable(after)
-        kept: Share = np.minimum(1.0, np.maximum(0.0, (1 + self._own() - loss) / 2))
-        stranded = np.zeros_like(kept)
-        for name in self._devices:
-            stranded += self._stranded(name, before, after)
-        kept *= 1 - np.minimum(1.0, stranded)
+        before, after = self._least(self._before), self._least(self._left)
+        kept = self._own()
+        kept += 1
+        kept -= _placeable(before) - _placeable(after)
+        kept /= 2
+        np.clip(kept, 0.0, 1.0, out=kept)
+        stranded = [self._stranded(name, before, after) for name in self._devices]
+        if stranded:
+            kept *= 1 - np.minimum(1.0, _added(stranded))
         return kept
 
     def balance(self) -> Share:
         """Rate how evenly the zone is used after the placement."""
-        used = [(name, 1 - left) for name, left in self._left.items() if name in self.names]
-        most = np.full(len(used[0][1]), -np.inf)
-        least = np.full(len(most), np.inf)
-        for name, share in used:
-            exists = self._exists[name]
-            most = np.maximum(most, share if exists is None else np.where(exists, share, -np.inf))
-            least = np.minimum(least, share if exists is None else np.where(exists, share, np.inf))
-        return np.where(most >= least, 1 - (most - least), 1.0)
+        names = [name for name in self._left if name in self.names]
+        most, least = self._or(names[0], -np.inf), self._or(names[0], np.inf)
+        for name in names[1:]:
+            most = np.maximum(most, self._or(name, -np.inf))
+            least = np.minimum(least, self._or(name, np.inf))
+        even = 1 - (most - least)
+        if any(self._exists[name] is None for name in names):
+            return even
+        return np.where(np.isfinite(even), even, 1.0)
+
+    def _or(self, name: str, otherwise: float) -> Share:
+        """Return what is left of a resource, or *otherwise* where there is none of it."""
+        exists = self._exists[name]
+        return self._left[name] if exists is None else np.where(exists, self._left[name], otherwise)
 
     def _least(self, shares: Mapping[str, Share]) -> Share:
         """Return the part of CPUs and memory that is left, whichever is less; 1 if neither is."""
-        least = np.full(len(shares[PLAIN[0]]), np.inf)
-        complete = False
-        for name in PLAIN:
-            exists = self._exists[name]
-            complete |= exists is None
-            share = shares[name] if exists is None else np.where(exists, shares[name], np.inf)
-            least = np.minimum(least, share)
-        return least if complete else np.where(np.isinf(least), 1.0, least)
+        one, other = (self._known(name, shares[name]) for name in PLAIN)
+        least = np.minimum(one, other)
+        if all(self._exists[name] is not None for name in PLAIN):
+            least[np.isinf(least)] = 1.0
+        return least
+
+    def _known(self, name: str, share: Share) -> Share:
+        exists = self._exists[name]
+        return share if exists is None else np.where(exists, share, np.inf)
 
     def _own(self) -> Share:
-        own = np.zeros(len(self._free[PLAIN[0]]))
-        for name in PLAIN:
-            if name in self._wanted:
-                part, exists = self._wanted[name] / self._cap[name], self._exists[name]
-                own = np.maximum(own, part if exists is None else np.where(exists, part, 0.0))
-        return own
+        """Return the part of CPUs or memory that is wanted, whichever is more."""
+        one, other = (self._wanted.get(name, 0) * self._inverse[name] for name in PLAIN)
+        return np.maximum(one, other, out=one)
 
     def _stranded(self, name: str, before: Share, after: Share) -> Share:
-        free, cap, taken = self._free[name], self._cap[name], self._wanted.get(name, 0)
-        usable_before = np.floor(np.minimum(free, before * cap) + _ROUNDING)
-        usable_after = np.floor(np.minimum(free - taken, after * cap) + _ROUNDING)
-        lost = np.divide(np.maximum(0, usable_before - usable_after - taken), cap)
+        free, inverse, taken = self._free[name], self._inverse[name], self._wanted.get(name, 0)
         exists = self._exists[name]
-        return lost if exists is None else np.where(exists, lost, 0.0)
+        cap = np.rint(1 / (inverse if exists is None else np.where(exists, inverse, 1.0)))
+        lost = np.floor(np.minimum(free, before * cap) + ROUNDING)
+        lost -= np.floor(np.minimum(free - taken, after * cap) + ROUNDING)
+        lost -= taken
+        np.maximum(lost, 0, out=lost)
+        lost *= inverse
+        return lost
+
+
+def _added(shares: Sequence[Share]) -> Share:
+    total, *others = shares
+    for share in others:
+        total = total + share
+    return total
 
 
 def _placeable(fraction: Share) -> Share:
-    total = np.zeros_like(fraction)
-    for parts in SHAPES:
-        total += np.floor(parts * fraction + _ROUNDING) / parts
-    return total / len(SHAPES)
+    quarters = (4 * fraction + ROUNDING).astype(np.intp)
+    return _TABLE.take(quarters, mode="clip")
