@@ -8,19 +8,24 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchmarks.kubelet_model import large_machine
 from numakube.api.core import Container, Node, Pod, PodSpec, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.native.engine import NativeEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.rebuild import report_of
 from numakube.topology.view import NodeTopology, ZoneView
+from numakube.topology.zone_amounts import zones_of
+from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.kubelet.node import KubeletNode
     from numakube.values.resources import Amounts
 
 GPU, NIC = "vendor.example/gpu", "vendor.example/nic"
@@ -38,6 +43,7 @@ class Belief:
     topology: NodeTopology
     available: tuple[Amounts, ...]
     blocked: str = ""
+    kubelet: KubeletNode | None = None
 
     @property
     def nrt(self) -> NodeResourceTopology:
@@ -45,8 +51,8 @@ class Belief:
         return NodeResourceTopology()
 
     def model(self) -> KubeletNode | None:
-        """There is no exact data here."""
-        return None
+        """Return the model of nodes with exact data."""
+        return self.kubelet
 
     def without(self, uids: Iterable[str]) -> Belief:
         """Not asked for here."""
@@ -64,6 +70,10 @@ def run() -> Iterator[dict[str, object]]:
             yield _ms(f"{name}, pod unlike those before, median", statistics.median(first))
             again = decisions(cluster, containers, alike=True)
             yield _ms(f"{name}, pod like one before, median", statistics.median(again))
+    for containers in (1, 2):
+        times = exact_decisions(containers)
+        name = f"the same and the model's check of the winner, {containers} cont., median"
+        yield _ms(name, statistics.median(times), budget=5)
     few, many = (
         statistics.median(decisions(make_cluster(nodes, "single-numa-node"), 2, alike=False))
         for nodes in (NODES // 10, NODES)
@@ -96,6 +106,78 @@ def decisions(cluster: Cluster, containers: int, *, alike: bool) -> list[float]:
         engine.score_all(state, pod, snapshot, rows)
         times.append(time.perf_counter() - start)
     return times[1:]
+
+
+def exact_decisions(containers: int) -> list[float]:
+    """Return the times of decisions whose winner is confirmed by the kubelet model."""
+    cluster = make_exact_cluster(NODES)
+    engine = NativeEngine()
+    times = []
+    for index in range(ROUNDS // 2):
+        pod = PodInfo(make_pod(index, containers))
+        snapshot = cluster.snapshot()
+        start = time.perf_counter()
+        state = CycleState()
+        verdicts = engine.filter_all(state, pod, snapshot, snapshot.rows)
+        rows = snapshot.rows if verdicts is None else snapshot.rows[verdicts.ok]
+        best = int(rows[engine.score_all(state, pod, snapshot, rows).argmax()])
+        status = engine.confirm(state, pod, snapshot.at(best))
+        times.append(time.perf_counter() - start)
+        assert status.ok, status
+    return times[1:]
+
+
+def make_exact_cluster(nodes: int) -> Cluster:
+    """Return a cluster of large machines in a few states, each with its kubelet model."""
+    cluster = Cluster()
+    beliefs = [exact_belief("any", model) for model in make_models()]
+    for index in range(nodes):
+        name = f"node-{index}"
+        belief = beliefs[index % len(beliefs)]
+        cluster.set_node(Node(metadata=ObjectMeta(name=name)))
+        cluster.set_belief(name, belief)
+    return cluster
+
+
+def exact_belief(name: str, model: KubeletNode) -> Belief:
+    """Return what is believed of a node with exact data."""
+    zones = tuple(
+        ZoneView(
+            id=zone.id,
+            name=f"node-{zone.id}",
+            capacity=zone.capacity,
+            allocatable=zone.allocatable,
+            available=zone.available,
+        )
+        for zone in zones_of(model)
+    )
+    topology = NodeTopology(
+        node=name,
+        zones=zones,
+        policy=model.settings.topology_policy,
+        cpu_manager_policy="static",
+        memory_manager_policy="Static",
+        report=report_of(model),
+    )
+    return Belief(topology, tuple(zone.available for zone in zones), kubelet=model)
+
+
+def make_models() -> Iterator[KubeletNode]:
+    """Yield large nodes on which more and more pods run."""
+    for running in range(8):
+        model = KubeletNode(
+            large_machine(),
+            KubeletSettings(
+                topology_policy="single-numa-node",
+                cpu_policy="static",
+                reserved_cpus=CpuSet.parse("0,128"),
+                memory_policy="Static",
+                reserved_memory={0: {"memory": GIB}},
+            ),
+        )
+        for index in range(4 * running):
+            model.admit(make_pod(index, 1))
+        yield model
 
 
 def make_cluster(nodes: int, policy: str) -> Cluster:
