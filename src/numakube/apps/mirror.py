@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import structlog
 
 from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
-from numakube.apps.kinds import KINDS, NAMESPACES
+from numakube.apps.kinds import CLAIMS, KINDS, NAMESPACES
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.objects import key_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numakube.kube.store import Change
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
+    from numakube.scheduling.snapshot.nodes import NodeInfo
 
 TOPOLOGIES: Final = Resource(
     group=GROUP,
@@ -157,9 +158,12 @@ class Mirror:
         if isinstance(change, Removed):
             self.cluster.remove_node(name)
             return
-        self.cluster.set_node(node)
-        changed = isinstance(change, Updated)
-        self._tell(EventKind.NODE_UPDATED if changed else EventKind.NODE_ADDED, node=name)
+        before = self.cluster.nodes_generation
+        info = self.cluster.set_node(node)
+        if self.cluster.nodes_generation == before:
+            return  # a heartbeat
+        kind = EventKind.NODE_UPDATED if isinstance(change, Updated) else EventKind.NODE_ADDED
+        self._tell(kind, node=name, node_info=info)
 
     def _on_topology(self, change: Change[NodeResourceTopology]) -> None:
         topology = change.object
@@ -179,7 +183,7 @@ class Mirror:
                 objects[key] = change.object
             self.cluster.objects_changed()
             if kind.event is not None:
-                self._tell(kind.event)
+                self._tell(kind.event, claim=key if kind.resource is CLAIMS else "")
 
         reflector: Reflector[Any] = Reflector(self._client, kind.resource)
         reflector.store.subscribe(on_change)
@@ -228,9 +232,18 @@ class Mirror:
         if node is not None:
             self._tell(EventKind.POD_DELETED, node=node, pod=before or pod)
 
-    def _tell(self, kind: EventKind, *, node: str = "", pod: PodInfo | None = None) -> None:
+    def _tell(
+        self,
+        kind: EventKind,
+        *,
+        node: str = "",
+        node_info: NodeInfo | None = None,
+        pod: PodInfo | None = None,
+        claim: str = "",
+    ) -> None:
         if self.listener is not None:
-            self.listener.happened(ClusterEvent(kind=kind, node=node, pod=pod))
+            event = ClusterEvent(kind=kind, node=node, node_info=node_info, pod=pod, claim=claim)
+            self.listener.happened(event)
 
 
 def _matters(before: Pod, after: Pod) -> bool:

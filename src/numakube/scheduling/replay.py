@@ -52,6 +52,8 @@ _KINDS: Mapping[str, tuple[str, type[Any]]] = {
     "csiNodes": ("csi_nodes", CSINode),
     "csiDrivers": ("csi_drivers", CSIDriver),
     "csiStorageCapacities": ("csi_capacities", CSIStorageCapacity),
+    "volumeAttachments": ("attachments", VolumeAttachment),
+    "services": ("services", Service),
     "replicationControllers": ("replication_controllers", ReplicationController),
     "replicaSets": ("replica_sets", ReplicaSet),
     "statefulSets": ("stateful_sets", StatefulSet),
@@ -87,14 +89,6 @@ def _fill(objects: ClusterObjects, row: Row) -> None:
     for tree in row.get("namespaces") or ():
         namespace = convert(Namespace, tree)
         objects.namespace_labels[namespace.metadata.name] = namespace.metadata.labels
-    for tree in row.get("services") or ():
-        service = convert(Service, tree)
-        here = objects.services.setdefault(service.metadata.namespace, {})
-        here[service.metadata.name] = service
-    for tree in row.get("volumeAttachments") or ():
-        attachment = convert(VolumeAttachment, tree)
-        there = objects.attachments.setdefault(attachment.spec.node_name, {})
-        there[attachment.metadata.name] = attachment
     for key, (field, kind) in _KINDS.items():
         for tree in row.get(key) or ():
             one = convert(kind, tree)

@@ -444,5 +444,5 @@ def test_a_node_attaches_so_many_volumes_of_a_driver() -> None:
             "source": {"persistentVolumeName": "three"},
         },
     }
-    made.objects.attachments["a"] = {"va": convert(VolumeAttachment, attached)}
+    made.objects.attachments["va"] = convert(VolumeAttachment, attached)
     assert verdicts(plugin, made, pod("two")) == {"a": full, "b": FITS}

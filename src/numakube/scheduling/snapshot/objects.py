@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from numakube.scheduling.snapshot.grouped import Grouped
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -26,6 +28,14 @@ if TYPE_CHECKING:
     )
 
 
+def _node(attachment: VolumeAttachment) -> str:
+    return attachment.spec.node_name
+
+
+def _namespace(service: Service) -> str:
+    return service.metadata.namespace
+
+
 @dataclass(slots=True)
 class ClusterObjects:
     """The latest known objects by key (``namespace/name``, or the name alone).
@@ -33,8 +43,8 @@ class ClusterObjects:
     Attributes:
         namespace_labels: labels of each namespace, for namespace selectors.
         csi_nodes: by name of the node.
-        attachments: by name of the node and then by their own.
-        services: by namespace and then by name, because a pod asks for those of its namespace.
+        attachments: also by node.
+        services: also by namespace.
     """
 
     namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -44,8 +54,8 @@ class ClusterObjects:
     csi_nodes: dict[str, CSINode] = field(default_factory=dict)
     csi_drivers: dict[str, CSIDriver] = field(default_factory=dict)
     csi_capacities: dict[str, CSIStorageCapacity] = field(default_factory=dict)
-    attachments: dict[str, dict[str, VolumeAttachment]] = field(default_factory=dict)
-    services: dict[str, dict[str, Service]] = field(default_factory=dict)
+    attachments: Grouped[VolumeAttachment] = field(default_factory=lambda: Grouped(_node))
+    services: Grouped[Service] = field(default_factory=lambda: Grouped(_namespace))
     replication_controllers: dict[str, ReplicationController] = field(default_factory=dict)
     replica_sets: dict[str, ReplicaSet] = field(default_factory=dict)
     stateful_sets: dict[str, StatefulSet] = field(default_factory=dict)

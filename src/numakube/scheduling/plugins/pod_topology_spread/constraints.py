@@ -99,7 +99,7 @@ def default_constraints(
 def siblings(pod: PodInfo, objects: ClusterObjects) -> Selector:
     """Return a selector for the pods of the services and the owner of *pod*."""
     merged: dict[str, str] = {}
-    for service in objects.services.get(pod.namespace, {}).values():
+    for service in objects.services.group(pod.namespace).values():
         chosen = service.spec.selector
         if chosen and chosen.items() <= pod.labels.items():
             merged.update(chosen)

@@ -160,7 +160,7 @@ def _held(node: NodeInfo, csi_node: CSINode, objects: ClusterObjects) -> dict[st
 
 def _attachments(node: str, objects: ClusterObjects) -> dict[str, str]:
     found = {}
-    for attachment in objects.attachments.get(node, {}).values():
+    for attachment in objects.attachments.group(node).values():
         spec = attachment.spec
         volume = objects.volumes.get(spec.source.persistent_volume_name or "")
         if spec.attacher and volume is not None and volume.spec.csi is not None:
