@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
 
@@ -274,3 +275,56 @@ def test_a_static_pod_is_recognised_by_the_uid_of_its_mirror_annotation(
     mirror.metadata.annotations["kubernetes.io/config.mirror"] = "static-uid"
     cache.pod_seen(info(taken(mirror)))
     assert free(cache) == site.free
+
+
+def test_reports_that_never_change_are_charged_with_every_pod() -> None:
+    """Koordinator's agent reports what a node has, not what is left."""
+    site = Site.make(exact=False, fingerprints=False)
+    report = site.report()
+    meta = msgspec.structs.replace(
+        report.metadata, labels={"app.kubernetes.io/managed-by": "Koordinator"}
+    )
+    cache = Predict()
+    cache.set_report(msgspec.structs.replace(report, metadata=meta))
+    running = taken(bound(pod("a", cpus=5), "n1"))
+    cache.pod_seen(info(running))
+    assert not cache.resync(0.0)
+    cache.resync(1000.0)
+    belief = cache.belief("n1")
+    assert belief is not None
+    assert [zone["cpu"] for zone in belief.available] == [2000, 3000]
+    cache.pod_seen(info(ended(running)))
+    assert free(cache) == site.free
+
+
+def test_a_node_that_loses_its_exact_data_is_booked_by_counts() -> None:
+    """Another exporter may take over."""
+    site, cache = Site.make(), Predict()
+    cache.set_report(site.report())
+    cache.reserve(info(pod("a", cpus=5)), "n1")
+    site.exact = False
+    cache.set_report(site.report())
+    belief = cache.belief("n1")
+    assert belief is not None
+    assert belief.model() is None
+    assert [zone["cpu"] for zone in belief.available] == [2000, 3000]
+
+
+def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_used(
+    site: Site, cache: Predict
+) -> None:
+    """The exporter may know settings that the model does not."""
+    report = site.report()
+    annotations = dict(report.metadata.annotations)
+    name = "topology.numakube.dev/exact"
+    assert "single-numa-node" in annotations[name]
+    annotations[name] = annotations[name].replace("single-numa-node", "double-numa-node")
+    meta = msgspec.structs.replace(report.metadata, annotations=annotations)
+    changes = cache.set_report(msgspec.structs.replace(report, metadata=meta))
+    changes += cache.reserve(info(pod("a", cpus=5)), "n1")
+    changes += cache.reserve(info(pod("b", cpus=1)), "n1")
+    assert len(changes.facts) == 1
+    belief = cache.belief("n1")
+    assert belief is not None
+    assert belief.model() is None
+    assert [zone["cpu"] for zone in belief.available] == [1000, 2000]

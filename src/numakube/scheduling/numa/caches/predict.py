@@ -108,7 +108,6 @@ class Predict:
         before, after = self._pods.see(pod)
         if after is None or after is before:
             return NOTHING
-        self._evidence.note(after, self._reports.get(after.node))
         self._note_departure(before, after)
         changes = Changes(mispredictions=refused)
         if before is not None and before.node != after.node:
@@ -191,6 +190,8 @@ class Predict:
 
     def _counted(self, report: Report) -> CountsBelief:
         pods = self._pods.on(report.node)
+        for pod in pods:
+            self._evidence.note(pod, report)
         accounted = self._accounted(report, pods)
         charges = {
             pod.uid: may_be_in(claim_on(pod.info, report.topology), report.topology)
