@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, predict believes what the node is about to be.
+"""Whatever happens in whatever order, caches believe what the node is about to be, or less.
 
 A world of one node: pods are reserved, bound by us or by others, admitted, end and are deleted;
 reports are written, lost, repeated, delayed and overtake each other; the scheduler restarts.
@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     rule,
 )
 from tests.scheduling.numa.caches.site import (
+    SCHEDULER,
     Site,
     ended,
     info,
@@ -32,6 +33,8 @@ from numakube.api.core import Pod, PodCondition, PodStatus
 from numakube.api.nrt import NodeResourceTopology
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
+from numakube.scheduling.numa.caches.contract import NumaCache
+from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.topology.zone_amounts import zones_of
 
@@ -55,11 +58,15 @@ class World(RuleBasedStateMachine):
 
     exact = True
 
+    def new_cache(self) -> NumaCache:
+        """Return the cache to be tested, without any knowledge."""
+        return Predict()
+
     def __init__(self) -> None:
         super().__init__()
         self.numbers = count()
         self.seconds = count()
-        self.cache = Predict()
+        self.cache = self.new_cache()
         self.api: dict[str, Pod] = {}
         self.reserved: list[Pod] = []
         self.arriving: list[Pod] = []
@@ -107,7 +114,7 @@ class World(RuleBasedStateMachine):
     @rule(order=st.randoms(use_true_random=False))
     def restart(self, order: object) -> None:
         """Lose everything but what the API server has, and list that in any order."""
-        self.cache = Predict()
+        self.cache = self.new_cache()
         # Who ended before or after whom was admitted is lost.
         self.certain_from = max(self.certain_from, self.departed_at)
         self.reserved.clear()
@@ -228,7 +235,8 @@ class World(RuleBasedStateMachine):
             return
         belief = self.cache.belief("n1")
         assert belief is not None
-        self.compare(belief.available, self.future())
+        if not belief.blocked:
+            self.compare(belief.available, self.future())
 
     def teardown(self) -> None:
         """When all has arrived, the belief is the node, and nothing is left over."""
@@ -308,10 +316,19 @@ class WorldOfCounts(World):
             assert all(free[name] <= amount for name, amount in zone.available.items())
 
 
-for machine_class in (World, WorldOfCounts):
+class WorldOfOverReserve(WorldOfCounts):
+    """The same with upstream's cache."""
+
+    def new_cache(self) -> NumaCache:
+        """Return a cache for which pods of others are foreign."""
+        return OverReserve(OverReserveOptions(profiles=frozenset({SCHEDULER})))
+
+
+for machine_class in (World, WorldOfCounts, WorldOfOverReserve):
     machine_class.TestCase.settings = run_settings(
         max_examples=25, stateful_step_count=25, deadline=None
     )
 
 TestWithNames = World.TestCase
 TestWithFingerprints = WorldOfCounts.TestCase
+TestOverReserve = WorldOfOverReserve.TestCase
