@@ -17,8 +17,8 @@ from numakube.scheduling.framework.registry import ENTRY_POINTS
 from numakube.scheduling.numa.plugin import REGISTRY as NUMA_PLUGINS
 from numakube.scheduling.plugins.registry import DEFAULT_PLUGINS, default_registry
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
-from numakube.scheduling.preemption.making import make_preemption
 from numakube.scheduling.preemption.plugin import DefaultPreemption
+from numakube.scheduling.preemption.registry import REGISTRY as PREEMPTION_PLUGINS
 
 if TYPE_CHECKING:
     from numakube.scheduling.framework.registry import Factory
@@ -32,7 +32,7 @@ def our_plugins() -> dict[str, Factory]:
     return {
         **default_registry(),
         **NUMA_PLUGINS,
-        DefaultPreemption.name: make_preemption,
+        **PREEMPTION_PLUGINS,
         DefaultBinder.name: DefaultBinder.make,
         RejectionGuard.name: RejectionGuard.make,
     }

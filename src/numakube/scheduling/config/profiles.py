@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.scheduler_config import POINT_FIELDS, PluginRef, Plugins, PluginSet
-from numakube.errors import ConfigError
+from numakube.errors import ConfigError, MalformedObject
 from numakube.scheduling.framework.profile import POINTS, Profile
 from numakube.scheduling.framework.runtime import Runtime
 
@@ -81,7 +81,7 @@ def _make(
 ) -> Plugin:
     try:
         return registry[name](args, handle)
-    except ConfigError as error:
+    except (ConfigError, MalformedObject) as error:
         raise ConfigError(f"{where}: pluginConfig of {name}: {error}") from None
 
 
