@@ -58,6 +58,7 @@ class EventRecorder:
         instance: str,
         form: Literal["core", "events"] = "core",
         capacity: int = CAPACITY,
+        writers: int = 1,
     ) -> None:
         """Prepare a recorder; `run` it in a task of its own.
 
@@ -67,6 +68,7 @@ class EventRecorder:
             instance: which one of them, such as the pod's or the node's name.
             form: core/v1, which every tool shows, or events.k8s.io/v1.
             capacity: how many occurrences may wait.
+            writers: how many are written at once; events of one object may then overtake.
         """
         self.dropped = 0
         self._client = client
@@ -74,8 +76,9 @@ class EventRecorder:
         self._instance = instance
         self._form = form
         self._capacity = capacity
+        self._writers = writers
         self._waiting: deque[Occurrence] = deque()
-        self._writing = False
+        self._writing = 0
         self._changed = asyncio.Event()
         self._correlator = Correlator(clock=client.clock, rng=client.rng)
 
@@ -98,24 +101,29 @@ class EventRecorder:
     def record(self, occurrence: Occurrence) -> None:
         """Record *occurrence*; returns at once and never fails."""
         if len(self._waiting) >= self._capacity:
-            self._drop(occurrence, "too many events wait to be written")
+            self._overflow(occurrence)
             return
         self._waiting.append(occurrence)
         self._change()
 
     async def run(self) -> None:
         """Write what is recorded, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._writers):
+                tasks.create_task(self._write_all())
+
+    async def _write_all(self) -> None:
         while True:
             while not self._waiting:
                 await self._changed.wait()
-            self._writing = True
+            self._writing += 1
             occurrence = self._waiting.popleft()
             try:
                 recorded = self._correlator.decide(occurrence)
                 if recorded is not None:
                     await self._write_patiently(recorded)
             finally:
-                self._writing = False
+                self._writing -= 1
                 self._change()
 
     async def flush(self) -> None:
@@ -210,6 +218,13 @@ class EventRecorder:
             type=occurrence.type,
             series=None if recorded.is_new else _series(recorded),
         )
+
+    def _overflow(self, occurrence: Occurrence) -> None:
+        """Drop *occurrence*; a burst is told once, not event by event."""
+        if self.dropped % self._capacity == 0:
+            self._drop(occurrence, f"more than {self._capacity} events wait to be written")
+        else:
+            self.dropped += 1
 
     def _drop(self, occurrence: Occurrence, why: str) -> None:
         self.dropped += 1

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 LOST: Final = 1
 _LAST_EVENTS_SECONDS: Final = 3.0
+_WAITING_EVENTS: Final = 10_000
+_EVENT_WRITERS: Final = 4
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -106,7 +108,11 @@ class SchedulerProcess:
             },
         )
         self._recorder = EventRecorder(
-            client, component=config.profiles[0].scheduler_name, instance=self.identity
+            client,
+            component=config.profiles[0].scheduler_name,
+            instance=self.identity,
+            capacity=_WAITING_EVENTS,
+            writers=_EVENT_WRITERS,
         )
         self._outcomes = Outcomes(client, self._recorder)
         self.mirror = Mirror(client, parts.cluster, parts.cache)
