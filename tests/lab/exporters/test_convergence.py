@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from random import Random
+from typing import Any
 
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
@@ -21,9 +23,10 @@ from numakube.lab.inprocess import InProcess
 from numakube.lab.kubelet_options import lab_configuration
 from numakube.lab.nodes.plan import NodePlan
 from numakube.lab.nodes.pool import NodePool
-from numakube.topology.exact import uid_hash
+from numakube.topology.exact import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import Unusable, view_of
+from numakube.values.resources import hugepage_name
 
 SHAPES = {
     **PRESETS,
@@ -60,6 +63,15 @@ def plan(name: str, shape: str, rng: Random) -> NodePlan:
     return NodePlan(name=name, machine=machine, config=lab_configuration(machine, words))
 
 
+def holdings(report: ExactReport) -> dict[str, Any]:
+    """Return what pods hold, whichever of their containers comes first."""
+    return {
+        uid: (held.cpus, Counter(held.memory), dict(held.devices))
+        for uid, held in report.pods.items()
+        if not held.empty
+    }
+
+
 async def wrong_exact_data(lab: Lab, name: str) -> str:
     """Say what is wrong with the exact data of a node, or nothing.
 
@@ -75,9 +87,9 @@ async def wrong_exact_data(lab: Lab, name: str) -> str:
     active = {uid_hash(pod.metadata.uid) for pod in admission.pods}
     if set(view.report.pods) != active:
         return f"accounts for {set(view.report.pods)} instead of {active}"
-    told_pods = {uid: held for uid, held in view.report.pods.items() if not held.empty}
-    if told_pods != {uid: held for uid, held in truth.pods.items() if not held.empty}:
-        return f"pods hold {told_pods} instead of {truth.pods}"
+    told_pods, true_pods = holdings(view.report), holdings(truth)
+    if told_pods != true_pods:
+        return f"pods hold {told_pods} instead of {true_pods}"
     told_rest = view.report.shared_cpus, dict(view.report.memory), dict(view.report.devices)
     true_rest = truth.shared_cpus, dict(truth.memory), dict(truth.devices)
     return "" if told_rest == true_rest else f"{told_rest} instead of {true_rest}"
@@ -117,18 +129,40 @@ async def come_and_go(lab: Lab, rng: Random, number: int) -> None:
         await lab.client.delete(PODS, pod.metadata.name, namespace="default", grace_seconds=0)
         return
     node = rng.choice(sorted(lab.pool.kubelets))
-    limits = {}
-    devices = list(lab.model(node).devices.resources())
+    await lab.client.create(PODS, some_pod(lab, rng, f"p{number}", node))
+
+
+def some_pod(lab: Lab, rng: Random, name: str, node: str) -> dict[str, Any]:
+    """Return a pod of some shape: with or without more containers, sidecars and devices."""
+    document = pod_document(name, node=node)
+    spec = document["spec"]
+    spec["containers"] = [
+        container(lab, rng, f"c{number}", node) for number in range(rng.choice([1, 1, 1, 2]))
+    ]
+    if rng.random() < 0.4:
+        first = container(lab, rng, "init", node)
+        if rng.random() < 0.5:
+            first["restartPolicy"] = "Always"
+        spec["initContainers"] = [first]
+    return document
+
+
+def container(lab: Lab, rng: Random, name: str, node: str) -> dict[str, Any]:
+    """Return a container that asks for this and that."""
+    limits = {
+        "cpu": rng.choice(["1", "2", "3", "500m", "4"]),
+        "memory": rng.choice(["512Mi", "1Gi", "3Gi"]),
+    }
+    model = lab.model(node)
+    devices = list(model.devices.resources())
     if devices and rng.random() < 0.5:
         limits[rng.choice(devices)] = "1"
-    document = pod_document(
-        f"p{number}",
-        node=node,
-        cpu=rng.choice(["1", "2", "3", "500m", "4"]),
-        memory=rng.choice(["512Mi", "1Gi", "3Gi"]),
-        limits=limits,
-    )
-    await lab.client.create(PODS, document)
+    pages = {
+        hugepage_name(one.page_bytes) for part in model.machine.nodes for one in part.hugepages
+    }
+    if pages and rng.random() < 0.3:
+        limits[rng.choice(sorted(pages))] = "1Gi"
+    return {"name": name, "image": "registry/app:1", "resources": {"limits": limits}}
 
 
 @pytest.mark.parametrize("seed", range(3))
