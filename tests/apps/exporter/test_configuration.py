@@ -181,6 +181,8 @@ def test_wrong_values_of_flags_are_wrong_usage(root: Path) -> None:
     """Not something to log and go on."""
     with pytest.raises(ConfigError, match="malformed ident"):
         options(root, "--reference-container", "a/b")
+    with pytest.raises(ConfigError, match="--reserved-cpus"):
+        options(root, "--reserved-cpus", "few").reserved_cpus()
     with pytest.raises(ConfigError, match="interval cannot be negative: -5s"):
         options(root, "--sleep-interval", "-5s")
     with pytest.raises(click.BadParameter, match="soon"):

@@ -10,14 +10,17 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numakube.api.checkpoints import CpuManagerState, write_cpu_manager_state
+from numakube.api.nrt import Attribute
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware
-from numakube.apps.exporter.inputs import PodName
+from numakube.apps.exporter.inputs import PodName, ReportOptions
 from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
 from numakube.apps.exporter.metrics import ExporterMetrics
+from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.sources import NodeReader
 from numakube.apps.exporter.state_files import CPU_STATE, StateFolder
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory, PodResources
+from numakube.topology import names
 from numakube.values.cpuset import CpuSet
 
 
@@ -134,6 +137,23 @@ async def test_pods_that_are_done_count_only_if_they_are_to(tmp_path: Path) -> N
     node.exclude_terminal = False
     inputs = await node.read()
     assert (inputs.terminal, dict(inputs.uids)) == (frozenset(), {("n", "p"): "u"})
+
+
+async def test_reserved_cpus_are_nobodys(tmp_path: Path) -> None:
+    """Besides those that the kubelet reserves itself."""
+    node = reader(Kubelet(), reserved_cpus=CpuSet.parse("1,3"))
+    assert (await node.read()).allocatable.cpu_ids == ()
+    node.dial = None
+    assert (await node.read()).allocatable.cpu_ids == (0, 2)
+
+
+async def test_without_a_configuration_the_state_files_tell_the_policies(tmp_path: Path) -> None:
+    """Of the CPU and Memory Managers; nobody tells the Topology Manager's."""
+    state = CpuManagerState(policy="static", default_cpus=CpuSet.parse("0-3"))
+    (tmp_path / CPU_STATE).write_bytes(write_cpu_manager_state(state, version=2))
+    inputs = await reader(Kubelet(), checkpoints=StateFolder(tmp_path)).read()
+    report = topology_of(inputs, ReportOptions(fingerprint=False), cause="periodic")
+    assert report.attributes == (Attribute(name=names.CPU_POLICY, value="static"),)
 
 
 def test_state_files_are_parsed_when_they_change(tmp_path: Path) -> None:

@@ -28,6 +28,11 @@ def kubelet_attributes(kubelet: KubeletFacts) -> Iterator[Attribute]:
         yield Attribute(name=names.TOPOLOGY_POLICY, value=kubelet.policy)
     if kubelet.config is not None:
         yield from _configured(kubelet.config)
+        return
+    if kubelet.cpu_policy is not None:
+        yield Attribute(name=names.CPU_POLICY, value=kubelet.cpu_policy)
+    if kubelet.memory_policy is not None:
+        yield Attribute(name=names.MEMORY_POLICY, value=kubelet.memory_policy)
 
 
 def _configured(config: KubeletConfiguration) -> Iterator[Attribute]:

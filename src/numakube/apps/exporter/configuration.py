@@ -19,6 +19,7 @@ from numakube.apps.exporter.inputs import Accounting, ContainerName, PodPattern,
 from numakube.apps.exporter.settings import SETTINGS
 from numakube.apps.serving import Listen
 from numakube.errors import ConfigError, InvalidValue
+from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -83,6 +84,17 @@ class ExporterOptions:
             exact=self["exact"],
             accounting=Accounting(self["accounting"]),
         )
+
+    def reserved_cpus(self) -> CpuSet:
+        """Return the CPUs that are nobody's.
+
+        Raises:
+            ConfigError: they are no list of CPUs.
+        """
+        try:
+            return CpuSet.parse(self["reserved_cpus"])
+        except InvalidValue as error:
+            raise ConfigError(f"--reserved-cpus: {error}") from None
 
     def listen(self, locate: Locate) -> Listen | None:
         """Return where to serve; ``None`` if nowhere."""

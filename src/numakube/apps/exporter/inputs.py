@@ -36,12 +36,16 @@ class KubeletFacts:
         topology_policy: as the kubelet spells it; wins over *config*.
         topology_scope: likewise.
         config: the whole configuration with the kubelet's defaults filled in.
+        cpu_policy: the CPU Manager's policy as its state file says; *config* wins over it.
+        memory_policy: likewise the Memory Manager's.
         version: such as ``v1.35.7``.
     """
 
     topology_policy: str | None = None
     topology_scope: str | None = None
     config: KubeletConfiguration | None = None
+    cpu_policy: str | None = None
+    memory_policy: str | None = None
     version: str | None = None
 
     @property

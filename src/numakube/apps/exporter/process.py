@@ -199,6 +199,7 @@ def _reader(options: ExporterOptions, around: Surroundings, *, client: Client | 
         pods=NoPods(),
         policy=options["policy"] or None,
         scope=options["scope"] or None,
+        reserved_cpus=options.reserved_cpus(),
         exclude_terminal=options["exclude_terminal_pods"],
         refresh=options["refresh"],
     )

@@ -167,6 +167,13 @@ _CONTENT: Final = (
         help="Its CPUs are the shared pool.",
     ),
     Setting(
+        name="reserved_cpus",
+        flag="--reserved-cpus",
+        metavar="CPUS",
+        key="resourceMonitor.reservedCPUs",
+        help="Count these CPUs, such as 0-1,64, as not allocatable, besides the kubelet's own.",
+    ),
+    Setting(
         name="exclude_terminal_pods",
         flag="--exclude-terminal-pods/--no-exclude-terminal-pods",
         default=True,

@@ -8,7 +8,7 @@ away: the next scan dials anew and does not wait for the old one to recover.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from numakube.apps.exporter.checkpoints import Checkpoints
@@ -17,6 +17,7 @@ from numakube.apps.exporter.pod_book import NoPods, PodBook
 from numakube.apps.exporter.static_pods import held_uids, with_api_uids
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory
+from numakube.values.cpuset import CpuSet
 from numakube.values.resources import MEMORY
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ class NodeReader:
         policy: the Topology Manager's policy, if the user says so.
         scope: likewise its scope.
         version: tells the kubelet's version, if it is known.
+        reserved_cpus: CPUs that are nobody's, besides those that the kubelet reserves.
         exclude_terminal: leave out pods that are done.
         refresh: ask for allocatable resources every time.
         metrics: counts failures.
@@ -124,6 +126,7 @@ class NodeReader:
     policy: str | None = None
     scope: str | None = None
     version: Callable[[], str | None] | None = None
+    reserved_cpus: CpuSet = field(default_factory=CpuSet)
     exclude_terminal: bool = True
     refresh: bool = True
     metrics: ExporterMetrics | None = None
@@ -142,12 +145,14 @@ class NodeReader:
         names = [(pod.namespace, pod.name) for pod in pods]
         return NodeInputs(
             hardware=hardware,
-            allocatable=allocatable,
+            allocatable=self._without_reserved(allocatable),
             pods=pods,
             kubelet=KubeletFacts(
                 topology_policy=self.policy,
                 topology_scope=self.scope,
                 config=await self.config.read(),
+                cpu_policy=checkpoints.cpu.policy if checkpoints.cpu else None,
+                memory_policy=checkpoints.memory.policy_name if checkpoints.memory else None,
                 version=self.version() if self.version is not None else None,
             ),
             checkpoints=checkpoints,
@@ -182,6 +187,12 @@ class NodeReader:
             await self.aclose()
             raise
         return self._allocatable, pods
+
+    def _without_reserved(self, allocatable: AllocatableResources) -> AllocatableResources:
+        if not self.reserved_cpus:
+            return allocatable
+        kept = tuple(cpu for cpu in allocatable.cpu_ids if cpu not in self.reserved_cpus)
+        return replace(allocatable, cpu_ids=kept)
 
     async def _counted(self, function: str, call: Awaitable[T]) -> T:
         try:
