@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     Free: TypeAlias = Mapping[str, Amount]
 
 _NOT_NAMED: Final = -(2**56)
-"""Stands for what a zone has that does not name a resource: no sum with it is ever enough."""
+"""Stands for what a zone has that does not name a resource: no sum with it is ever enough.
+
+Other sums are exact: there are at most 14 zones in a combination, with less than 2**49 each.
+"""
 _CELLS_AT_ONCE: Final = 2**17
 """Sums computed in one go: about what a processor's cache holds."""
 
@@ -137,7 +140,7 @@ class _Zones:
     ) -> Rows:
         """Note which combinations of *size* zones suffice; return the nodes where none does."""
         combinations = combinations_of(self._shape, size)
-        if not len(combinations.positions):
+        if not len(combinations.members):
             return np.arange(len(positions))
         first = _first_fit(combinations, request, free, len(positions))
         hit = np.flatnonzero(first >= 0)
@@ -169,16 +172,12 @@ def _first_fit(
 ) -> npt.NDArray[np.intp]:
     """Return the first combination that suffices on each node, -1 if none does."""
     first = np.full(nodes, -1, dtype=np.intp)
-    step = max(1, _CELLS_AT_ONCE // len(combinations.positions))
+    step = max(1, _CELLS_AT_ONCE // len(combinations.members))
     for start in range(0, nodes, step):
         block = slice(start, start + step)
         good = np.ones((), dtype=np.bool_)
         for name, amounts in free.items():
-            first_zone, *others = combinations.positions.T
-            sums = amounts[:, block] if combinations.is_plain else amounts[first_zone, block]
-            for zones in others:
-                sums += amounts[zones, block]
-            good = good & (sums >= request.amounts[name])
+            good = good & (combinations.sums(amounts[:, block]) >= request.amounts[name])
         at = good.argmax(axis=0)
         first[block] = np.where(good.any(axis=0), at, -1)
     return first

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numakube.values.quantity import Quantity
     from numakube.values.resources import Amounts
 
-_LARGEST_AMOUNT: Final = 2**50
-"""Larger amounts are left to the reference: products with them leave an int64."""
+_LARGEST_AMOUNT: Final = 2**49
+"""Larger amounts are left to the reference: sums and products with them are not exact."""
 _LARGEST_COST: Final = 2**15 - 1
 
 
