@@ -12,7 +12,7 @@ from numakube.api.scheduler_config import PluginRef, ProfileConfig
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
 from numakube.scheduling.config.reading import read_configuration
-from numakube.scheduling.framework.plugins import Bind, Filter, Plugin, QueueSort, Score
+from numakube.scheduling.framework.plugins import Bind, Confirm, Filter, Plugin, QueueSort, Score
 from numakube.scheduling.framework.profile import Profile
 from numakube.scheduling.framework.registry import Factory, Handle
 from numakube.scheduling.framework.state import CycleState
@@ -55,6 +55,17 @@ class Both(Filter, Score):
         return 1
 
 
+class Checker(Both, Confirm):
+    """Filters, and checks the best nodes once more."""
+
+    name = "Checker"
+    insists_on = frozenset({"confirm"})
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Accept."""
+        return SUCCESS
+
+
 def named(plugin: type[Plugin], plugin_name: str) -> Factory:
     """Return a factory of *plugin* under another name."""
 
@@ -71,6 +82,7 @@ def named(plugin: type[Plugin], plugin_name: str) -> Factory:
 REGISTRY = {name: named(Both, name) for name in ("A", "B", "C")} | {
     "Sorter": named(Sorter, "Sorter"),
     "Binder": named(Binder, "Binder"),
+    "Checker": named(Checker, "Checker"),
 }
 DEFAULTS = Defaults(
     (
@@ -140,6 +152,16 @@ def test_plugins_named_at_a_point_come_before_the_rest_of_multi_point() -> None:
     found = profile(plugins={"filter": {"enabled": [{"name": "C"}, {"name": "B"}]}})
     assert at(found, "filter") == ["B", "A", "C"]
     assert at(found, "score") == ["A", "B"]
+
+
+def test_a_plugin_takes_part_where_it_insists_on_it() -> None:
+    """Files for kube-scheduler name filter and score one by one, and cannot name our points."""
+    found = profile(plugins={"filter": {"enabled": [{"name": "Checker"}]}})
+    assert at(found, "confirm") == ["Checker"]
+    assert "Checker" not in at(found, "score")
+    off = {"filter": {"enabled": [{"name": "Checker"}]}, "confirm": {"disabled": [{"name": "*"}]}}
+    assert at(profile(plugins=off), "confirm") == ["Checker"]
+    assert at(profile(), "confirm") == []
 
 
 def test_a_star_at_a_point_leaves_only_what_is_named_there() -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from numakube.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource
+from numakube.api.scheduler_config import PluginRef
+from numakube.api.yamls import load_yaml
 from numakube.errors import ConfigError
+from numakube.scheduling.config.profiles import Defaults, make_runtime
+from numakube.scheduling.config.reading import read_configuration
 from numakube.scheduling.framework.plugins import (
+    Bind,
     Confirm,
     Filter,
     PostBind,
@@ -23,12 +28,14 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import SKIP, Status
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.engine import NativeEngine
 from numakube.scheduling.numa.plugin import (
     CACHE,
+    NAME,
     ON_CHANGES,
     REGISTRY,
     NodeResourceTopologyMatch,
@@ -36,6 +43,7 @@ from numakube.scheduling.numa.plugin import (
 )
 from numakube.scheduling.numa.upstream.engine import UpstreamEngine
 from numakube.scheduling.numa.upstream.replay import reported
+from numakube.scheduling.plugins.registry import default_registry
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -199,3 +207,50 @@ def test_in_doubt_a_node_takes_no_pod_that_needs_zones() -> None:
     status = plugin.filter(CycleState(), pod(1), only_node(handle))
     assert status.reasons == ("invalid node topology data",)
     assert plugin.score(CycleState(), pod(1), only_node(handle)) == 0
+
+
+class Binder(Bind):
+    """Binds nothing."""
+
+    name = "Binder"
+
+    async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Leave it to nobody."""
+        return SKIP
+
+
+UPSTREAM_EXAMPLE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+  - schedulerName: topo-aware-scheduler
+    plugins:
+      multiPoint:
+        enabled: [{name: NodeResourceTopologyMatch}]
+      reserve:
+        disabled: [{name: NodeResourceTopologyMatch}]
+    pluginConfig:
+      - name: NodeResourceTopologyMatch
+        args: {scoringStrategy: {type: LeastAllocated}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["passthrough", "discardreserved", "overreserve", "predict"])
+def test_a_profile_like_upstreams_example_works_with_every_cache(kind: str) -> None:
+    """It disables reserve, which is right for passthrough and would lose bookings otherwise."""
+    tree = cast("dict[str, Any]", load_yaml(UPSTREAM_EXAMPLE, "example"))
+    tree["profiles"][0]["pluginConfig"][0]["args"]["cache"] = {"kind": kind}
+    config = read_configuration(tree)
+    registry = {**default_registry(), **REGISTRY, Binder.name: lambda args, handle: Binder()}
+    names = ("PrioritySort", "NodeResourcesFit", Binder.name)
+    runtime = make_runtime(
+        config.profiles[0],
+        defaults=Defaults(tuple(PluginRef(name=name) for name in names)),
+        registry=registry,
+        handle=Handle(),
+    )
+    points = runtime.profile.points
+    for point in ("preFilter", "filter", "score", "confirm", "postBind"):
+        assert NAME in [one.name for one in points[point]], point
+    assert (NAME in [one.name for one in points["reserve"]]) is (kind != "passthrough")

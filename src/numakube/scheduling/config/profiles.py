@@ -105,6 +105,7 @@ def _at_point(
     order = [name for name in chosen if name in general]
     order += [name for name in general if name not in chosen]
     order += [name for name in chosen if name not in general]
+    order += [name for name in made if point in made[name].insists_on and name not in order]
     return tuple(made[name] for name in order)
 
 

@@ -39,6 +39,11 @@ class Plugin(ABC):
     """As it stands in a KubeSchedulerConfiguration."""
     wakes_on: ClassVar[EventKind] = EventKind.every()
     """Events that may make a pod fit which this plugin refused."""
+    insists_on: frozenset[str] = frozenset()
+    """Points at which it takes part even where a profile leaves it out, by their names in files.
+
+    For what must go together, and for points that files for kube-scheduler cannot name.
+    """
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Tell whether *event* may make *pod*, refused by this plugin, fit. When in doubt: yes."""

@@ -82,6 +82,9 @@ class NodeResourceTopologyMatch(
         on_changes: Callable[[Changes], None] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
+        # Upstream's example disables reserve, because its own default cache books nothing.
+        books = type(cache) is not Passthrough
+        self.insists_on = frozenset({"confirm", *(("reserve", "postBind") if books else ())})
         self.engine = engine
         self.cache = cache
         self.notes = notes
