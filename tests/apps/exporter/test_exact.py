@@ -146,11 +146,27 @@ def test_a_missing_source_is_the_reason_for_no_report(change: dict[str, object],
     assert why in reason(replace(inputs_of(*busy_node()), **change))  # type: ignore[arg-type]
 
 
-def test_an_unknown_version_is_the_reason_for_no_report() -> None:
+@pytest.mark.parametrize(
+    ("version", "why"), [(None, "version is not known"), ("odd", "'odd'"), ("v1.2.3", "oldest")]
+)
+def test_an_unknown_version_is_the_reason_for_no_report(version: str | None, why: str) -> None:
     """What a kubelet does depends on it."""
     read = inputs_of(*busy_node())
-    facts = replace(read.kubelet, version=None)
-    assert "version is not known" in reason(replace(read, kubelet=facts))
+    assert why in reason(replace(read, kubelet=replace(read.kubelet, version=version)))
+
+
+@pytest.mark.parametrize("version", ["v1.35.7", "1.35", "v1.35.4+k3s1", "v1.35.9-gke.1200"])
+def test_the_report_names_the_release(version: str) -> None:
+    """Vendors append what they like."""
+    read = inputs_of(*busy_node())
+    assert exact(replace(read, kubelet=replace(read.kubelet, version=version))).kubernetes == "1.35"
+
+
+def test_a_policy_that_was_given_by_hand_is_in_the_report() -> None:
+    """As in the attributes."""
+    read = inputs_of(*busy_node())
+    facts = replace(read.kubelet, topology_policy="best-effort")
+    assert exact(replace(read, kubelet=facts)).settings.topology_policy == "best-effort"
 
 
 def test_sysfs_without_cores_is_the_reason_for_no_report() -> None:

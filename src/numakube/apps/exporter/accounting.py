@@ -22,7 +22,7 @@ from numakube.apps.exporter.hardware import ZoneHardware
 from numakube.apps.exporter.inputs import Accounting
 from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.node.podresources import ContainerResources
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
@@ -283,8 +283,11 @@ def _unknown(allocatable: Tally, used: Tally, zones: Sequence[ZoneHardware]) -> 
             )
 
 
-def _cpu_list(cpus: Iterable[int]) -> str:
-    return str(CpuSet.of(cpu for cpu in cpus if cpu >= 0))
+def _cpu_list(cpus: set[int]) -> str:
+    """Return the ids as the kernel writes them; those that cannot be ids as they are."""
+    usual = str(CpuSet.of(cpu for cpu in cpus if 0 <= cpu <= MAX_CPU_ID))
+    odd = [str(cpu) for cpu in sorted(cpus) if not 0 <= cpu <= MAX_CPU_ID]
+    return ",".join(filter(None, (usual, *odd)))
 
 
 def _text(amount: int) -> str:

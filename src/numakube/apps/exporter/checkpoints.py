@@ -151,6 +151,8 @@ def memory_books(checkpoints: Checkpoints, pods: Mapping[str, PodResources]) -> 
         return None
     books = {number: _node_memory(one) for number, one in state.machine_state.items()}
     for uid, blocks in _blocks_by_pod(state):
+        if any(numa not in books for block in blocks for numa in block.numa_nodes):
+            return None
         if uid not in pods:
             release(books, blocks)
     return books

@@ -13,13 +13,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import msgspec
+
 from numakube.apps.exporter.checkpoints import HiddenUse, memory_books
-from numakube.errors import KubeletStartError
+from numakube.errors import ConfigError, InvalidValue, KubeletStartError
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.memory.tables import empty_books
 from numakube.kubelet.outcome import MemoryBlock
+from numakube.kubelet.versions import behaviour_of
 from numakube.topology.exact import DeviceTable, ExactReport, Holding, MemoryCell, uid_hash
 from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.topology.report_check import defect_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -54,9 +58,12 @@ class _Unknown(Exception):
 def exact_report(inputs: NodeInputs) -> ExactReport | Inexact:
     """Return the kubelet's state, or why it is not known for certain."""
     try:
-        return _Sources(inputs).report()
+        report = _Sources(inputs).report()
     except _Unknown as unknown:
         return Inexact(str(unknown))
+    cpus = CpuSet.of(cpu for zone in inputs.hardware.zones for cpu in zone.cpus)
+    defect = defect_of(report, cpus=cpus.bits)
+    return report if defect is None else Inexact(f"the sources contradict each other: {defect}")
 
 
 class _Sources:
@@ -184,11 +191,18 @@ def _machine(inputs: NodeInputs) -> Machine:
 
 
 def _settings(inputs: NodeInputs, machine: Machine) -> KubeletSettings:
-    if inputs.kubelet.config is None:
+    kubelet = inputs.kubelet
+    if kubelet.config is None:
         raise _Unknown("the kubelet's configuration is not known")
+    # What was given by hand wins, here as in the attributes.
+    config = msgspec.structs.replace(
+        kubelet.config,
+        topology_manager_policy=kubelet.policy or "",
+        topology_manager_scope=kubelet.scope or "",
+    )
     try:
-        return settings_of(inputs.kubelet.config, machine)
-    except KubeletStartError as error:
+        return settings_of(config, machine)
+    except (KubeletStartError, InvalidValue) as error:
         raise _Unknown(f"no kubelet starts with this configuration: {error}") from None
 
 
@@ -202,6 +216,11 @@ def _active(inputs: NodeInputs) -> Iterator[tuple[str, PodResources]]:
         if name in seen:
             raise _Unknown(f"there are two pods {pod.namespace}/{pod.name}")
         seen.add(name)
+        for cpu in (*pod.cpu_ids, *(cpu for one in pod.containers for cpu in one.cpu_ids)):
+            if inputs.hardware.numa_of(cpu) is None:
+                raise _Unknown(
+                    f"pod {pod.namespace}/{pod.name} holds CPU {cpu}, which is not there"
+                )
         uid = inputs.uids.get(name)
         if uid is None:
             raise _Unknown(f"the uid of pod {pod.namespace}/{pod.name} is not known")
@@ -211,7 +230,11 @@ def _active(inputs: NodeInputs) -> Iterator[tuple[str, PodResources]]:
 def _release(version: str | None) -> str:
     if version is None:
         raise _Unknown("the kubelet's version is not known")
-    return ".".join(version.removeprefix("v").split(".")[:2])
+    try:
+        major, minor = behaviour_of(version).version
+    except ConfigError as error:
+        raise _Unknown(str(error)) from None
+    return f"{major}.{minor}"
 
 
 def _require_same(file: str, pod: PodResources, *, same: bool) -> None:

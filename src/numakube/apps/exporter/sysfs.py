@@ -21,7 +21,7 @@ from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.kubelet.machines.sysfs import CPUS, KIB, NODES
 from numakube.node.sysfs import read_machine
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.resources import hugepage_name
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class _Scan:
     def zone(self, numa: int) -> ZoneHardware:
         """Read the directory of one NUMA node."""
         folder = self.root / NODES / f"node{numa}"
-        linked = CpuSet.of(_numbers(_CPU, _names(folder)))
+        linked = CpuSet.of(cpu for cpu in _numbers(_CPU, _names(folder)) if cpu <= MAX_CPU_ID)
         listed = self._cpu_list(folder / "cpulist")
         cpus = linked if listed is None else linked | listed
         online = cpus if self.online is None else cpus & self.online
