@@ -100,3 +100,30 @@ TOKEN_REVIEWS = _document("authentication.k8s.io", "tokenreviews", "TokenReview"
 SUBJECT_ACCESS_REVIEWS = _document(
     "authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
 )
+
+
+_DOCUMENTS = (
+    NAMESPACES,
+    CONFIG_MAPS,
+    SECRETS,
+    SERVICES,
+    SERVICE_ACCOUNTS,
+    DEPLOYMENTS,
+    DAEMON_SETS,
+    PRIORITY_CLASSES,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+)
+_BY_KIND = {(one.api_version, one.kind): one for one in _DOCUMENTS}
+
+
+def resource_of(document: Document) -> Resource[Document]:
+    """Return the resource of an object that we deploy.
+
+    Raises:
+        KeyError: we deploy no such kind.
+    """
+    return _BY_KIND[document["apiVersion"], document["kind"]]
