@@ -23,7 +23,7 @@ from numakube.apps.metrics import new_registry
 from numakube.apps.serving import Health, Listen, Serving
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.client import Client
-from numakube.kube.clock import SystemClock
+from numakube.kube.clock import ManualClock, SystemClock
 from numakube.lab.api.certificates import Authority
 from numakube.lab.api.server import ApiServer
 from numakube.lab.inprocess import InProcess
@@ -81,6 +81,21 @@ async def test_the_api_server_passes_the_question_on_to_the_kubelet() -> None:
             await pool.kill("n1")
             assert await FirstOf([source]).read() is None
         assert await FirstOf([ApiConfigz(client, "nobody")]).read() is None
+
+
+async def test_who_does_not_answer_is_not_asked_all_the_time() -> None:
+    """A scan may come several times a second."""
+    clock = ManualClock()
+    async with ApiServer(now=clock.now) as server:
+        client = Client(InProcess(server), clock=clock, rate=0)
+        async with NodePool(client) as pool:
+            await pool.add(plan("n1"))
+            source = ApiConfigz(client, "n1")
+            assert await FirstOf([source]).read() is None
+            server.state.kubelet_configs.append(pool.config)
+            assert await FirstOf([source]).read() is None
+            await clock.advance(30)
+            assert await FirstOf([source]).read() is not None
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from numakube.api.checkpoints import CpuManagerState, write_cpu_manager_state
 from numakube.api.nrt import Attribute
+from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.inputs import PodName, ReportOptions
 from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
@@ -137,6 +138,29 @@ async def test_pods_that_are_done_count_only_if_they_are_to(tmp_path: Path) -> N
     node.exclude_terminal = False
     inputs = await node.read()
     assert (inputs.terminal, dict(inputs.uids)) == (frozenset(), {("n", "p"): "u"})
+
+
+async def test_answers_and_files_are_of_the_same_moment() -> None:
+    """If the kubelet writes meanwhile, it is asked again; but not for ever."""
+
+    class Busy:
+        def __init__(self, changes: int) -> None:
+            self.left = changes
+            self.state = Checkpoints()
+
+        def read(self) -> Checkpoints:
+            if self.left:
+                self.left -= 1
+                self.state = Checkpoints()
+            return self.state
+
+    kubelet = Kubelet()
+    await reader(kubelet, checkpoints=Busy(0)).read()
+    assert kubelet.allocatables == 1
+    await reader(kubelet, checkpoints=Busy(2)).read()
+    assert kubelet.allocatables == 3
+    await reader(kubelet, checkpoints=Busy(1000)).read()
+    assert kubelet.allocatables == 6
 
 
 async def test_reserved_cpus_are_nobodys(tmp_path: Path) -> None:

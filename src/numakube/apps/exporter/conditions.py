@@ -58,6 +58,7 @@ class OwnPod:
         self._namespace = namespace
         self._name = name
         self._written: dict[str, PodCondition] = {}
+        self._said = ""
 
     async def set(self, condition: PodCondition) -> None:
         """Set *condition* unless it is set already; failures are logged."""
@@ -76,6 +77,8 @@ class OwnPod:
                 PODS, self._name, patch, namespace=self._namespace, subresource="status"
             )
         except (ApiError, ClusterUnreachable) as error:
-            _log.warning("condition_not_set", condition=condition.type, error=str(error))
+            if str(error) != self._said:
+                _log.warning("condition_not_set", condition=condition.type, error=str(error))
+            self._said = str(error)
             return
         self._written[condition.type] = condition

@@ -8,7 +8,7 @@ network is kept until the kubelet may have restarted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
 import structlog
@@ -20,12 +20,15 @@ from numakube.kube.connect import connect
 from numakube.kube.transport import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
+
+RETRY_SECONDS: Final = 30.0
+"""How long nobody is asked again who did not answer."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -71,24 +74,55 @@ class ConfigFile:
         """Do nothing: the file tells by itself."""
 
 
+class _Asked:
+    """An answer over the network, kept until the kubelet may have another.
+
+    A failure is kept for a while too: a scan must not ask again and again what nobody answers.
+    """
+
+    def __init__(self, fetch: Callable[[], Awaitable[KubeletConfiguration]], clock: Clock) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._config: KubeletConfiguration | None = None
+        self._failure: NumakubeError | None = None
+        self._failed_at = 0.0
+
+    async def read(self) -> KubeletConfiguration:
+        now = self._clock.monotonic()
+        if self._failure is not None and now < self._failed_at + RETRY_SECONDS:
+            raise self._failure.with_traceback(None)
+        if self._config is None:
+            try:
+                self._config, self._failure = await self._fetch(), None
+            except NumakubeError as error:
+                self._failure, self._failed_at = error, now
+                raise
+        return self._config
+
+    def refresh(self) -> None:
+        self._config = self._failure = None
+
+
 class ApiConfigz:
     """The kubelet's ``/configz``, through the API server; needs ``nodes/configz`` or proxy."""
 
     def __init__(self, client: Client, node_name: str) -> None:
         self._client = client
         self._path = f"/api/v1/nodes/{node_name}/proxy/configz"
-        self._config: KubeletConfiguration | None = None
+        self._asked = _Asked(self._fetch, client.clock)
 
     async def read(self) -> KubeletConfiguration | None:
         """Return the configuration of the running kubelet."""
-        if self._config is None:
-            answer = await self._client.request(Request(method="GET", path=self._path), retry=False)
-            self._config = with_defaults(decode_configz(bytes(answer.body), self._path))
-        return self._config
+        return await self._asked.read()
 
     def refresh(self) -> None:
         """Ask again next time."""
-        self._config = None
+        self._asked.refresh()
+
+    async def _fetch(self) -> KubeletConfiguration:
+        request = Request(method="GET", path=self._path)
+        answer = await self._client.request(request, retry=False)
+        return with_defaults(decode_configz(bytes(answer.body), self._path))
 
 
 class KubeletConfigz:
@@ -104,22 +138,21 @@ class KubeletConfigz:
             user=UserConfig(token_file=token_file if token_file.is_file() else None),
         )
         self._clock = clock
-        self._config: KubeletConfiguration | None = None
+        self._asked = _Asked(self._fetch, clock)
 
     async def read(self) -> KubeletConfiguration | None:
         """Return the configuration of the running kubelet."""
-        if self._config is None:
-            self._config = with_defaults(decode_configz(await self._fetch(), self._url))
-        return self._config
+        return await self._asked.read()
 
     def refresh(self) -> None:
         """Ask again next time."""
-        self._config = None
+        self._asked.refresh()
 
-    async def _fetch(self) -> bytes:
+    async def _fetch(self) -> KubeletConfiguration:
         async with connect(self._cluster, clock=self._clock, env={}) as client:
             request = Request(method="GET", path=self._path)
-            return bytes((await client.request(request, retry=False)).body)
+            answer = await client.request(request, retry=False)
+        return with_defaults(decode_configz(bytes(answer.body), self._url))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from numakube.node.podresources import PodResources
 
 T = TypeVar("T")
+
+_NOTHING: Final = Checkpoints()
+# A kubelet that admits pods one after the other writes all the time; something has to be told.
+_ATTEMPTS: Final = 3
 
 
 class NodeSource(Protocol):
@@ -59,7 +63,7 @@ class CheckpointSource(Protocol):
     """Where the kubelet's state is kept."""
 
     def read(self) -> Checkpoints:
-        """Return the state."""
+        """Return the state: the same object for as long as it has not changed."""
         ...
 
 
@@ -96,7 +100,7 @@ class NoCheckpoints:
 
     def read(self) -> Checkpoints:
         """Return nothing."""
-        return Checkpoints()
+        return _NOTHING
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,8 +144,8 @@ class NodeReader:
             KubeletUnavailable: the kubelet does not answer.
         """
         hardware = await asyncio.to_thread(self.hardware.read)
-        allocatable, pods = await self._ask(hardware)
-        checkpoints = with_api_uids(self.checkpoints.read(), self.pods.aliases())
+        allocatable, pods, checkpoints = await self._consistent(hardware)
+        checkpoints = with_api_uids(checkpoints, self.pods.aliases())
         names = [(pod.namespace, pod.name) for pod in pods]
         return NodeInputs(
             hardware=hardware,
@@ -159,6 +163,22 @@ class NodeReader:
             uids=await self.pods.uids(names, held_uids(checkpoints)),
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
         )
+
+    async def _consistent(
+        self, hardware: Hardware
+    ) -> tuple[AllocatableResources, tuple[PodResources, ...], Checkpoints]:
+        """Return what the kubelet says and has written, of the same moment if it will hold still.
+
+        If not, the last file that it writes leads to another scan.
+        """
+        before = self.checkpoints.read()
+        for _ in range(_ATTEMPTS):
+            allocatable, pods = await self._ask(hardware)
+            after = self.checkpoints.read()
+            if after is before:
+                break
+            before = after
+        return allocatable, pods, after
 
     async def aclose(self) -> None:
         """Hang up."""
