@@ -18,6 +18,8 @@ from numakube.scheduling.snapshot.zones import UNKNOWN_DISTANCE
 from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.scheduling.framework.verdicts import Mask, Rows
     from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.numa.upstream.zones import NumaZone, Reading
@@ -107,7 +109,7 @@ def _same_zone(theirs: NumaZone, ours: ZoneView, available: Amounts, ids: list[i
     return (
         theirs.available.keys() == available.keys()
         and all(_is(name, q, available[name]) for name, q in theirs.available.items())
-        and all(_same_cost(theirs.costs.get(to), ours.costs.get(to)) for to in ids)
+        and _same_costs(theirs.costs, ours.costs, ids)
     )
 
 
@@ -121,6 +123,8 @@ def _is(name: str, quantity: Quantity, amount: int) -> bool:
     return exact and 0 <= amount <= _LARGEST_AMOUNT
 
 
-def _same_cost(theirs: int | None, ours: int | None) -> bool:
-    cost = UNKNOWN_DISTANCE if theirs is None else theirs
-    return cost == (UNKNOWN_DISTANCE if ours is None else ours) and abs(cost) <= _LARGEST_COST
+def _same_costs(theirs: Mapping[int, int], ours: Mapping[int, int], ids: list[int]) -> bool:
+    costs = [theirs.get(to, UNKNOWN_DISTANCE) for to in ids]
+    return costs == [ours.get(to, UNKNOWN_DISTANCE) for to in ids] and (
+        max(map(abs, costs)) <= _LARGEST_COST
+    )

@@ -8,6 +8,7 @@ both count, with the costs of the last.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import ZONE_TYPE_NODE, numa_id_of
@@ -88,6 +89,7 @@ def numa_zones(nrt: NodeResourceTopology) -> list[NumaZone]:
     return zones
 
 
+@lru_cache(maxsize=1024)
 def _numa_id(name: str) -> int | None:
     try:
         number = numa_id_of(name)
