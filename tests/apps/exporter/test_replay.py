@@ -83,3 +83,12 @@ def test_the_command_prints_answers_in_the_recorded_shape(tmp_path: Path) -> Non
     file.write_text(json.dumps(row), encoding="utf-8")
     result = CliRunner().invoke(cli, ["replay", "exporter", str(file), "--accounting", "rte"])
     assert json.loads(result.stdout) == recorded(row)
+
+
+def test_a_row_that_is_no_case_ends_the_run(tmp_path: Path) -> None:
+    """With its line, and another code than a difference has."""
+    file = tmp_path / "case.jsonl"
+    file.write_text('{"id": "p1"}', encoding="utf-8")
+    result = CliRunner().invoke(cli, ["replay", "exporter", str(file), "--check"])
+    assert result.exit_code == 2
+    assert "line 1: there is no 'machine'" in result.output

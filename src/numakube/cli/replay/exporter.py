@@ -20,7 +20,7 @@ from numakube.cli.replay.cases import (
     with_progress,
 )
 from numakube.cli.replay.differences import explain
-from numakube.cli.replay.reading import read_cases
+from numakube.cli.replay.reading import BadInput, read_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,6 +104,9 @@ def _print_problems(case: Case, problems: list[str]) -> None:
 def _problems(case: Case, accounting: str) -> Iterator[str]:
     from numakube.apps.exporter.replay import unhandled
 
+    for key in REQUIRED:
+        if key not in case.row:
+            raise BadInput(f"line {case.line}: there is no {key!r}")
     try:
         ours = _format(accounting).answer(case.row)
     except Exception as error:
