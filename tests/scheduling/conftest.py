@@ -44,17 +44,18 @@ def make_node() -> MakeNode:
     return make
 
 
+def pod_of(name: str, cpu: str = "1", **spec: Any) -> PodInfo:
+    """Return a pod that asks for *cpu*; *spec* are further fields of its spec."""
+    resources = ResourceRequirements(requests={"cpu": cpu})
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(name=name, namespace="default", uid=name),
+            spec=PodSpec(containers=(Container(name="c", resources=resources),), **spec),
+        )
+    )
+
+
 @pytest.fixture
 def make_pod() -> MakePod:
     """Make a pod that asks for *cpu*."""
-
-    def make(name: str, cpu: str = "1", **spec: Any) -> PodInfo:
-        resources = ResourceRequirements(requests={"cpu": cpu})
-        return PodInfo(
-            Pod(
-                metadata=ObjectMeta(name=name, namespace="default", uid=name),
-                spec=PodSpec(containers=(Container(name="c", resources=resources),), **spec),
-            )
-        )
-
-    return make
+    return pod_of

@@ -125,6 +125,11 @@ class Mirror:
         """Tell whether a pod is counted on a node though the server has not said so."""
         return uid in self._assumed
 
+    @property
+    def assumed_count(self) -> int:
+        """How many pods are counted on a node though the server has not said so."""
+        return len(self._assumed)
+
     def forget(self, pod: PodInfo) -> None:
         """Stop counting an assumed pod: it was not bound."""
         node = self._assumed.pop(pod.uid, None)

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from numakube.scheduling.queue.entries import Place
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from prometheus_client import CollectorRegistry
 
+    from numakube.apps.mirror import Mirror
+    from numakube.scheduling.queue.queue import SchedulingQueue
+
+_QUEUES: Final = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
 _SECONDS: Final = tuple(0.001 * 2**power for power in range(15))
 _LATENCY_SECONDS: Final = tuple(0.01 * 2**power for power in range(20))
 
@@ -100,3 +108,29 @@ class SchedulerMetrics:
         self.leader = Gauge(
             "leader_election_master_status", "Whether this one leads.", ("name",), registry=registry
         )
+
+    def watch_queue(self, queue: SchedulingQueue, plugins: Iterable[str]) -> None:
+        """Let the gauges of the queue show what it holds whenever they are read."""
+        for place in _QUEUES:
+            self.pending.labels(place.value).set_function(_waiting_at(queue, place))
+        for plugin in plugins:
+            self.unschedulable.labels(plugin).set_function(_kept_by(queue, plugin))
+
+    def watch_mirror(self, mirror: Mirror) -> None:
+        """Let the gauges of the cache show what it holds whenever they are read."""
+        cluster = mirror.cluster
+        self.cache_size.labels("nodes").set_function(lambda: len(cluster.row_of))
+        self.cache_size.labels("pods").set_function(
+            lambda: sum(len(node.pods) for node in cluster.nodes())
+        )
+        self.cache_size.labels("assumed_pods").set_function(lambda: mirror.assumed_count)
+
+
+def _waiting_at(queue: SchedulingQueue, place: Place) -> Callable[[], float]:
+    return lambda: float(sum(entry.place is place for entry in queue))
+
+
+def _kept_by(queue: SchedulingQueue, plugin: str) -> Callable[[], float]:
+    return lambda: float(
+        sum(entry.place is Place.UNSCHEDULABLE and plugin in entry.refused_by for entry in queue)
+    )

@@ -132,6 +132,11 @@ class SchedulerProcess:
         )
         self.mirror.listener = self.scheduler
         self.leading = False
+        names = {name for one in parts.runtimes.values() for name in one.profile.plugins()}
+        self._metrics.watch_queue(self.scheduler.queue, sorted(names))
+        self._metrics.watch_mirror(self.mirror)
+        lease = config.leader_election.resource_name
+        self._metrics.leader.labels(lease).set_function(lambda: float(self.leading))
 
     async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
         """Schedule until *stop* is set; return the exit code."""
