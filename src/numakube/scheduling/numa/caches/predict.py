@@ -112,7 +112,7 @@ class Predict:
         changes = Changes(mispredictions=refused)
         if before is not None and before.node != after.node:
             changes += self._renew(before.node, Cause.POD)
-        if not _is_news(before, after):
+        if not _is_news(before, after) or self._is_reported(after):
             return changes
         return changes + self._renew(after.node, Cause.POD)
 
@@ -137,6 +137,13 @@ class Predict:
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of *node*."""
         return self._beliefs.get(node)
+
+    def _is_reported(self, pod: KnownPod) -> bool:
+        """Tell whether the report has all that is to be known of *pod*; so it is with most."""
+        report = self._reports.get(pod.node)
+        if report is None or report.topology.report is None or pod.stage is Stage.ENDED:
+            return False
+        return is_named(pod.info, report.topology.report)
 
     def _note_departure(self, before: KnownPod | None, after: KnownPod) -> None:
         """Remember who was there when a pod ended, if we saw it before."""
