@@ -6,13 +6,15 @@ scores only read them. A belief never changes: a new report or reservation makes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.outcome import Admitted, Rejected
+    from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
 
@@ -49,4 +51,16 @@ class NumaBelief(Protocol):
 
     def without(self, uids: Iterable[str]) -> NumaBelief:
         """Return what will be believed when those pods are gone; no credit for unknown places."""
+        ...
+
+
+@runtime_checkable
+class ForeseesOutcomes(Protocol):
+    """A belief with a model, which remembers how it took the pod that was asked about last.
+
+    Whoever reserves for that pod next need not ask the model again.
+    """
+
+    def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
+        """Return what the kubelet will do with *pod*; ``None`` without exact data."""
         ...

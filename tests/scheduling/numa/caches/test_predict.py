@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
 
+from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.scheduling.numa.caches.contract import FactKind
+from numakube.scheduling.numa.caches.exact import ExactBelief
 from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity
 from numakube.scheduling.numa.caches.predict import Predict
 
@@ -328,3 +330,24 @@ def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_use
     assert belief is not None
     assert belief.model() is None
     assert [zone["cpu"] for zone in belief.available] == [1000, 2000]
+
+
+def test_a_pod_that_was_asked_about_is_reserved_as_it_was_foreseen(
+    site: Site, cache: Predict
+) -> None:
+    """Whether the model is asked once or twice, and about others in between."""
+    belief = cache.belief("n1")
+    assert isinstance(belief, ExactBelief)
+    first, second = info(pod("a", cpus=5)), info(pod("b", cpus=4))
+    assert isinstance(belief.outcome_of(first), Admitted)
+    assert isinstance(belief.outcome_of(second), Admitted)
+    cache.reserve(first, "n1")
+    site.admit(first.pod)
+    assert free(cache) == site.free
+    belief = cache.belief("n1")
+    assert isinstance(belief, ExactBelief)
+    assert isinstance(belief.outcome_of(info(pod("c", cpus=9))), Rejected)
+    assert belief.outcome_of(second) == site.node.clone().admit(second.pod)
+    cache.reserve(second, "n1")
+    site.admit(second.pod)
+    assert free(cache) == site.free

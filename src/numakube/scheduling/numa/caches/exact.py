@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.outcome import Admitted
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -112,10 +113,26 @@ class Basis:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A pod that was admitted to a model, or refused."""
+
+    pod: PodInfo
+    model: KubeletNode
+    outcome: Admitted | Rejected
+
+    @property
+    def use(self) -> ZoneUse | Refusal:
+        """What the pod holds in the model now, or why it does not."""
+        if isinstance(self.outcome, Rejected):
+            return Refusal(self.outcome.reason, self.outcome.message)
+        return use_in_model(self.model, self.pod.uid)
+
+
 class ExactBelief:
     """What the kubelet model says."""
 
-    __slots__ = ("_model", "_next", "_nrt", "_outlook", "_reference", "_shelf", "basis", "blocked")
+    __slots__ = ("_model", "_nrt", "_outlook", "_reference", "_shelf", "_tried", "basis", "blocked")
 
     def __init__(self, basis: Basis, *, shelf: ModelShelf, blocked: str = "") -> None:
         self.basis = basis
@@ -125,7 +142,7 @@ class ExactBelief:
         self._nrt: NodeResourceTopology | None = None
         self._outlook: Outlook | None = None
         self._reference: PerId = {}
-        self._next: ExactBelief | None = None
+        self._tried: _Tried | None = None
 
     @property
     def topology(self) -> NodeTopology:
@@ -176,24 +193,35 @@ class ExactBelief:
 
     def drop_model(self) -> None:
         """Give up the model, but not what followed from it; it is built again when needed."""
-        self._model = self._next = None
+        self._model = self._tried = None
+
+    def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
+        """Return what the kubelet will do with *pod* if it comes next; ``None`` without a model."""
+        tried = self._try(pod)
+        return None if tried is None else tried.outcome
 
     def followed_by(self, pod: PodInfo) -> ExactBelief | None:
         """Return what is believed when *pod* comes after all others; ``None`` without a model."""
-        step = Admission(pod)
-        if self._next is not None and _same_step(self._next.basis.steps[-1], step):
-            return self._next
-        model = self.model()
-        if model is None:
+        tried = self._try(pod)
+        if tried is None:
             return None
-        basis = replace(self.basis, steps=(*self.basis.steps, step))
+        # The model goes over to the new belief.
+        self._tried = None
+        basis = replace(self.basis, steps=(*self.basis.steps, Admission(pod)))
         belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
-        model = model.clone()
         belief._reference = self._reference
-        belief._settle(model, {**self.foreseen, pod.uid: _admit(model, pod)})
-        # Whoever is confirmed here is usually reserved next.
-        self._next = belief
+        belief._settle(tried.model, {**self.foreseen, pod.uid: tried.use})
         return belief
+
+    def _try(self, pod: PodInfo) -> _Tried | None:
+        """Admit *pod* to a copy of the model; whoever is confirmed is usually reserved next."""
+        if self._tried is None or not _same_pod(self._tried.pod, pod):
+            model = self.model()
+            if model is None:
+                return None
+            model = model.clone()
+            self._tried = _Tried(pod, model, model.admit(pod.pod))
+        return self._tried
 
     def places_of(self, uid: str) -> frozenset[int]:
         """Return the NUMA nodes on which a pod holds something."""
@@ -235,9 +263,11 @@ class ExactBelief:
 def _same_step(one: Step, other: Step) -> bool:
     if isinstance(one, Release) or isinstance(other, Release):
         return one == other
-    return one.pod is other.pod or (
-        one.pod.uid == other.pod.uid and asks_the_same(one.pod, other.pod)
-    )
+    return _same_pod(one.pod, other.pod)
+
+
+def _same_pod(one: PodInfo, other: PodInfo) -> bool:
+    return one is other or (one.uid == other.uid and asks_the_same(one, other))
 
 
 def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
@@ -255,17 +285,10 @@ def _replay(model: KubeletNode, steps: Iterable[Step]) -> dict[str, ZoneUse | Re
     uses: dict[str, ZoneUse | Refusal] = {}
     for step in steps:
         if isinstance(step, Admission):
-            uses[step.pod.uid] = _admit(model, step.pod)
+            uses[step.pod.uid] = _Tried(step.pod, model, model.admit(step.pod.pod)).use
         else:
             remove_pod(model, step.uid)
     return uses
-
-
-def _admit(model: KubeletNode, pod: PodInfo) -> ZoneUse | Refusal:
-    outcome = model.admit(pod.pod)
-    if isinstance(outcome, Rejected):
-        return Refusal(outcome.reason, outcome.message)
-    return use_in_model(model, pod.uid)
 
 
 def _free(model: KubeletNode) -> PerId:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.kubelet.trace import AdmissionTrace
+from numakube.scheduling.numa.belief import ForeseesOutcomes
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.values.resources import CPU
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from numakube.api.core import Pod
     from numakube.kubelet.demand import PodDemand, Role
     from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.outcome import Rejected
     from numakube.kubelet.trace import ResourceTrace
     from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -70,6 +70,10 @@ class ModelCheck:
         known = self._refusals.get(key)
         if known is not None and known[0] is belief:
             return known[1]
+        if isinstance(belief, ForeseesOutcomes):
+            outcome = belief.outcome_of(pod)
+            if not isinstance(outcome, Rejected):
+                return outcome
         model = belief.model()
         if model is None:
             return None
