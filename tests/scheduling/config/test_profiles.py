@@ -221,6 +221,11 @@ def test_each_profile_has_a_name_of_its_own() -> None:
         ({"leaderElection": {"leaseDuration": "soon"}}, "leaderElection: "),
         ({"leaderElection": {"leaseDuration": "5s"}}, "leaseDuration must exceed renewDeadline"),
         ({"profiles": "many"}, "profiles"),
+        ({"profile": []}, "profile: unknown field (is profiles meant?)"),
+        (
+            {"profiles": [{"plugins": {"multipoint": {}}}]},
+            "profiles[0].plugins.multipoint: unknown field (is multiPoint meant?)",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(tree: dict[str, Any], text: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.codec import convert
 from numakube.api.scheduler_config import API_VERSION, KIND, KubeSchedulerConfiguration
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
+from numakube.scheduling.config.fields import unknown_fields
 from numakube.values.durations import parse_duration
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def read_configuration(
         config = convert(KubeSchedulerConfiguration, {**tree, "apiVersion": API_VERSION}, source)
     except MalformedObject as error:
         raise ConfigError(str(error)) from None
-    problems = list(_problems(config))
+    problems = [*unknown_fields(tree), *_problems(config)]
     if problems:
         raise ConfigError(f"{source}: " + "; ".join(problems))
     return config
