@@ -249,6 +249,15 @@ def test_scores_round_half_a_cpu_up_to_one() -> None:
     assert rated("MostAllocated", half, known) == (100 + 25) // 2
 
 
+def test_absurd_weights_cannot_overflow() -> None:
+    """Only their proportion matters."""
+    known = cluster(zone("node-0", cpu="4", memory="8Gi"))
+    waiting, snapshot = pod(container(cpu="2", memory="2Gi")), known.snapshot()
+    engine = UpstreamEngine("LeastAllocated", {"cpu": 2**63 - 1, "memory": 2**70})
+    assert engine.score(CycleState(), waiting, snapshot.at(0)) == (50 + 75) // 2
+    assert engine.score_all(CycleState(), waiting, snapshot, snapshot.rows).tolist() == [62]
+
+
 def test_negative_availability_cannot_leave_the_range_of_scores() -> None:
     """Shares become negative, and so would the score."""
     known = cluster(zone("node-0", cpu="-1", memory="1Gi"))

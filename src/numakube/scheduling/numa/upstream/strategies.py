@@ -22,11 +22,13 @@ Weights: TypeAlias = "Mapping[str, int]"
 Strategy: TypeAlias = "Callable[[Quantities, Quantities, Weights], int]"
 
 _NONE = Quantity.of_count(0)
+_LARGEST_WEIGHT = 2**50
+"""Larger weights count as this one, so that weighted scores stay within an int64."""
 
 
 def weight_of(weights: Weights, resource: str) -> int:
     """Return the weight of *resource*; what is not configured, or not positive, counts once."""
-    return max(1, weights.get(resource, 1))
+    return min(max(1, weights.get(resource, 1)), _LARGEST_WEIGHT)
 
 
 def least_allocated(wanted: Quantities, available: Quantities, weights: Weights) -> int:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.upstream.config import TopologyManager
     from numakube.values.quantity import Quantity
 
-_REMEMBERED: Final = 8192
+_REMEMBERED: Final = 1024
+"""Readings kept; what-ifs of preemption make an NRT each, which is never seen again."""
 
 
 @dataclass(slots=True)
