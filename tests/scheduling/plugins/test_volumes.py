@@ -446,3 +446,25 @@ def test_a_node_attaches_so_many_volumes_of_a_driver() -> None:
     }
     made.objects.attachments["va"] = convert(VolumeAttachment, attached)
     assert verdicts(plugin, made, pod("two")) == {"a": full, "b": FITS}
+
+
+@pytest.mark.parametrize("taken", range(4))
+def test_limits_are_the_same_for_all_nodes_at_once(taken: int) -> None:
+    """Only nodes that are close to their limit are counted exactly."""
+    made = cluster("abc")
+    limit = {"drivers": [{"name": "csi.example", "nodeID": "x", "allocatable": {"count": 2}}]}
+    for name in "ab":
+        tree = {"metadata": {"name": name}, "spec": limit}
+        made.objects.csi_nodes[name] = convert(CSINode, tree)
+    for number in range(4):
+        csi = {"driver": "csi.example", "volumeHandle": f"{number % 3}"}
+        volume(made.objects, f"v{number}", csi=csi)
+        claim(made.objects, f"c{number}", volumeName=f"v{number}", annotations=BOUND)
+    for number in range(taken):
+        made.place(pod(f"c{number}", name=f"p{number}"), "a")
+    plugin, state, snapshot, new = NodeVolumeLimits(), CycleState(), made.snapshot(), pod("c3")
+    assert plugin.pre_filter(state, new, snapshot).status.ok
+    together = plugin.filter_all(state, new, snapshot, snapshot.rows)
+    for position, row in enumerate(snapshot.rows):
+        alone = plugin.filter(state, new, snapshot.at(int(row)))
+        assert alone == (Status() if together is None else together.status(position))

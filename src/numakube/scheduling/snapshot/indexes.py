@@ -8,6 +8,7 @@ from numakube.scheduling.snapshot.claim_users import ClaimUsers
 from numakube.scheduling.snapshot.pod_counts import PodCounts
 from numakube.scheduling.snapshot.ports import PortTable
 from numakube.scheduling.snapshot.term_counts import TermCounts
+from numakube.scheduling.snapshot.volume_slots import VolumeSlots
 
 if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -22,20 +23,25 @@ class PodIndexes:
         self.terms = TermCounts()
         self.ports = PortTable()
         self.claims = ClaimUsers()
+        self.slots = VolumeSlots()
 
     def add(self, pod: PodInfo, row: int) -> None:
         """Take into account that *pod* runs on the node at *row*."""
         self.counts.add(pod, row)
         self.terms.add(pod, row)
         self.ports.add(pod, row)
-        self.claims.add(pod)
+        if pod.pod.spec.volumes:
+            self.claims.add(pod)
+            self.slots.add(pod, row)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """Take back an `add`."""
         self.counts.remove(pod, row)
         self.terms.remove(pod, row)
         self.ports.remove(pod, row)
-        self.claims.remove(pod)
+        if pod.pod.spec.volumes:
+            self.claims.remove(pod)
+            self.slots.remove(pod, row)
 
     def add_all(self, node: NodeInfo) -> None:
         """Take all pods of *node* in."""

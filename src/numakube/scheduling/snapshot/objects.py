@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     )
 
 
+def free_volumes(class_name: str) -> str:
+    """Return the group of volumes of a storage class that are for no claim yet."""
+    return f"free {class_name}"
+
+
+def _owner(volume: PersistentVolume) -> str:
+    ref = volume.spec.claim_ref
+    return free_volumes(volume.class_name) if ref is None else f"{ref.namespace}/{ref.name}"
+
+
 def _node(attachment: VolumeAttachment) -> str:
     return attachment.spec.node_name
 
@@ -43,13 +53,14 @@ class ClusterObjects:
     Attributes:
         namespace_labels: labels of each namespace, for namespace selectors.
         csi_nodes: by name of the node.
+        volumes: also by the claim that they are for (``namespace/name``), or by `free_volumes`.
         attachments: also by node.
         services: also by namespace.
     """
 
     namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     claims: dict[str, PersistentVolumeClaim] = field(default_factory=dict)
-    volumes: dict[str, PersistentVolume] = field(default_factory=dict)
+    volumes: Grouped[PersistentVolume] = field(default_factory=lambda: Grouped(_owner))
     storage_classes: dict[str, StorageClass] = field(default_factory=dict)
     csi_nodes: dict[str, CSINode] = field(default_factory=dict)
     csi_drivers: dict[str, CSIDriver] = field(default_factory=dict)

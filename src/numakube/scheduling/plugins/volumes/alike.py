@@ -48,7 +48,7 @@ def _keys(finder: Finder) -> Iterator[str]:
         if volume is not None:
             yield from _affinity_keys(volume)
     for claim in finder.claims.delayed:
-        for volume in finder.candidates[claim.class_name]:
+        for volume in finder.candidates[claim.metadata.key]:
             yield from _affinity_keys(volume)
         made_by = objects.storage_classes.get(claim.class_name)
         if made_by is None:

@@ -53,11 +53,6 @@ def is_migrated(in_tree: str, csi_node: CSINode) -> bool:
     return PORTWORX in csi_node.metadata.annotations.get(_MIGRATED_PLUGINS, "").split(",")
 
 
-def is_in_tree(volume: Volume) -> bool:
-    """Tell whether a volume of a pod is a disk that a CSI driver took over."""
-    return volume.gce_persistent_disk is not None or volume.aws_elastic_block_store is not None
-
-
 def inline_volume(volume: Volume) -> Attachable | None:
     """Return what is attached for a disk that a pod names itself."""
     if volume.gce_persistent_disk is not None:

@@ -10,6 +10,7 @@ from numakube.api.storage import SELECTED_NODE, PersistentVolume, PersistentVolu
 from numakube.errors import InvalidValue
 from numakube.scheduling.framework.status import SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.matching.node_terms import node_rule
+from numakube.scheduling.snapshot.objects import free_volumes
 from numakube.values.quantity import parse_quantity, value
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Finder:
     """Finds volumes for the claims of one pod.
 
     Attributes:
-        candidates: volumes by storage class, as they are assumed to be.
+        candidates: volumes that are free or set aside for a claim, by its key.
         latest: gives a volume as it is assumed to be.
     """
 
@@ -66,12 +67,16 @@ class Finder:
     candidates: dict[str, list[PersistentVolume]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        wanted = {claim.class_name for claim in self.claims.delayed}
-        self.candidates = {name: [] for name in wanted}
-        for known in self.objects.volumes.values() if wanted else ():
-            volume = self.latest(known)
-            if volume.class_name in wanted:
-                self.candidates[volume.class_name].append(volume)
+        volumes = self.objects.volumes
+        for claim in self.claims.delayed:
+            own = volumes.group(claim.metadata.key).values()
+            free = volumes.group(free_volumes(claim.class_name)).values()
+            self.candidates[claim.metadata.key] = [
+                volume
+                for volume in map(self.latest, (*own, *free))
+                if volume.class_name == claim.class_name
+                and (volume.spec.claim_ref is None or is_for(volume, claim))
+            ]
 
     def find(self, node: NodeInfo) -> NodeVolumes:
         """Return what the claims get on *node*."""
@@ -115,7 +120,7 @@ class Finder:
         matches, unmatched = list[Match](), list[PersistentVolumeClaim]()
         for claim in sorted(claims, key=lambda one: parse_quantity(one.requested)):
             taken = {match.volume.metadata.name for match in matches}
-            candidates = self.candidates[claim.class_name]
+            candidates = self.candidates[claim.metadata.key]
             free = (one for one in candidates if one.metadata.name not in taken)
             volume = best_volume(claim, free, node.labels)
             if volume is None:

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from numakube.scheduling.framework.events import EventKind
-from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
+from numakube.scheduling.framework.plugins import (
+    Filter,
+    PreFilter,
+    PreFilterResult,
+    VectorFilter,
+)
 from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import (
     SKIP,
@@ -16,13 +23,14 @@ from numakube.scheduling.framework.status import (
     unresolvable,
     unschedulable,
 )
+from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.volumes.claims import claim_uses, ownership_problem, uses_claim
 from numakube.scheduling.plugins.volumes.drivers import (
     attached_volume,
     inline_volume,
-    is_in_tree,
     is_migrated,
 )
+from numakube.scheduling.snapshot.volume_slots import attachable_volumes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,12 +38,14 @@ if TYPE_CHECKING:
     from numakube.api.storage import CSINode
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.plugins.volumes.drivers import Attachable
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
+_NO_LIMIT: Final = 1 << 31
 TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
 
 
@@ -50,7 +60,7 @@ class _Wanted:
 _STATE: Final = StateKey[_Wanted]("NodeVolumeLimits")
 
 
-class NodeVolumeLimits(PreFilter, Filter):
+class NodeVolumeLimits(PreFilter, Filter, VectorFilter):
     """The volumes on the node, and the pod's, must not exceed the drivers' limits."""
 
     name = "NodeVolumeLimits"
@@ -63,7 +73,7 @@ class NodeVolumeLimits(PreFilter, Filter):
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skip a pod without volumes that are attached."""
-        if not _attaches(pod):
+        if not attachable_volumes(pod):
             return PreFilterResult(SKIP)
         objects = snapshot.objects
         state.write(_STATE, _Wanted(_volumes(pod, objects, is_new=True), objects))
@@ -90,22 +100,38 @@ class NodeVolumeLimits(PreFilter, Filter):
         held |= _attachments(node.name, known.objects)
         return TOO_MANY if _exceeds(limits, held, new) else SUCCESS
 
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Refuse nodes on which a driver would have too many volumes; count where it is close."""
+        known = state.read(_STATE)
+        if known is None:
+            return None
+        if isinstance(known.volumes, Status):
+            return Verdicts.where(np.zeros(len(rows), dtype=np.bool_), known.volumes)
+        drivers = {one.driver for one in known.volumes}
+        objects, slots, wanted = known.objects, snapshot.pods.slots, len(known.volumes)
+
+        def judge(row: int) -> Status:
+            node = snapshot.at(row)
+            csi_node = objects.csi_nodes.get(node.name)
+            if csi_node is None:
+                return SUCCESS
+            room = _smallest_limit(csi_node, drivers) - slots.at(row) - wanted
+            if room >= 0 and room >= len(objects.attachments.group(node.name)):
+                return SUCCESS
+            return self.filter(state, pod, node)
+
+        verdicts = Verdicts.each(rows, judge)
+        return None if verdicts.ok.all() else verdicts
+
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A deleted pod must have had volumes, a claim that changed be the pod's."""
         if event.kind is EventKind.POD_DELETED and event.pod is not None:
-            return _attaches(event.pod)
+            return attachable_volumes(event.pod) > 0
         if event.kind is EventKind.STORAGE_CHANGED and event.claim:
             return uses_claim(pod, event.claim)
         return True
-
-
-def _attaches(pod: PodInfo) -> bool:
-    return any(
-        volume.persistent_volume_claim is not None
-        or volume.ephemeral is not None
-        or is_in_tree(volume)
-        for volume in pod.pod.spec.volumes
-    )
 
 
 def _volumes(
@@ -136,6 +162,17 @@ def _limits(csi_node: CSINode | None) -> dict[str, int]:
         for driver in (csi_node.spec.drivers if csi_node is not None else ())
         if driver.allocatable is not None and driver.allocatable.count is not None
     }
+
+
+def _smallest_limit(csi_node: CSINode, drivers: set[str]) -> int:
+    """Return the smallest limit of those *drivers* that have one on the node."""
+    smallest = _NO_LIMIT
+    for driver in csi_node.spec.drivers:
+        if driver.name in drivers and driver.allocatable is not None:
+            count = driver.allocatable.count
+            if count is not None and count < smallest:
+                smallest = count
+    return smallest
 
 
 def _attached(volumes: tuple[Attachable, ...], csi_node: CSINode) -> dict[str, str]:

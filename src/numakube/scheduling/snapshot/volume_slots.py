@@ -1,0 +1,51 @@
+"""How many volumes that may have to be attached the pods of each node have.
+
+Several pods may share one, and some are not attached at all: the number is never too small, and
+where even it is below the limit nobody needs to count exactly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numakube.scheduling.framework.verdicts import Amount
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_FIRST_CAPACITY: Final = 64
+
+
+def attachable_volumes(pod: PodInfo) -> int:
+    """Return how many volumes of *pod* may have to be attached to its node."""
+    return sum(
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        for volume in pod.pod.spec.volumes
+    )
+
+
+class VolumeSlots:
+    """Volumes by row."""
+
+    def __init__(self) -> None:
+        self._counts: Amount = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
+
+    def at(self, row: int) -> int:
+        """Return how many volumes at most the pods of the node at *row* have attached."""
+        return int(self._counts[row]) if row < len(self._counts) else 0
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Take into account that *pod* runs on the node at *row*."""
+        if row >= len(self._counts):
+            grown = np.zeros(max(2 * len(self._counts), row + 1), dtype=np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+        self._counts[row] += attachable_volumes(pod)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Take back an `add`."""
+        self._counts[row] -= attachable_volumes(pod)
