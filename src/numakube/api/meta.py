@@ -48,6 +48,12 @@ class ObjectMeta(Wire, frozen=True):
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
+class Named(Wire, frozen=True):
+    """Any object, of which only the metadata matters."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 class LabelSelectorRequirement(Wire, frozen=True):
     """One expression of a label selector: ``In``, ``NotIn``, ``Exists`` or ``DoesNotExist``."""
 

@@ -12,7 +12,7 @@ from tests.lab.exporters.truth import told_zones, true_zones
 from tests.lab.nodes.build import Lab, pod_document
 
 from numakube.errors import ConfigError, NotFound
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.presets import PRESETS
@@ -219,6 +219,23 @@ async def test_a_restarted_kubelet_is_picked_up(lab: Lab) -> None:
         await converge(lab)
         nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "n1")
         assert "topology.numakube.dev/stale" not in {one.name for one in nrt.attributes}
+
+
+async def test_a_deleted_report_is_written_again(lab: Lab) -> None:
+    """Also if its Node was deleted and has registered anew, whose uid is another."""
+    await lab.pool.add(plan("n1", SHAPES["small"], Random(1)))
+    async with ExporterPool(lab.client, lab.pool):
+        await converge(lab)
+        await lab.client.delete(NODE_RESOURCE_TOPOLOGIES, "n1")
+        await converge(lab)
+        document = await lab.client.get(NODES.raw, "n1")
+        await lab.client.delete(NODES, "n1")
+        fresh = {"metadata": {"name": "n1"}, "status": document["status"]}
+        node = await lab.client.create(NODES, fresh)
+        await lab.client.delete(NODE_RESOURCE_TOPOLOGIES, "n1")
+        await converge(lab)
+        (owner,) = (await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "n1")).metadata.owner_references
+        assert owner.uid == node.metadata.uid
 
 
 async def test_nodes_that_come_are_reported_and_those_that_go_vanish(lab: Lab) -> None:

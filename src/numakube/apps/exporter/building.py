@@ -17,7 +17,6 @@ from numakube.apps.exporter.publishing import Nowhere, ObjectPublisher
 from numakube.apps.exporter.sources import NoCheckpoints
 from numakube.apps.exporter.state_files import STATE_FILES, StateFolder
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
-from numakube.apps.exporter.writer import Writer
 from numakube.errors import ConfigError
 from numakube.node.fake_podresources import FakePodResources
 from numakube.node.file_watch import FileWatch
@@ -95,10 +94,11 @@ def make_publisher(options: ExporterOptions, client: Client, node: NodeObject) -
     if options["no_publish"]:
         return Nowhere()
     return ObjectPublisher(
-        Writer(client, options.node_name, resync=options["resync"]),
+        client,
         node,
         name=options.node_name,
         owner=options["owner"],
+        resync=options["resync"],
         timing_period=options["period"] if options["expose_timing"] else None,
     )
 

@@ -36,6 +36,7 @@ class Trigger(StrEnum):
     SOCKET = "kubelet-socket"
     CONFIGURATION = "kubelet-configuration"
     POD = "pod"
+    OBJECT = "object"
     RETRY = "retry"
     PERIOD = "period"
 

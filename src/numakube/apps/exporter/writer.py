@@ -23,7 +23,7 @@ from numakube.kube.patches import merge_patch
 from numakube.topology import names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from numakube.api.meta import OwnerReference
     from numakube.kube.client import Client
@@ -64,14 +64,24 @@ class Written:
 class Writer:
     """Writes the object of one node."""
 
-    def __init__(self, client: Client, node_name: str, *, resync: int = 0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node_name: str,
+        *,
+        resync: int = 0,
+        before_creation: Callable[[NodeResourceTopology], Awaitable[NodeResourceTopology]]
+        | None = None,
+    ) -> None:
         """Prepare to write.
 
         Args:
             client: where to.
             node_name: the name of the node and of the object.
             resync: read the object again after so many writes; 0 or less for never.
+            before_creation: has a last look at an object that is to be created.
         """
+        self._before_creation = before_creation
         self._client = client
         self._name = node_name
         self._resync = resync
@@ -126,6 +136,8 @@ class Writer:
         return self._known
 
     async def _create(self, wanted: NodeResourceTopology) -> Written:
+        if self._before_creation is not None:
+            wanted = await self._before_creation(wanted)
         try:
             self._known = await self._client.create(
                 NODE_RESOURCE_TOPOLOGIES, wanted, field_manager=MANAGER

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.api.meta import ObjectMeta
-from numakube.api.wire import Wire
+from numakube.api.meta import Named
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 
@@ -28,13 +27,7 @@ KIND: Final = "NodeResourceTopology"
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class _Named(Wire, frozen=True):
-    """An object of which only the metadata matters."""
-
-    metadata: ObjectMeta = ObjectMeta()
-
-
-_OBJECTS: Final = NODE_RESOURCE_TOPOLOGIES.decoded_as(_Named)
+_OBJECTS: Final = NODE_RESOURCE_TOPOLOGIES.decoded_as(Named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +115,7 @@ class Collector:
 
     async def _node_exists(self, name: str) -> bool:
         try:
-            await self.client.get(NODES.decoded_as(_Named), name)
+            await self.client.get(NODES.decoded_as(Named), name)
         except NotFound:
             return False
         return True

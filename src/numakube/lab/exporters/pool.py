@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from prometheus_client import CollectorRegistry
 
+from numakube.api.meta import Named
 from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.inputs import ReportOptions
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.publishing import ObjectPublisher
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
-from numakube.apps.exporter.writer import Writer
 from numakube.errors import ConfigError
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.reflector import Reflector
+from numakube.kube.store import Removed
 from numakube.lab.exporters.definition import install_definition
 from numakube.lab.exporters.faults import Freezer, Skew, SkewedPublisher
 from numakube.lab.exporters.source import HardwareShelf, LabSource
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from numakube.kube.client import Client
+    from numakube.kube.store import Change
     from numakube.lab.nodes.pool import NodePool
 
 PERIOD_SECONDS: Final = 600.0
@@ -50,6 +54,7 @@ class _Seat:
     """One node's exporter and what can be done to it."""
 
     exporter: Exporter
+    target: ObjectPublisher
     publisher: SkewedPublisher
     freezer: Freezer
     task: asyncio.Task[None]
@@ -79,6 +84,10 @@ class ExporterPool:
         self.registry = CollectorRegistry(auto_describe=True)
         self._metrics = ExporterMetrics("lab", self.registry)
         self._shelf = HardwareShelf()
+        self._objects: Reflector[Named] = Reflector(
+            client, NODE_RESOURCE_TOPOLOGIES.decoded_as(Named)
+        )
+        self._watching: asyncio.Task[None] | None = None
         self._running = False
 
     async def __aenter__(self) -> Self:
@@ -86,6 +95,8 @@ class ExporterPool:
         await install_definition(self._client)
         self._running = True
         self._nodes.observe(self._on_node)
+        self._objects.store.subscribe(self._on_object)
+        self._watching = asyncio.create_task(self._objects.run(), name="lab-reports")
         for name in self._nodes.kubelets:
             self._on_node(name)
         return self
@@ -100,6 +111,9 @@ class ExporterPool:
         self._running = False
         for name in tuple(self._seats):
             self._dismiss(name)
+        if self._watching is not None:
+            self._watching.cancel()
+            self._ended.append(self._watching)
         await asyncio.gather(*self._ended, return_exceptions=True)
 
     def freeze(self, names: Iterable[str]) -> None:
@@ -161,15 +175,18 @@ class ExporterPool:
             seat.freezer.let_go(_SILENT)
         seat.exporter.wakeups.note(Trigger.STATE)
 
+    def _on_object(self, change: Change[Named]) -> None:
+        """Have an object written again that somebody has deleted."""
+        seat = self._seats.get(change.object.metadata.name)
+        if seat is not None and isinstance(change, Removed):
+            seat.target.forget()
+            seat.exporter.wakeups.note(Trigger.OBJECT)
+
     def _employ(self, name: str) -> _Seat:
         clock = self._client.clock
         freezer = Freezer()
-        publisher = SkewedPublisher(
-            ObjectPublisher(
-                Writer(self._client, name), NodeObject(self._client, name), name=name, owner=True
-            ),
-            clock,
-        )
+        target = ObjectPublisher(self._client, NodeObject(self._client, name), name=name)
+        publisher = SkewedPublisher(target, clock)
         kubelet = self._nodes.kubelet(name)
         exporter = Exporter(
             source=LabSource(kubelet, self._shelf.of(kubelet.plan.machine), freezer),
@@ -181,7 +198,7 @@ class ExporterPool:
             stale_after=self._stale_after,
         )
         task = asyncio.create_task(exporter.run(), name=f"lab-exporter-{name}")
-        self._seats[name] = seat = _Seat(exporter, publisher, freezer, task)
+        self._seats[name] = seat = _Seat(exporter, target, publisher, freezer, task)
         return seat
 
     def _dismiss(self, name: str) -> None:
