@@ -316,6 +316,16 @@ class WorldOfCounts(World):
             assert all(free[name] <= amount for name, amount in zone.available.items())
 
 
+class WorldOfFlakyData(WorldOfCounts):
+    """The same with names in every other report."""
+
+    @rule()
+    def write_report(self) -> None:
+        """Report the state of the node, with names or without."""
+        self.site.exact = not self.site.exact
+        super().write_report()
+
+
 class WorldOfOverReserve(WorldOfCounts):
     """The same with upstream's cache."""
 
@@ -324,11 +334,12 @@ class WorldOfOverReserve(WorldOfCounts):
         return OverReserve(OverReserveOptions(profiles=frozenset({SCHEDULER})))
 
 
-for machine_class in (World, WorldOfCounts, WorldOfOverReserve):
+for machine_class in (World, WorldOfCounts, WorldOfFlakyData, WorldOfOverReserve):
     machine_class.TestCase.settings = run_settings(
         max_examples=25, stateful_step_count=25, deadline=None
     )
 
 TestWithNames = World.TestCase
 TestWithFingerprints = WorldOfCounts.TestCase
+TestWithFlakyData = WorldOfFlakyData.TestCase
 TestOverReserve = WorldOfOverReserve.TestCase

@@ -312,6 +312,25 @@ def test_a_node_that_loses_its_exact_data_is_booked_by_counts() -> None:
     assert [zone["cpu"] for zone in belief.available] == [2000, 3000]
 
 
+def test_pods_that_exact_data_named_are_not_booked_again_when_it_is_missing_once(
+    site: Site, cache: Predict
+) -> None:
+    """An exporter that read its sources at different moments has none in that report."""
+    site.fingerprints = False
+    for number in range(3):
+        one = bound(pod(f"p{number}", cpus=2), "n1")
+        cache.pod_seen(info(one))
+        site.admit(one)
+        cache.pod_seen(info(taken(one)))
+    cache.set_report(site.report())
+    site.exact = False
+    cache.set_report(site.report())
+    assert free(cache) == site.free
+    site.exact = True
+    cache.set_report(site.report())
+    assert free(cache) == site.free
+
+
 def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_used(
     site: Site, cache: Predict
 ) -> None:

@@ -73,6 +73,10 @@ class Evidence:
             serial = max(0, serial - 1)
         self._acknowledged[pod.uid] = _Acknowledged(serial)
 
+    def note_contained(self, uid: str) -> None:
+        """Take note that an earlier report named the pod, so that later ones contain it."""
+        self._acknowledged[uid] = _Acknowledged(0, waited=True)
+
     def forget(self, uid: str) -> None:
         """Forget a pod."""
         self._acknowledged.pop(uid, None)

@@ -197,8 +197,12 @@ class Predict:
 
     def _counted(self, report: Report) -> CountsBelief:
         pods = self._pods.on(report.node)
+        before = self._beliefs.get(report.node)
         for pod in pods:
-            self._evidence.note(pod, report)
+            if isinstance(before, ExactBelief) and is_named(pod.info, before.basis.exact):
+                self._evidence.note_contained(pod.uid)
+            else:
+                self._evidence.note(pod, report)
         accounted = self._accounted(report, pods)
         charges = {
             pod.uid: may_be_in(claim_on(pod.info, report.topology), report.topology)
