@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.kubelet.conftest import GIB
-from tests.kubelet.scenarios import GPU, NIC
+from tests.kubelet.scenarios import GPU, NIC, pods
 
-from numakube.api.core import Node
+from numakube.api.core import Node, Pod, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
 from numakube.kubelet.machine import Core, Machine, NumaNode
@@ -53,7 +54,7 @@ class Belief:
 @st.composite
 def amounts(draw: st.DrawFn, largest: int, unit: int) -> tuple[int, int, int]:
     """Capacity, allocatable and available, each at most the one before."""
-    capacity = draw(st.integers(0, largest))
+    capacity = draw(st.sampled_from((largest, largest, draw(st.integers(0, largest)))))
     allocatable = draw(st.sampled_from((capacity, max(0, capacity - 1))))
     available = draw(st.sampled_from((allocatable, draw(st.integers(0, allocatable)))))
     return capacity * unit, allocatable * unit, available * unit
@@ -132,10 +133,30 @@ def clusters(draw: st.DrawFn) -> Cluster:
     for index in range(draw(st.integers(1, 10))):
         name = f"node{index}"
         cluster.set_node(Node(metadata=ObjectMeta(name=name)))
-        what = draw(st.integers(0, 12))
+        what = draw(st.integers(0, 30))
         if what == 0:
             continue
         topology = None if what == 1 else draw(topologies(name))
-        blocked = draw(st.sampled_from(("", "", "", "waits for a report")))
+        blocked = draw(st.sampled_from(("",) * 10 + ("waits for a report",)))
         cluster.set_belief(name, Belief(topology, blocked))
     return cluster
+
+
+@st.composite
+def large_pods(draw: st.DrawFn) -> Pod:
+    """A pod whose first container may need several zones."""
+    small = draw(pods())
+    requests: dict[str, str | int | float] = {
+        "cpu": draw(st.sampled_from(("6", "8", "10", "14"))),
+        "memory": draw(st.sampled_from(("1Gi", "12Gi", "18Gi"))),
+    }
+    if draw(st.integers(0, 3)) == 0:
+        requests[GPU] = draw(st.sampled_from(("1", "4")))
+    large = ResourceRequirements(requests=requests, limits=requests)
+    first, *others = small.spec.containers
+    containers = (structs.replace(first, resources=large), *others)
+    spec = structs.replace(small.spec, containers=containers, init_containers=())
+    return structs.replace(small, spec=spec)
+
+
+any_pods = st.one_of(pods(), large_pods())

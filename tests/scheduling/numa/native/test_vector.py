@@ -7,8 +7,7 @@ from collections import Counter
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kubelet.scenarios import pods
-from tests.scheduling.numa.native.clusters import Belief, clusters, topologies
+from tests.scheduling.numa.native.clusters import Belief, any_pods, clusters, topologies
 
 from numakube.api.core import Node, Pod
 from numakube.api.meta import ObjectMeta
@@ -21,7 +20,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 
 
 @settings(max_examples=80)
-@given(clusters(), pods())
+@given(clusters(), any_pods)
 def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(cluster: Cluster, pod: Pod) -> None:
     """Verdicts, groups of refusals and scores are equal."""
     engine, info = NativeEngine(), PodInfo(pod)
@@ -63,7 +62,7 @@ def check_groups(groups: list[object], rejections: list[Rejection]) -> None:
 
 
 @settings(max_examples=40)
-@given(clusters(), pods())
+@given(clusters(), any_pods)
 def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod) -> None:
     """A few rows in any order get the same answers as all of them."""
     engine, info = NativeEngine(), PodInfo(pod)
@@ -76,7 +75,7 @@ def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod
 
 
 @settings(max_examples=40)
-@given(clusters(), pods(), st.data())
+@given(clusters(), any_pods, st.data())
 def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.DataObject) -> None:
     """An engine that has seen the pod before judges changed nodes anew, and only the right ones."""
     engine, info = NativeEngine(), PodInfo(pod)

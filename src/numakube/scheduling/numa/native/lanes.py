@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numakube.scheduling.numa.native.counts import LOCAL_DISTANCE, UNKNOWN_DISTANCE
+from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.numa.native.columns import Columns
+    from numakube.scheduling.numa.native.counts import Distances
     from numakube.scheduling.numa.native.shape import Parts
     from numakube.scheduling.snapshot.zones import ZoneTable
 
@@ -36,11 +37,12 @@ class Lanes:
         self._free: dict[str, Amount] = {}
         self._totals: dict[str, Amount] = {}
         self._allocatable: dict[str, Amount] = {}
-        self._closeness: npt.NDArray[np.float64] | None = None
         self.index = np.arange(self.size, dtype=np.intp)
 
     def part(self, lanes: Rows) -> Lanes:
-        """Return some of the lanes, by position."""
+        """Return some of the lanes, by ascending position."""
+        if len(lanes) == self.size:
+            return self
         return Lanes(self._table, self._columns, self.rows[lanes], self.zones)
 
     def free(self, name: str) -> Amount:
@@ -83,15 +85,20 @@ class Lanes:
         distance: Amount = self._table.distance[one, other].take(self.rows).astype(np.int64)
         return distance
 
-    def closeness(self) -> npt.NDArray[np.float64]:
-        """Return ``(zones, zones, lanes)``: how close zones are; 0 for a zone with itself."""
-        if self._closeness is None:
-            far = self._table.distance[: self.zones, : self.zones].take(self.rows, axis=2)
-            close = LOCAL_DISTANCE / np.maximum(LOCAL_DISTANCE, far)
-            close[far >= UNKNOWN_DISTANCE] = 0.0
-            close[np.arange(self.zones), np.arange(self.zones)] = 0.0
-            self._closeness = close
-        return self._closeness
+    def rated(
+        self, sets: Amount, rate: Callable[[tuple[int, ...], Distances], float]
+    ) -> npt.NDArray[np.float64]:
+        """Rate the set of zones of each lane; sets that are alike are rated once."""
+        codes = self._table.shape.take(self.rows).astype(np.int64) << self.zones | sets
+        kinds, which = np.unique(codes, return_inverse=True)
+        rates = [
+            rate(
+                nodes_of(code & ((1 << self.zones) - 1)),
+                self._table.shape_at(code >> self.zones).distances,
+            )
+            for code in kinds.tolist()
+        ]
+        return np.array(rates)[which]
 
     def _pick(self, array: Amount) -> Amount:
         if self._whole:

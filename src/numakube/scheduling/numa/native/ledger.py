@@ -110,8 +110,9 @@ class Ledger:
             plan = plan_of(self._shapes(rules.demand), rules)
             lanes = Lanes(snapshot.zones, self._columns, rows[where], rules.zones)
             verdict = judge_lanes(plan, lanes)
-            self.scores[lanes.rows] = score_lanes(plan, lanes, verdict, self._options)
             refused = np.flatnonzero(~verdict.ok)
+            if refused.size < lanes.size:
+                self.scores[lanes.rows] = score_lanes(plan, lanes, verdict, self._options)
             if refused.size:
                 self._refuse(lanes.rows[refused], refusals_of(plan, lanes.part(refused)))
 

@@ -251,7 +251,7 @@ def _too_tight(
 
 def _lacks(zones: Sequence[Amounts], places: Places, parts: Parts) -> list[float]:
     """Return which part of each wanted amount is missing."""
-    return [max(0, wanted - _sum(zones, places, name)) / wanted for name, wanted in parts]
+    return [max(0, wanted - _sum(zones, places, name)) * (1 / wanted) for name, wanted in parts]
 
 
 def _disagreement(node: NodeCounts, stage: Stage, sizes: dict[str, int]) -> Rejection:

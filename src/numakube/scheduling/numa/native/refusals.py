@@ -158,10 +158,11 @@ def _lacking(stage: Stage, offers: Mapping[str, Amount], lanes: Rows) -> Iterato
     total = shares[0].copy()
     for share in shares[1:]:
         total += share
-    best = total.argmin(axis=0)
+    # Some set has the minimum, and the first of those is what argmin would find, but slowly.
+    _, best = lowest(total == total.min(axis=0))
     index = np.arange(len(lanes))
     at_best = np.stack([share[best, index] for share in shares])
-    worst = at_best.argmax(axis=0)
+    _, worst = lowest(at_best == at_best.max(axis=0))
     for number, (name, _) in enumerate(stage.want.parts):
         group = np.flatnonzero(worst == number)
         if group.size:
@@ -171,4 +172,4 @@ def _lacking(stage: Stage, offers: Mapping[str, Amount], lanes: Rows) -> Iterato
 
 def _share(free: Amount, wanted: int) -> Share:
     """Return which part of *wanted* is missing."""
-    return np.divide(np.maximum(wanted - free, 0), wanted)
+    return np.multiply(np.maximum(wanted - free, 0), 1 / wanted)

@@ -84,8 +84,8 @@ def lasting(stages: Sequence[Stage]) -> list[int]:
 def alignment(places: Places, distances: Distances) -> float:
     """Rate a set of zones: fewest first, then closest."""
     count = len(places)
-    if count == 1:
-        return 1.0
+    if count <= 1:
+        return float(count)
     close = 0.0
     for one in places:
         for other in places:

@@ -22,7 +22,7 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.scheduling.framework.verdicts import Amount, Mask
+    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.numa.native.counts import Rules
     from numakube.scheduling.numa.native.lanes import Lanes
     from numakube.scheduling.numa.native.plan import Plan, Stage
@@ -86,8 +86,8 @@ def place_in_sets(rules: Rules, stage: Stage, lanes: Lanes) -> Amount:
         # No use in trying sets when not even all zones together will do.
         chosen[~_holds(stage.want.parts, lanes.free, tuple(range(lanes.zones)))] = everywhere
     for size in range(1, lanes.zones + 1):
-        open_ = (chosen == 0) & ((sizes == size) | (sizes == ANY_SIZE))
-        if not open_.any():
+        open_ = np.flatnonzero((chosen == 0) & ((sizes == size) | (sizes == ANY_SIZE)))
+        if not open_.size:
             continue
         if is_undecided(lanes.zones, size):
             chosen[open_] = everywhere
@@ -97,21 +97,39 @@ def place_in_sets(rules: Rules, stage: Stage, lanes: Lanes) -> Amount:
 
 
 def _try_size(
-    rules: Rules, stage: Stage, lanes: Lanes, chosen: Amount, open_: Mask, size: int
+    rules: Rules, stage: Stage, lanes: Lanes, chosen: Amount, open_: Rows, size: int
 ) -> None:
     """Choose among the sets of one size for the lanes that are open."""
+    if rules.closest and size > 1:
+        part = lanes.part(open_)
+        found = _closest_of_size(stage, part, size)
+        chosen[open_] = found
+        return
+    part, left = lanes.part(open_), np.ones(len(open_), dtype=np.bool_)
+    for places in sets_of(lanes.zones, size):
+        fits = left & _holds(stage.want.parts, part.free, places)
+        chosen[open_[fits]] = bits_of(places)
+        left &= ~fits
+        if 2 * np.count_nonzero(left) < len(left):
+            # Most are settled: go on with the others only.
+            open_ = open_[left]
+            if not open_.size:
+                return
+            part, left = lanes.part(open_), np.ones(len(open_), dtype=np.bool_)
+
+
+def _closest_of_size(stage: Stage, lanes: Lanes, size: int) -> Amount:
+    """Return for each lane the set with room whose zones are closest; 0 if none has room."""
+    chosen = np.zeros(lanes.size, dtype=np.int64)
     best = np.full(lanes.size, _FAR)
     for places in sets_of(lanes.zones, size):
-        fits = open_ & _holds(stage.want.parts, lanes.free, places)
-        if not fits.any():
-            continue
-        if rules.closest and size > 1:
+        fits = _holds(stage.want.parts, lanes.free, places)
+        if fits.any():
             distance = _distance(lanes, places)
             fits &= distance < best
             best[fits] = distance[fits]
-        else:
-            open_ = open_ & ~fits
-        chosen[fits] = bits_of(places)
+            chosen[fits] = bits_of(places)
+    return chosen
 
 
 def common_sizes(rules: Rules, want: Want, lanes: Lanes) -> Amount:

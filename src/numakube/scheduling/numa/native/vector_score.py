@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.native.score import (
-    CLOSENESS_PART,
     PLACEABLE,
     PLAIN,
     ROUNDING,
+    alignment,
     device_names,
     lasting,
 )
@@ -47,9 +47,9 @@ def score_lanes(plan: Plan, lanes: Lanes, verdict: LaneVerdict, options: NativeO
     return scores
 
 
-def _total(alignment: Share, packing: Share, balance: Share, options: NativeOptions) -> Amount:
+def _total(aligned: Share, packing: Share, balance: Share, options: NativeOptions) -> Amount:
     weights = options.alignment_weight, options.packing_weight, options.balance_weight
-    share = weights[0] * alignment + weights[1] * packing + weights[2] * balance
+    share = weights[0] * aligned + weights[1] * packing + weights[2] * balance
     share /= sum(weights)
     return 1 + np.floor((MAX_NODE_SCORE - 1) * share + ROUNDING).astype(np.int64)
 
@@ -83,11 +83,11 @@ def _score_wide(
     sets: Sequence[Amount],
     options: NativeOptions,
 ) -> Amount:
-    alignment = np.ones(lanes.size)
+    aligned = np.ones(lanes.size)
     packing, balance = np.zeros(lanes.size), np.zeros(lanes.size)
     for wanted, chosen in zip(wants, sets, strict=True):
         members = _members(lanes, chosen)
-        alignment = np.minimum(alignment, _alignment(lanes, members))
+        aligned = np.minimum(aligned, lanes.rated(chosen, alignment))
         state = LaneState(device_names(plan.rules), wanted)
         for name in state.names:
             cap = (lanes.allocatable(name) * members).sum(axis=0)
@@ -95,22 +95,13 @@ def _score_wide(
             state.set(name, (lanes.free(name) * members).sum(axis=0), inverse)
         packing += state.packing()
         balance += state.balance()
-    return _total(alignment, packing / len(wants), balance / len(wants), options)
+    return _total(aligned, packing / len(wants), balance / len(wants), options)
 
 
 def _members(lanes: Lanes, chosen: Amount) -> npt.NDArray[np.bool_]:
     """Return ``(zones, lanes)``: which zones are in the sets."""
     positions = np.arange(lanes.zones)[:, np.newaxis]
     return (chosen >> positions & 1).astype(np.bool_)
-
-
-def _alignment(lanes: Lanes, members: npt.NDArray[np.bool_]) -> Share:
-    count = members.sum(axis=0)
-    pairs = members[:, np.newaxis] & members[np.newaxis]
-    close = (lanes.closeness() * pairs).sum(axis=(0, 1))
-    close /= np.maximum(count * (count - 1), 1)
-    share = (1 - CLOSENESS_PART + CLOSENESS_PART * close) / np.maximum(count, 1)
-    return np.where(count == 1, 1.0, share)
 
 
 class LaneState:
