@@ -62,6 +62,8 @@ class Rejection:
         wanted: amount of the resource in its base unit.
         free: what those zones have of it; with `Kind.WHOLE_CORES` what would do.
         reason: why a node is blocked, which sizes disagree, or the kubelet's reason.
+        hopeless: whether no eviction helps: an idle node of the kind refuses too, and the numbers
+            are those of an idle node.
         detail: what the kubelet model can tell beyond that, for `explain`; not in messages.
     """
 
@@ -75,6 +77,7 @@ class Rejection:
     policy: str = ""
     scope: str = ""
     reason: str = ""
+    hopeless: bool = False
     detail: str = ""
 
     @property
@@ -90,7 +93,8 @@ class Rejection:
     @property
     def key(self) -> tuple[str, ...]:
         """What refusals have in common that are told together."""
-        return self.kind, self.container, self.subject, self.resource, self.reason
+        hopeless = "hopeless" if self.hopeless else ""
+        return self.kind, self.container, self.subject, self.resource, self.reason, hopeless
 
     @property
     def message(self) -> str:
@@ -114,7 +118,8 @@ class Rejection:
     def _shortage(self) -> str:
         free = f"{amount_text(self.resource, self.free)} of "
         where = _where(len(self.zones)) if self.kind is Kind.ALIGN else "all zones have"
-        return f"{self.resource}: {where} {free}{amount_text(self.resource, self.wanted)}"
+        idle = " even if idle" if self.hopeless else ""
+        return f"{self.resource}: {where} {free}{amount_text(self.resource, self.wanted)}{idle}"
 
 
 @dataclass(frozen=True, slots=True)

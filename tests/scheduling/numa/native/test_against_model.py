@@ -40,6 +40,17 @@ def test_what_counts_refuse_the_kubelet_refuses(
     if isinstance(verdict, Rejection):
         assert verdict.message
         assert not isinstance(node.clone().admit(pod), Admitted), verdict
+        if verdict.hopeless:
+            assert not isinstance(emptied(node).admit(pod), Admitted), verdict
+
+
+def emptied(node: KubeletNode) -> KubeletNode:
+    """Return *node* as if nothing ran on it."""
+    empty = node.clone()
+    for uid in list(empty.pods):
+        empty.remove(uid)
+    empty.collect_garbage()
+    return empty
 
 
 @st.composite

@@ -171,3 +171,31 @@ def test_with_whole_cores_only_an_odd_number_of_cpus_is_refused() -> None:
     counts = node(8, 8, cpus_per_core=2, policy=TopologyPolicy.NONE)
     assert refusal(one, counts) == "cannot align container (cpu: 3 do not make whole cores)"
     assert places(one, node(8, 8, cpus_per_core=2, manages_cpu=False)) == ((0,),)
+
+
+def test_what_an_idle_node_refuses_no_eviction_cures() -> None:
+    """The numbers are those of the idle node then."""
+    one = pod(guaranteed("a", "10"))
+    verdict = judge(shape_of(one), node(4, 2))
+    assert isinstance(verdict, Rejection)
+    assert verdict.hopeless
+    assert verdict.message == "cannot align container (cpu: best zone has 8 of 10 even if idle)"
+    small = judge(shape_of(pod(guaranteed("a", "6"))), node(4, 2))
+    assert isinstance(small, Rejection)
+    assert not small.hopeless
+
+
+def test_a_fuller_node_may_take_what_an_idle_one_does_not() -> None:
+    """The first container must not take the CPUs beside the GPU, and does not if they are few."""
+    two = pod(guaranteed("a", "6"), guaranteed("b", "4", gpu="1"))
+    idle = judge(shape_of(two), node(8, 8, gpus=(1, 0)))
+    assert isinstance(idle, Rejection)
+    assert not idle.hopeless
+    assert places(two, node(5, 8, gpus=(1, 0))) == ((1,), (0,))
+
+
+def test_a_refusal_tells_that_managers_are_assumed_to_be_on() -> None:
+    """The report of another exporter may not say."""
+    verdict = judge(shape_of(pod(guaranteed("a", "6"))), node(4, 2, told=False))
+    assert isinstance(verdict, Rejection)
+    assert "does not tell which" in verdict.detail

@@ -43,6 +43,7 @@ class Rules:
             is on and the machine is known.
         shared_devices: resources that have devices near several zones; each zone counts them.
         exact: whether the kubelet model can be asked.
+        told: whether the report says which managers are on.
         demand: how the kubelet reads pods with pod-level resources.
     """
 
@@ -57,6 +58,7 @@ class Rules:
     cpus_per_core: int = 1
     shared_devices: frozenset[str] = frozenset()
     exact: bool = False
+    told: bool = True
     demand: DemandRules = field(default_factory=DemandRules)
 
     @property
@@ -114,6 +116,7 @@ def rules_of(topology: NodeTopology) -> Rules:
         cpus_per_core=cpus_per_core(topology),
         shared_devices=shared_devices(topology),
         exact=topology.report is not None,
+        told=None not in (topology.cpu_manager_policy, topology.memory_manager_policy),
         demand=demand_rules_of(topology),
     )
 

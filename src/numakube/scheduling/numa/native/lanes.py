@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 class Lanes:
     """Nodes of one kind; ``rows`` says which."""
 
-    def __init__(self, table: ZoneTable, columns: Columns, rows: Rows, zones: int) -> None:
+    def __init__(
+        self, table: ZoneTable, columns: Columns, rows: Rows, zones: int, *, idle: bool = False
+    ) -> None:
         self.rows = rows
         self.size = len(rows)
         self.zones = zones
+        self._idle = idle
         self._table = table
         self._columns = columns
         self._whole = bool(self.size) and int(rows[0]) == 0 and int(rows[-1]) == self.size - 1
@@ -43,12 +46,19 @@ class Lanes:
         """Return some of the lanes, by ascending position."""
         if len(lanes) == self.size:
             return self
-        return Lanes(self._table, self._columns, self.rows[lanes], self.zones)
+        rows = self.rows[lanes]
+        return Lanes(self._table, self._columns, rows, self.zones, idle=self._idle)
+
+    def idle(self) -> Lanes:
+        """Return the lanes as if nothing ran on them."""
+        return Lanes(self._table, self._columns, self.rows, self.zones, idle=True)
 
     def free(self, name: str) -> Amount:
         """Return ``(zones, lanes)``: what is free."""
         if name not in self._free:
-            self._free[name] = self._pick(self._table.available(name))
+            table = self._table
+            amounts = table.allocatable(name) if self._idle else table.available(name)
+            self._free[name] = self._pick(amounts)
         return self._free[name]
 
     def totals(self, name: str) -> Amount:

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
-_HOPELESS = frozenset({Kind.BLOCKED, Kind.UNREPORTED, Kind.SIZES, Kind.WHOLE_CORES})
-"""What no eviction of other pods cures."""
-
 
 class InconsistentDecisionError(AssertionError):
     """The vectorised path and the reference disagree: a bug in one of them."""
@@ -159,7 +156,8 @@ def _judged_alone(node: NodeInfo, shapes: Callable[[DemandRules], PodShape]) -> 
 
 def blocked_rejection(node: NodeInfo) -> Rejection:
     """Return the refusal of a node that must not be used for now."""
-    return Rejection(kind=Kind.BLOCKED, reason=node.numa.blocked if node.numa else "")
+    reason = node.numa.blocked if node.numa else ""
+    return Rejection(kind=Kind.BLOCKED, reason=reason, hopeless=True)
 
 
 def counts_at(node: NodeInfo) -> NodeCounts | None:
@@ -173,7 +171,7 @@ def counts_at(node: NodeInfo) -> NodeCounts | None:
 def status_of(group: RejectionGroup) -> Status:
     """Return the refusal as plugins tell it."""
     rejection = group.closest
-    refuse = unresolvable if rejection.kind in _HOPELESS else unschedulable
+    refuse = unresolvable if rejection.hopeless else unschedulable
     return refuse(rejection.message, detail=group)
 
 

@@ -18,7 +18,7 @@ devices, whose total is the node's business; for ``best-effort`` the rest predic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import comb
 from typing import TYPE_CHECKING, Final
@@ -44,6 +44,14 @@ MOST_SETS: Final = 1000
 """Sets of zones of one size above which nothing is refused; eight zones have at most 70."""
 
 
+_ALWAYS_HOPELESS: Final = frozenset({Kind.UNREPORTED, Kind.SIZES, Kind.WHOLE_CORES})
+"""What does not depend on what runs on the node."""
+_UNTOLD: Final = (
+    "the report does not tell which of the kubelet's managers are on; those whose resources zones "
+    "have to give out are taken to be"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Fit:
     """The pod may fit.
@@ -63,17 +71,42 @@ def judge(shape: PodShape, node: NodeCounts) -> Fit | Rejection:
         return _refusal(node, Kind.UNREPORTED, resource=plan.unreported)
     if plan.uneven is not None:
         return _uneven(node, plan.uneven)
-    if refused := _node_shortage(node, plan.together):
-        return refused
+    verdict = _judge_amounts(plan, node)
+    if isinstance(verdict, Rejection):
+        return _hopeless(plan, node) or verdict
+    return verdict
+
+
+def _judge_amounts(plan: Plan, node: NodeCounts) -> Fit | Rejection:
+    alone = _alone(plan, node)
+    if isinstance(alone, Rejection):
+        return alone
     if node.rules.policy is TopologyPolicy.NONE:
         return Fit(((0,),) * len(plan.stages)) if len(node.ids) == 1 else Fit()
+    return _in_order(node, plan, alone)
+
+
+def _alone(plan: Plan, node: NodeCounts) -> list[Places] | Rejection:
+    """Return where each stage would go by itself, or what is too little for one of them."""
+    if refused := _node_shortage(node, plan.together):
+        return refused
     alone = []
-    for stage in plan.stages:
+    for stage in plan.stages if node.rules.policy is not TopologyPolicy.NONE else ():
         places = place_alone(node, stage)
         if isinstance(places, Rejection):
             return places
         alone.append(places)
-    return _in_order(node, plan, alone)
+    return alone
+
+
+def _hopeless(plan: Plan, node: NodeCounts) -> Rejection | None:
+    """Return why the node refuses even when nothing runs on it; ``None`` if it may not.
+
+    Only what holds for each container by itself: in order, a fuller node may take what an idle one
+    does not, because containers then go elsewhere.
+    """
+    refused = _alone(plan, replace(node, free=node.allocatable))
+    return replace(refused, hopeless=True) if isinstance(refused, Rejection) else None
 
 
 def _uneven(node: NodeCounts, stage: Stage) -> Rejection:
@@ -289,6 +322,8 @@ def _refusal(
         zones=zones,
         wanted=wanted,
         free=free,
+        hopeless=kind in _ALWAYS_HOPELESS,
+        detail="" if node.rules.told else _UNTOLD,
         policy=node.rules.policy.value,
         scope=node.rules.scope.value,
         reason=reason,

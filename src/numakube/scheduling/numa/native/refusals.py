@@ -45,6 +45,7 @@ class RefusalKey(NamedTuple):
     container: str = ""
     resource: str = ""
     detail: tuple[object, ...] = ()
+    hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,18 @@ def refusals_of(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
         yield RefusedLanes(key, lanes.index, np.ones(lanes.size))
         return
     open_ = np.ones(lanes.size, dtype=np.bool_)
-    for finder in (_short_together, _misfits, _crowded):
+    idle = lanes.idle()
+    for finder, state in (
+        (_short_together, idle), (_misfits, idle),
+        (_short_together, lanes), (_misfits, lanes), (_crowded, lanes),
+    ):  # fmt: skip
         left = np.flatnonzero(open_)
         if not left.size:
             return
-        for found in finder(plan, lanes.part(left)):
+        for found in finder(plan, state.part(left)):
             open_[left[found.lanes]] = False
-            yield RefusedLanes(found.key, left[found.lanes], found.share)
+            key = found.key._replace(hopeless=state is idle)
+            yield RefusedLanes(key, left[found.lanes], found.share)
 
 
 def _short_together(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
