@@ -30,6 +30,7 @@ from numakube.api.checkpoints.loading import (
     CORRUPTED,
     Seal,
     cannot_restore,
+    decode_as_written,
     first_that_loads,
     parse_object,
     parse_sealed,
@@ -104,8 +105,8 @@ def peek_cpu_manager_state(data: bytes | str, *, path: str = DEFAULT_PATH) -> Cp
     and a damaged one only matters to a kubelet that starts. Version 1 is refused.
     """
     try:
-        file = read_fields(File, parse_object(data))
-        return _state(read_fields(File, parse_object(file.data)) if file.data else file)
+        file = decode_as_written(File, data)
+        return _state(decode_as_written(File, file.data) if file.data else file)
     except CorruptCheckpoint as reason:
         raise CorruptCheckpoint(f"{path}: {reason}") from None
 
@@ -238,12 +239,19 @@ def _default_cpus(text: str) -> CpuSet:
 
 
 def _parse_of(text: str, what: str, container: str, pod: str) -> CpuSet:
-    place = f"for container {quote(container)} in pod {quote(pod)}"
-    return _parse(text, f"{what} {quote(text)} {place}")
+    try:
+        return CpuSet.parse(text)
+    except InvalidValue as error:
+        place = f"for container {quote(container)} in pod {quote(pod)}"
+        raise _unreadable(f"{what} {quote(text)} {place}", error) from None
 
 
 def _parse(text: str, what: str) -> CpuSet:
     try:
         return CpuSet.parse(text)
     except InvalidValue as error:
-        raise CorruptCheckpoint(f"could not parse {what}: {error.reason or error}") from None
+        raise _unreadable(what, error) from None
+
+
+def _unreadable(what: str, error: InvalidValue) -> CorruptCheckpoint:
+    return CorruptCheckpoint(f"could not parse {what}: {error.reason or error}")

@@ -32,6 +32,17 @@ class Seal(Wire, frozen=True):
         return bool(self.data or self.data_checksum)
 
 
+def decode_as_written(kind: type[Fields], data: bytes | str) -> Fields:
+    """Return the fields of *kind* from *data*, JSON with keys spelled as the kubelet writes them.
+
+    Much faster than `parse_object` and `read_fields`, which also take what Go would take.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise CorruptCheckpoint(str(error)) from None
+
+
 def parse_object(data: bytes | str) -> dict[str, Any]:
     """Return the JSON object *data*."""
     try:

@@ -16,6 +16,7 @@ from numakube.api.checkpoints.loading import (
     CORRUPTED,
     Seal,
     cannot_restore,
+    decode_as_written,
     first_that_loads,
     parse_object,
     parse_sealed,
@@ -110,9 +111,8 @@ def read_memory_manager_state(
 def peek_memory_manager_state(data: bytes | str, *, path: str = DEFAULT_PATH) -> MemoryManagerState:
     """Return the state in *data* without the costly check of its checksum, for onlookers."""
     try:
-        tree = parse_object(data)
-        sealed = read_fields(Seal, tree).data
-        return read_fields(MemoryManagerState, parse_object(sealed) if sealed else tree)
+        sealed = decode_as_written(Seal, data).data
+        return decode_as_written(MemoryManagerState, sealed or data)
     except CorruptCheckpoint as reason:
         raise CorruptCheckpoint(f"{path}: {reason}") from None
 
