@@ -119,3 +119,16 @@ def test_more_questions_than_are_kept_are_all_answered() -> None:
     for query in queries:
         assert counts.counts(query).tolist() == first
     assert counts.counts(queries[0]).tolist() == first
+
+
+def test_nodes_without_pods_are_counted_too() -> None:
+    """A large cluster starts empty, and grows while questions are remembered."""
+    cluster, rng, placed = Cluster(), Random(7), set[int]()
+    for index in range(300):
+        cluster.set_node(node(rng, index))
+        if index in (10, 70, 299):
+            asking = PodInfo(pod(rng, f"p{index}"))
+            found = facts(cluster, asking)
+            assert found["query 0"] == {f"n{i}": int(i in placed) for i in range(index + 1)}
+            cluster.place(asking, f"n{index}")
+            placed.add(index)

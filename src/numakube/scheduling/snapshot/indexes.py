@@ -44,7 +44,9 @@ class PodIndexes:
             self.slots.remove(pod, row)
 
     def add_all(self, node: NodeInfo) -> None:
-        """Take all pods of *node* in."""
+        """Take a new *node* and all its pods in."""
+        self.counts.reserve(node.row)
+        self.terms.reserve(node.row)
         for pod in node.pods.values():
             self.add(pod, node.row)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numakube.api.selectors import Selector
     from numakube.scheduling.snapshot.pods import PodInfo
 
-Counts: TypeAlias = npt.NDArray[np.int64]
+Counts: TypeAlias = npt.NDArray[np.int32]
 
 MAX_QUERIES: Final = 256
 _FIRST_CAPACITY: Final = 64
@@ -74,7 +74,7 @@ class _Answer:
     def __init__(self, query: PodQuery, capacity: int) -> None:
         self.query = query
         self.groups: set[_Group] = set()
-        self.counts: Counts = np.zeros(capacity, dtype=np.int64)
+        self.counts: Counts = np.zeros(capacity, dtype=np.int32)
 
     def include(self, group: _Group) -> None:
         self.groups.add(group)
@@ -102,8 +102,6 @@ class PodCounts:
 
     def add(self, pod: PodInfo, row: int) -> None:
         """Take into account that *pod* runs on the node at *row*."""
-        if row >= self._capacity:
-            self._grow(row)
         group = self._group(pod)
         group.rows[row] = group.rows.get(row, 0) + 1
         for answer in group.answers:
@@ -153,11 +151,14 @@ class PodCounts:
                     answer.include(group)
         return answer
 
-    def _grow(self, row: int) -> None:
+    def reserve(self, row: int) -> None:
+        """Make room for a node at *row*."""
+        if row < self._capacity:
+            return
         while self._capacity <= row:
             self._capacity *= 2
         for answer in self._answers.values():
-            counts = np.zeros(self._capacity, dtype=np.int64)
+            counts = np.zeros(self._capacity, dtype=np.int32)
             counts[: len(answer.counts)] = answer.counts
             answer.counts = counts
 

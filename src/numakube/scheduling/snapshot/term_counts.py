@@ -57,13 +57,13 @@ class _Entry:
         return self.key.term.matches(view.pod, view.namespace_labels)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TermSums:
     """What the terms of one kind and topology key amount to by row.
 
     Attributes:
         hits: number of terms.
-        weight: sum of their weights.
+        weight: sum of their weights; for required terms, which have none, the number again.
     """
 
     hits: Counts
@@ -98,21 +98,28 @@ class TermView:
         place = (key.kind, key.term.topology_key)
         sums = self.sums.get(place)
         if sums is None:
-            sums = self.sums[place] = TermSums(self._zeros(), self._zeros())
+            hits = self._zeros()
+            weighs = key.kind is TermKind.PREFERENCE
+            sums = self.sums[place] = TermSums(hits, self._zeros() if weighs else hits)
         sums.hits[row] += count
-        sums.weight[row] += count * key.weight
+        if sums.weight is not sums.hits:
+            sums.weight[row] += count * key.weight
 
     def grow(self, capacity: int) -> None:
         """Make room for rows below *capacity*."""
         self._capacity = capacity
-        for sums in self.sums.values():
-            for field in ("hits", "weight"):
-                old, new = getattr(sums, field), self._zeros()
-                new[: len(old)] = old
-                setattr(sums, field, new)
+        for place, sums in self.sums.items():
+            hits = self._grown(sums.hits)
+            weighs = sums.weight is not sums.hits
+            self.sums[place] = TermSums(hits, self._grown(sums.weight) if weighs else hits)
+
+    def _grown(self, counts: Counts) -> Counts:
+        new = self._zeros()
+        new[: len(counts)] = counts
+        return new
 
     def _zeros(self) -> Counts:
-        return np.zeros(self._capacity, dtype=np.int64)
+        return np.zeros(self._capacity, dtype=np.int32)
 
 
 class TermCounts:
@@ -149,8 +156,6 @@ class TermCounts:
     def add(self, pod: PodInfo, row: int) -> None:
         """Take into account that *pod* runs on the node at *row*."""
         for key in _keys(pod):
-            if row >= self._capacity:
-                self._grow(row)
             entry = self._entry(key)
             entry.rows[row] = entry.rows.get(row, 0) + 1
             for view in entry.views:
@@ -182,7 +187,10 @@ class TermCounts:
             view.entries.discard(entry)
         del self._entries[entry.key]
 
-    def _grow(self, row: int) -> None:
+    def reserve(self, row: int) -> None:
+        """Make room for a node at *row*."""
+        if row < self._capacity:
+            return
         while self._capacity <= row:
             self._capacity *= 2
         for view in self._views.values():

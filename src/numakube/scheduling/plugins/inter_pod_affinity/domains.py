@@ -9,6 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import numpy.typing as npt
+
     from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.columns import Column
@@ -40,7 +42,7 @@ class DomainAmounts:
         """The topology keys."""
         return self._amounts.keys()
 
-    def add_all(self, key: str, amounts: Amount) -> None:
+    def add_all(self, key: str, amounts: npt.NDArray[np.integer]) -> None:
         """Add *amounts*, which are by row, to the domains that the nodes are in."""
         self._know(key)
         self._amounts[key] += self._columns[key].sums(amounts, self._snapshot.rows)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.columns import Column
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pod_counts import Counts
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _TEXT: Final = "node(s) didn't match pod topology spread constraints"
@@ -121,7 +122,7 @@ def with_keys(constraints: Iterable[Constraint], snapshot: Snapshot, rows: Rows)
     return rows
 
 
-def matching_pods(pod: PodInfo, constraint: Constraint, snapshot: Snapshot) -> Amount | None:
+def matching_pods(pod: PodInfo, constraint: Constraint, snapshot: Snapshot) -> Counts | None:
     """Return how many pods each row has that the constraint is about; ``None`` for no pod at all.
 
     An empty selector is about none: that is how kube-scheduler counts.

@@ -157,11 +157,9 @@ class PodTopologySpread(
         if not own or event.kind is EventKind.UNSCHEDULED_POD_UPDATED:
             return True
         if event.pod is not None:
-            other = event.pod
-            return other.namespace == pod.namespace and (
-                event.kind is EventKind.POD_UPDATED
-                or any(one.selector.matches(other.labels) for one in own_constraints(pod, HARD))
-            )
+            if event.pod.namespace != pod.namespace:
+                return False
+            return event.kind is EventKind.POD_UPDATED or _is_spread(pod, event.pod)
         node = event.node_info
         if node is None or event.kind is not EventKind.NODE_ADDED:
             return True
@@ -174,3 +172,12 @@ class PodTopologySpread(
         if pod.pod.spec.topology_spread_constraints:
             return own_constraints(pod, action)
         return default_constraints(self._defaults, pod, action, objects)
+
+
+def _is_spread(pod: PodInfo, other: PodInfo) -> bool:
+    """Tell whether *other* counts for a hard constraint of *pod*."""
+    try:
+        hard = own_constraints(pod, HARD)
+    except InvalidValue:
+        return True
+    return any(one.selector.matches(other.labels) for one in hard)

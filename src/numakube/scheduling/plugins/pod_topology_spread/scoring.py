@@ -35,7 +35,7 @@ class SoftDomains:
 
     constraint: Constraint
     column: Column[str]
-    counts: Amount
+    counts: npt.NDArray[np.integer]
     weight: float
 
     @property
@@ -135,7 +135,7 @@ def _soft(
     pods = matching_pods(pod, constraint, snapshot)
     if constraint.topology_key == HOSTNAME:
         if pods is None:
-            pods = np.zeros(len(snapshot.by_row), dtype=np.int64)
+            pods = np.zeros(len(snapshot.by_row), dtype=np.int32)
         return SoftDomains(constraint, column, pods, math.log(len(feasible) + 2))
     included = constraint.including(pod, snapshot, everywhere)
     if included is not None:
