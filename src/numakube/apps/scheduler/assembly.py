@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from numakube.scheduling.config.profiles import make_runtime
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.nominations import Nominations
+from numakube.scheduling.numa.args import CacheSettings
 from numakube.scheduling.numa.caches.passthrough import Passthrough
-from numakube.scheduling.numa.plugin import CACHE, SCHEDULER_NAMES
+from numakube.scheduling.numa.plugin import (
+    CACHE,
+    CACHE_SETTINGS,
+    SCHEDULER_NAMES,
+    NodeResourceTopologyMatch,
+)
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.snapshot.cluster import Cluster
 
@@ -23,6 +29,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.contract import NumaCache
 
 
+RESYNC_SECONDS: Final = 5.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
     """What a scheduler is made of."""
@@ -32,6 +41,10 @@ class Parts:
     cache: NumaCache
     guard: RejectionGuard
     runtimes: Mapping[str, Runtime]
+    resync_seconds: float
+    """How often the cache settles doubts."""
+    notes: tuple[str, ...]
+    """What is to be logged about the configuration."""
 
 
 def assemble(
@@ -61,6 +74,23 @@ def assemble(
         cluster=cluster,
         nominations=nominations,
         cache=cache,
+        resync_seconds=_resync_seconds(shared.get(CACHE_SETTINGS)),
+        notes=tuple(dict.fromkeys(note for one in runtimes.values() for note in _notes(one))),
         guard=guard if isinstance(guard, RejectionGuard) else RejectionGuard(),
         runtimes=runtimes,
+    )
+
+
+def _resync_seconds(settings: object) -> float:
+    if isinstance(settings, CacheSettings) and settings.resync_seconds > 0:
+        return float(settings.resync_seconds)
+    return RESYNC_SECONDS
+
+
+def _notes(runtime: Runtime) -> tuple[str, ...]:
+    return tuple(
+        f"profile {runtime.profile.scheduler_name}: {note}"
+        for plugin in runtime.profile.plugins().values()
+        if isinstance(plugin, NodeResourceTopologyMatch)
+        for note in plugin.notes
     )

@@ -129,7 +129,10 @@ class SchedulerProcess:
             recorder=self._recorder,
             metrics=self._metrics,
             volumes=volumes,
+            resync_seconds=parts.resync_seconds,
         )
+        for note in parts.notes:
+            _log.warning("configuration", note=note)
         self.mirror.listener = self.scheduler
         self.leading = False
         names = {name for one in parts.runtimes.values() for name in one.profile.plugins()}

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.queue.queue import SchedulingQueue
     from numakube.scheduling.snapshot.pods import PodInfo
 
-RESYNC_SECONDS: Final = 5.0
 _ATTEMPT_LABELS: Final = 15
 """Attempts beyond this share a label, as in kube-scheduler."""
 
@@ -64,6 +63,7 @@ class Scheduler:
         recorder: EventRecorder,
         metrics: SchedulerMetrics,
         volumes: ApiVolumeActions,
+        resync_seconds: float,
     ) -> None:
         self.queue = queue
         self.mirror = mirror
@@ -77,6 +77,7 @@ class Scheduler:
         self._recorder = recorder
         self._metrics = metrics
         self._volumes = volumes
+        self._resync_seconds = resync_seconds
         self._lanes = Lanes()
         self._events: list[ClusterEvent] = []
         self._wakeup = asyncio.Event()
@@ -170,7 +171,7 @@ class Scheduler:
 
     async def _keep_resyncing(self) -> None:
         while True:
-            await self._clock.sleep(RESYNC_SECONDS)
+            await self._clock.sleep(self._resync_seconds)
             self.mirror.apply(self.mirror.cache.resync(self._clock.monotonic()))
 
     def _attempt(self, entry: QueuedPod, bindings: asyncio.TaskGroup) -> None:
