@@ -133,6 +133,7 @@ class Lab:
             await self.pool.add(*self._options.plans)
             if self.exporters is not None:
                 await stack.enter_async_context(self.exporters)
+                await self.exporters.reported(*(plan.name for plan in self._options.plans))
             await stack.enter_async_context(self._page)
             control = ControlServer(self, self._folder.control_socket)
             await stack.enter_async_context(control)
@@ -193,6 +194,8 @@ class Lab:
             first=self._next_number(),
         )
         await self.pool.add(*plans)
+        if self.exporters is not None:
+            await self.exporters.reported(*(plan.name for plan in plans))
         return {"nodes": [plan.name for plan in plans]}
 
     async def steer_node(self, name: str, action: str) -> dict[str, Any]:

@@ -34,8 +34,8 @@ async def lab(folder: RunDir) -> AsyncIterator[Lab]:
     """A lab of two nodes with exporters, whose first reports are out."""
     plans = uniform_plans(2, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
     async with Lab(LabOptions(name="t", plans=plans, exporters=True), folder) as lab:
-        await until(lambda: is_true(lab, "node-0"))
-        await until(lambda: is_true(lab, "node-1"))
+        assert await is_true(lab, "node-0")
+        assert await is_true(lab, "node-1")
         yield lab
 
 

@@ -7,6 +7,7 @@ then is read anew, so that nothing old is ever written.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -54,6 +55,7 @@ class Exporter:
         pod: the exporter's own pod, for its conditions.
         on_report: told of every report, such as to keep the fingerprint's status.
         last_report: what was published last.
+        has_published: set once something was published.
     """
 
     source: NodeSource
@@ -66,6 +68,7 @@ class Exporter:
     pod: OwnPod | None = None
     on_report: tuple[Callable[[Report], None], ...] = ()
     last_report: Report | None = None
+    has_published: asyncio.Event = field(default_factory=asyncio.Event)
     kubelet_trouble: str = "the kubelet has not been read yet"
     publish_trouble: str = "nothing has been published yet"
     _away_since: float | None = None
@@ -172,6 +175,7 @@ class Exporter:
             self.metrics.report_bytes.set(written.whole_bytes)
             _log.info("object_written", operation=str(written.operation), cause=cause)
         self.last_report = report
+        self.has_published.set()
         self.publish_trouble = ""
         self._stale = False
         self.metrics.stale.set(0)

@@ -116,6 +116,11 @@ class ExporterPool:
             self._ended.append(self._watching)
         await asyncio.gather(*self._ended, return_exceptions=True)
 
+    async def reported(self, *names: str) -> None:
+        """Return as soon as every one of these nodes has been reported once."""
+        for seat in self._select(names):
+            await seat.exporter.has_published.wait()
+
     def freeze(self, names: Iterable[str]) -> None:
         """Let the exporters of these nodes hang."""
         for seat in self._select(names):
@@ -204,5 +209,7 @@ class ExporterPool:
     def _dismiss(self, name: str) -> None:
         seat = self._seats.pop(name, None)
         if seat is not None:
+            # Nobody shall wait for a report that will not come.
+            seat.exporter.has_published.set()
             seat.task.cancel()
             self._ended.append(seat.task)
