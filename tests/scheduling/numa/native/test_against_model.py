@@ -28,7 +28,7 @@ def run(node: KubeletNode, steps: list[Pod | str]) -> None:
     node.collect_garbage()
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(workloads(), pods("new"))
 def test_what_counts_refuse_the_kubelet_refuses(
     case: tuple[KubeletNode, list[Pod | str]], pod: Pod

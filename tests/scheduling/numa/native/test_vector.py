@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kubelet.build import guaranteed, pod
 from tests.scheduling.numa.native.clusters import Belief, any_pods, clusters, topologies
 
 from numakube.api.core import Node, Pod
@@ -17,9 +19,10 @@ from numakube.scheduling.numa.native.engine import NativeEngine
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closest
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.view import NodeTopology, ZoneView
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(clusters(), any_pods)
 def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(cluster: Cluster, pod: Pod) -> None:
     """Verdicts, groups of refusals and scores are equal."""
@@ -108,3 +111,35 @@ def change_something(cluster: Cluster, data: st.DataObject, number: int) -> None
     cluster.set_node(Node(metadata=ObjectMeta(name=name)))
     topology = data.draw(topologies(name))
     cluster.set_belief(name, Belief(topology, data.draw(st.sampled_from(("", "", "blocked")))))
+
+
+@pytest.mark.parametrize("policy", ["restricted", "best-effort"])
+@pytest.mark.parametrize("cpus", ["3", "6", "14", "24"])
+def test_machines_with_too_many_sets_of_zones_are_not_refused(policy: str, cpus: str) -> None:
+    """Fourteen zones have 1001 sets of four: what needs that many is left to the model."""
+    whole = {"cpu": 4_000, "memory": 4 << 30}
+    zones = tuple(
+        ZoneView(
+            id=one,
+            name=f"node-{one}",
+            capacity=whole,
+            allocatable=whole,
+            available={**whole, "cpu": 1_000 * (one % 5)},
+        )
+        for one in range(14)
+    )
+    topology = NodeTopology(
+        node="large",
+        zones=zones,
+        policy=policy,
+        cpu_manager_policy="static",
+        memory_manager_policy="None",
+    )
+    cluster = Cluster()
+    cluster.set_node(Node(metadata=ObjectMeta(name="large")))
+    cluster.set_belief("large", Belief(topology))
+    snapshot, engine, info = cluster.snapshot(), NativeEngine(), PodInfo(pod(guaranteed("a", cpus)))
+    assert engine.filter_all(CycleState(), info, snapshot, snapshot.rows) is None
+    assert engine.filter(CycleState(), info, snapshot.at(0)).ok
+    alone = engine.score(CycleState(), info, snapshot.at(0))
+    assert engine.score_all(CycleState(), info, snapshot, snapshot.rows).tolist() == [alone]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """Nodes of one kind; ``rows`` says which."""
+    """Nodes of one kind; ``rows`` says which, ascending."""
 
     def __init__(
         self, table: ZoneTable, columns: Columns, rows: Rows, zones: int, *, idle: bool = False
