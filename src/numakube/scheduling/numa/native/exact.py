@@ -66,7 +66,7 @@ class ModelCheck:
         belief = node.numa
         if belief is None:
             return None
-        key = node.name, pod.memo("numa-demand", _demand_key)
+        key = node.name, pod.memo("numa-demand-key", _demand_key)
         known = self._refusals.get(key)
         if known is not None and known[0] is belief:
             return known[1]
