@@ -25,6 +25,8 @@ from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numakube.api.core import Node, Pod
     from numakube.api.workloads import Namespace
     from numakube.apps.kinds import MirroredKind
@@ -76,7 +78,15 @@ class Listener(Protocol):
 class Mirror:
     """Keeps a cluster and a cache equal to the server's state."""
 
-    def __init__(self, client: Client, cluster: Cluster, cache: NumaCache) -> None:
+    def __init__(
+        self,
+        client: Client,
+        cluster: Cluster,
+        cache: NumaCache,
+        *,
+        kinds: Iterable[MirroredKind] = KINDS,
+        namespaces: bool = True,
+    ) -> None:
         self.cluster = cluster
         self.cache = cache
         self.listener: Listener | None = None
@@ -90,10 +100,12 @@ class Mirror:
         self.pods.store.subscribe(self._on_pod)
         self.nodes.store.subscribe(self._on_node)
         self.topologies.store.subscribe(self._on_topology)
-        namespaces = Reflector(client, NAMESPACES)
-        namespaces.store.subscribe(self._on_namespace)
-        self._others: list[Reflector[Any]] = [namespaces]
-        for kind in KINDS:
+        self._others: list[Reflector[Any]] = []
+        if namespaces:
+            labelled = Reflector(client, NAMESPACES)
+            labelled.store.subscribe(self._on_namespace)
+            self._others.append(labelled)
+        for kind in kinds:
             self._mirror(kind)
 
     async def run(self) -> None:

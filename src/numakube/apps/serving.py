@@ -36,6 +36,7 @@ Check: TypeAlias = Callable[[], str]
 """Returns what is wrong, or the empty text."""
 
 MAX_BODY_BYTES: Final = 1 << 20
+KEEP_ALIVE_SECONDS: Final = 75.0
 _LOOPBACK: Final = "127.0.0.1"
 _OK: Final = 200
 _FAILING: Final = 503
@@ -126,13 +127,19 @@ class Serving:
         registry: CollectorRegistry,
         routes: Iterable[web.AbstractRouteDef] = (),
         max_body_bytes: int = MAX_BODY_BYTES,
+        keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
     ) -> None:
         self._listen = listen
         self._health = health
         self._registry = registry
         application = web.Application(client_max_size=max_body_bytes)
         application.add_routes([*self._own_routes(), *routes])
-        self._runner = web.AppRunner(application, handle_signals=False, access_log=None)
+        self._runner = web.AppRunner(
+            application,
+            handle_signals=False,
+            access_log=None,
+            keepalive_timeout=keep_alive_seconds,
+        )
         self._port = listen.port
 
     async def __aenter__(self) -> Self:
