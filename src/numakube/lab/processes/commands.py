@@ -6,6 +6,7 @@ container's: its environment, its file system, its output.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -63,6 +64,14 @@ async def run_scheduler(process: Process) -> int:
     from numakube.apps.scheduler import command
 
     around = _around(process)
+    return await command.perform(command.parse(process.args), around, process.stop)
+
+
+async def run_extender(process: Process) -> int:
+    """Run ``numakube extender``, which serves where it is told to: on the lab's own host."""
+    from numakube.apps.extender import command
+
+    around = replace(_around(process), serve=True)
     return await command.perform(command.parse(process.args), around, process.stop)
 
 

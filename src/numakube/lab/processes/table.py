@@ -5,7 +5,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.lab.processes.commands import explained, run_exporter, run_gc, run_scheduler
+from numakube.lab.processes.commands import (
+    explained,
+    run_exporter,
+    run_extender,
+    run_gc,
+    run_scheduler,
+)
 from numakube.lab.processes.probe import run_probe
 from numakube.lab.processes.programs import print_version
 
@@ -21,6 +27,7 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
         "exporter": explained(run_exporter),
         "gc": explained(run_gc),
         "scheduler": explained(run_scheduler),
+        "extender": explained(run_extender),
     }
 )
 """Programs by name; a component joins by an entry here."""

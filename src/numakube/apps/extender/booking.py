@@ -1,0 +1,149 @@
+"""The bind: the point at which a zone is given away.
+
+What filter said may be outdated when kube-scheduler binds. So the chosen node is checked again on
+the current belief and, in the same step, the zones are booked: of two pods that saw the same free
+zone the second is refused, and kube-scheduler tries it anew. Then the pod is bound, after those
+that were booked on the node before it.
+
+A call may come twice, since kube-scheduler gives up after its timeout: the second gets the outcome
+of the first. An error is reported only when the pod was not bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from numakube.apps.extender.texts import text_of
+from numakube.apps.scheduler.binding import Bound, Lanes, Result, bind
+from numakube.errors import NotFound, NumakubeError
+from numakube.kube.catalog import PODS
+from numakube.kube.objects import ObjectKey
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from numakube.apps.extender.claims import Claims
+    from numakube.apps.extender.judging import Judge
+    from numakube.apps.extender.protocol import BindingArgs
+    from numakube.apps.mirror import Mirror
+    from numakube.kube.client import Client
+
+PATIENCE_SECONDS: Final = 8.0
+"""Who has waited longer for his turn is not bound any more: kube-scheduler may have given up."""
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Booking:
+    """Binds pods, each at most once."""
+
+    def __init__(
+        self, client: Client, mirror: Mirror, judge: Judge, claims: Claims | None = None
+    ) -> None:
+        self._client = client
+        self._mirror = mirror
+        self._judge = judge
+        self._claims = claims
+        self._lanes = Lanes()
+        self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
+
+    async def bind(self, args: BindingArgs) -> str:
+        """Bind as told; return why it was not done, or the empty text."""
+        node, task = self._running.get(args.pod_uid, ("", None))
+        if task is None:
+            task = asyncio.create_task(self._bind(args), name=f"bind-{args.pod_uid}")
+            self._running[args.pod_uid] = args.node, task
+            task.add_done_callback(lambda _: self._running.pop(args.pod_uid, None))
+        elif node != args.node:
+            return f"the pod is being bound to {node}"
+        # Who called may go away; the binding goes on.
+        return await asyncio.shield(task)
+
+    async def finished(self) -> None:
+        """Return when no binding is under way."""
+        while self._running:
+            await asyncio.wait([task for _, task in self._running.values()])
+
+    async def _bind(self, args: BindingArgs) -> str:
+        try:
+            pod = await self._pod(args)
+        except NumakubeError as error:
+            return f"cannot read the pod: {error}"
+        if pod is None:
+            return "the pod is gone, or another has its name"
+        if pod.node_name:
+            there = pod.node_name == args.node
+            return "" if there else f"the pod is bound to {pod.node_name} already"
+        refusal = self._check_and_book(pod, args.node)
+        if refusal:
+            return refusal
+        bound = Bound(Result.FAILED, "the extender is stopping")
+        try:
+            bound = await self._in_turn(pod, args.node)
+        finally:
+            self._settle(pod, args.node, bound)
+        return "" if bound.result is Result.BOUND else bound.reason or bound.result.value
+
+    async def _pod(self, args: BindingArgs) -> PodInfo | None:
+        known = self._mirror.pods.store.get(ObjectKey(args.pod_namespace, args.pod_name))
+        if known is None or known.metadata.uid != args.pod_uid:
+            # kube-scheduler may have seen a pod that our watch has yet to tell.
+            try:
+                known = await self._client.get(PODS, args.pod_name, namespace=args.pod_namespace)
+            except NotFound:
+                return None
+        return PodInfo(known) if known.metadata.uid == args.pod_uid else None
+
+    def _check_and_book(self, pod: PodInfo, name: str) -> str:
+        """Check *pod* on the node called *name* and book it, in one step."""
+        node = self._mirror.cluster.node(name)
+        if node is None:
+            return f"node {name} is not known"
+        status = self._judge.admits(pod, node)
+        if not status.ok:
+            return text_of(status)
+        self._mirror.apply(self._mirror.cache.reserve(pod, name))
+        self._mirror.assume(pod, name)
+        return ""
+
+    def _free(self, pod: PodInfo, name: str) -> None:
+        self._mirror.forget(pod)
+        self._mirror.apply(self._mirror.cache.unreserve(pod.uid, name))
+
+    async def _in_turn(self, pod: PodInfo, name: str) -> Bound:
+        started, booked = self._client.clock.monotonic(), self._state_of(name)
+
+        def recheck() -> str:
+            """Book anew if the node has changed since: others may have come before us."""
+            nonlocal booked
+            if self._state_of(name) == booked:
+                return ""
+            self._free(pod, name)
+            refusal = self._check_and_book(pod, name)
+            booked = self._state_of(name)
+            return refusal
+
+        async with self._lanes.on(name):
+            if self._client.clock.monotonic() - started > PATIENCE_SECONDS:
+                return Bound(Result.FAILED, "bindings to the node take too long")
+            claims = self._claims
+            refusal = recheck() if claims is None else await claims.claim(pod, name, recheck)
+            if refusal:
+                return Bound(Result.FAILED, refusal)
+            bound = await bind(self._client, pod, name)
+            if claims is not None and bound.result is not Result.BOUND:
+                claims.withdraw(pod.uid)
+            return bound
+
+    def _state_of(self, name: str) -> int:
+        node = self._mirror.cluster.node(name)
+        return -1 if node is None else node.generation
+
+    def _settle(self, pod: PodInfo, node: str, bound: Bound) -> None:
+        if bound.result is Result.BOUND:
+            self._mirror.apply(self._mirror.cache.bound(pod.uid, node))
+            return
+        self._free(pod, node)
+        _log.info("not_bound", pod=pod.key, node=node, reason=bound.reason)

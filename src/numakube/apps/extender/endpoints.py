@@ -1,0 +1,176 @@
+"""The way in for kube-scheduler's calls: limits, times, tokens, and the form of errors.
+
+kube-scheduler takes any status but 200 for a failed call and does not look at the body. So what it
+sent in good form is answered by 200, with an ``Error`` that it shows on the pod where the protocol
+has one; everything else gets a 4xx with a sentence for whoever tries by hand.
+
+It cannot send a bearer token. It does send user and password of its ``urlPrefix``, so a token may
+stand there as the password: ``https://numakube:TOKEN@numakube-extender...``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import structlog
+from aiohttp import web
+
+from numakube.apps.extender.protocol import (
+    BindingArgs,
+    BindingResult,
+    ExtenderArgs,
+    FilterResult,
+    PreemptionArgs,
+    read,
+    write,
+)
+from numakube.errors import MalformedObject, NumakubeError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from numakube.apps.extender.metrics import ExtenderMetrics
+    from numakube.apps.extender.verbs import Verbs
+    from numakube.kube.clock import Clock
+
+    Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
+
+MAX_BODY_BYTES: Final = 32 << 20
+"""Five thousand nodes as whole objects; with names a request has some hundred kilobytes."""
+READ_SECONDS: Final = 10.0
+KEEP_ALIVE_SECONDS: Final = 300.0
+"""kube-scheduler drops idle connections after 90 seconds; it must be the one who closes."""
+
+_JSON: Final = "application/json"
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+class Endpoints:
+    """The routes of the verbs."""
+
+    def __init__(
+        self,
+        verbs: Verbs,
+        metrics: ExtenderMetrics,
+        clock: Clock,
+        *,
+        not_ready: Callable[[], str],
+        token: Callable[[], str] | None = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        read_seconds: float = READ_SECONDS,
+    ) -> None:
+        self._verbs = verbs
+        self._metrics = metrics
+        self._clock = clock
+        self._not_ready = not_ready
+        self._token = token
+        self._max_body_bytes = max_body_bytes
+        self._read_seconds = read_seconds
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes, to be served at any prefix."""
+        handlers: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
+            "filter": self._filter,
+            "prioritize": self._prioritize,
+            "preempt": self._preempt,
+            "bind": self._bind,
+        }
+        return [web.post(f"/{verb}", self._guarded(verb, do)) for verb, do in handlers.items()]
+
+    def _guarded(self, verb: str, answer: Callable[[bytes], Awaitable[bytes]]) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            status = 500
+            try:
+                response = await self._answer(request, verb, answer)
+                status = response.status
+            except web.HTTPException as refusal:
+                status = refusal.status
+                raise
+            finally:
+                self._metrics.requests.labels(verb, str(status)).inc()
+            return response
+
+        return handle
+
+    async def _answer(
+        self, request: web.Request, verb: str, answer: Callable[[bytes], Awaitable[bytes]]
+    ) -> web.Response:
+        self._check_token(request)
+        missing = self._not_ready()
+        if missing:
+            raise web.HTTPServiceUnavailable(text=f"not ready: {missing}\n")
+        body = await self._body(request)
+        started = self._clock.monotonic()
+        try:
+            return web.Response(body=await answer(body), content_type=_JSON)
+        except MalformedObject as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        except NumakubeError as error:
+            raise web.HTTPUnprocessableEntity(text=f"{error}\n") from None
+        except Exception as error:
+            _log.error("call_failed", verb=verb, error=repr(error), exc_info=error)
+            raise web.HTTPInternalServerError(text=f"internal error: {error!r}\n") from None
+        finally:
+            self._metrics.seconds.labels(verb).observe(self._clock.monotonic() - started)
+
+    async def _body(self, request: web.Request) -> bytes:
+        if (request.content_length or 0) > self._max_body_bytes:
+            raise web.HTTPRequestEntityTooLarge(
+                max_size=self._max_body_bytes, actual_size=request.content_length or 0
+            )
+        try:
+            async with asyncio.timeout(self._read_seconds):
+                return await request.read()
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text="the request came too slowly\n") from None
+
+    def _check_token(self, request: web.Request) -> None:
+        if self._token is None:
+            return
+        shown = token_in(request.headers.get("Authorization", ""))
+        if not hmac.compare_digest(shown.encode(), self._token().encode()):
+            raise web.HTTPUnauthorized(
+                text="show the token: as bearer, or as the password in urlPrefix\n",
+                headers={"WWW-Authenticate": "Basic"},
+            )
+
+    async def _filter(self, body: bytes) -> bytes:
+        args = read(ExtenderArgs, body)
+        try:
+            return write(self._verbs.filter(args))
+        except MalformedObject:
+            raise
+        except NumakubeError as error:
+            return write(FilterResult(error=str(error)))
+
+    async def _prioritize(self, body: bytes) -> bytes:
+        return write(self._verbs.prioritize(read(ExtenderArgs, body)))
+
+    async def _preempt(self, body: bytes) -> bytes:
+        return write(self._verbs.preempt(read(PreemptionArgs, body)))
+
+    async def _bind(self, body: bytes) -> bytes:
+        args = read(BindingArgs, body)
+        if not (args.pod_name and args.pod_namespace and args.pod_uid and args.node):
+            return write(BindingResult(error="PodName, PodNamespace, PodUID and Node are needed"))
+        return write(await self._verbs.bind(args))
+
+
+def token_in(header: str) -> str:
+    """Return the token in an ``Authorization`` header: a bearer token, or a basic password."""
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        pair = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+    return pair.partition(":")[2]

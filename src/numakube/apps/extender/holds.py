@@ -1,0 +1,69 @@
+"""Pods between kube-scheduler's decision and its bind call.
+
+kube-scheduler tells nobody which node it chose until it binds, in the background, while the next
+pod is filtered already. A hold says where such a pod will most likely go, so that the next one is
+not sent after the same zone only to be refused at the bind. Holds promise nothing: the bind
+decides. They end with the bind, with the next attempt of the pod, with the pod, or after a few
+seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+HOLD_SECONDS: Final = 3.0
+"""An attempt goes on to its bind within milliseconds; permit plugins that wait are rare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """One pod on its way.
+
+    Attributes:
+        certain: no other node was left to kube-scheduler.
+        until: on the monotonic clock.
+    """
+
+    pod: PodInfo
+    node: str
+    certain: bool
+    until: float
+
+
+class Holds:
+    """The pods on their way, each on one node."""
+
+    def __init__(self, *, seconds: float = HOLD_SECONDS) -> None:
+        self._seconds = seconds
+        self._by_uid: dict[str, Hold] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def put(self, pod: PodInfo, node: str, *, certain: bool, now: float) -> None:
+        """Hold *node* for *pod*, and nothing else any more."""
+        until = now + self._seconds
+        self._by_uid[pod.uid] = Hold(pod=pod, node=node, certain=certain, until=until)
+
+    def drop(self, uid: str) -> Hold | None:
+        """End the hold of a pod; return it if there was one."""
+        return self._by_uid.pop(uid, None)
+
+    def others(self, uid: str, now: float) -> dict[str, list[Hold]]:
+        """Return the holds of other pods that last beyond *now*, by node."""
+        found: dict[str, list[Hold]] = {}
+        for hold in self._by_uid.values():
+            if hold.pod.uid != uid and hold.until > now:
+                found.setdefault(hold.node, []).append(hold)
+        return found
+
+    def expired(self, now: float) -> list[Hold]:
+        """Remove and return the holds that nobody came back for."""
+        gone = [hold for hold in self._by_uid.values() if hold.until <= now]
+        for hold in gone:
+            del self._by_uid[hold.pod.uid]
+        return gone

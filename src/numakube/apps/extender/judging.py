@@ -1,0 +1,281 @@
+"""What is said of nodes: which can take a pod, how well, and which never will.
+
+Nodes are judged by counts, all at once. The kubelet model, which costs far more, is asked about the
+best of them, from the best downwards: about a few in any case, and on until one admits the pod. The
+bind asks it about the chosen node again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.apps.extender.hopeless import LowestPriorities, are_hopeless, may_preempt
+from numakube.apps.extender.protocol import MAX_SCORE
+from numakube.apps.extender.texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import unschedulable
+from numakube.scheduling.preemption.trial import Extensible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numakube.apps.extender.holds import Hold
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.nominations import Nominations
+    from numakube.scheduling.numa.engine import NumaEngine
+    from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+CONFIRMED: Final = 4
+"""Nodes that the model is asked about in any case."""
+CONFIRMED_AT_MOST: Final = 64
+"""Nodes that the model is asked about until one admits."""
+_REMEMBERED: Final = 16
+_FINEST_STEP: Final = 2.0
+"""Points of a hundred that make one of ten at the least, however close the nodes are."""
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What filter says of the nodes that were asked about.
+
+    Attributes:
+        kept: names of those that can take the pod, in the order of the request.
+        failed: why others cannot; pods leaving would help.
+        unresolvable: why others cannot, where kube-scheduler must not think of preemption.
+        asked: by row, which nodes were asked about.
+        all_known: whether all of them are known here.
+    """
+
+    kept: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    unresolvable: dict[str, str] = field(default_factory=dict)
+    asked: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    all_known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratings:
+    """Scores of one pod by row, good until the cluster changes; -1 where there are none."""
+
+    generation: int
+    by_row: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    rows: Rows
+    status: Status
+
+
+_PROMISED: Final = unschedulable(ON_ITS_WAY)
+
+
+class Judge:
+    """Judges nodes for pods, on the current belief."""
+
+    def __init__(self, cluster: Cluster, engine: NumaEngine, nominations: Nominations) -> None:
+        self.cluster = cluster
+        self.engine = engine
+        self.nominations = nominations
+        self._lowest = LowestPriorities()
+        self._ratings: OrderedDict[str, _Ratings] = OrderedDict()
+
+    def judge(self, pod: PodInfo, names: Sequence[str], holds: dict[str, list[Hold]]) -> Judgement:
+        """Return which of *names* can take *pod*, given those that others are on their way to."""
+        snapshot, state = self.cluster.snapshot(), CycleState()
+        every = _rows_of(names, snapshot.row_of)
+        rows = np.unique(every[every >= 0])
+        refusals: list[_Refusal] = []
+        kept = self._by_counts(state, pod, snapshot, rows, refusals)
+        kept = self._beside_others(pod, kept, holds, refusals)
+        kept = self._confirmed(state, pod, snapshot, kept, refusals)
+        asked = np.zeros(len(snapshot.by_row), dtype=np.bool_)
+        asked[rows] = True
+        result = Judgement(asked=asked, all_known=bool((every >= 0).all()))
+        if len(kept) == len(names):
+            result.kept = list(names)
+        else:
+            self._explain(pod, names, every, refusals, result)
+        return result
+
+    def rate(self, pod: PodInfo, names: Sequence[str]) -> list[int]:
+        """Return a score from 0 to `MAX_SCORE` for each of *names*, which passed the filter."""
+        rows = _rows_of(names, self.cluster.row_of)
+        known = self._ratings.get(pod.uid)
+        if known is None or known.generation != self.cluster.generation:
+            known = self._rate_anew(pod, np.unique(rows[rows >= 0]))
+        scores: list[int] = on_scale(known.by_row[rows]).tolist()
+        return scores
+
+    def admits(self, pod: PodInfo, node: NodeInfo) -> Status:
+        """Return what counts and the model say of one node, which may be a clone."""
+        state = CycleState()
+        status = self.engine.filter(state, pod, node)
+        return self.engine.confirm(state, pod, node) if status.ok else status
+
+    def admits_beside(self, pod: PodInfo, node: NodeInfo, others: Iterable[PodInfo]) -> Status:
+        """Return what is said of one node once *others*, which are not on it yet, are."""
+        copy = node.clone()
+        for other in others:
+            if self.cluster.node_of(other.uid) is None and isinstance(copy.numa, Extensible):
+                copy.numa = copy.numa.followed_by(other) or copy.numa
+        return self.admits(pod, copy)
+
+    def _by_counts(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        refusals: list[_Refusal],
+    ) -> Rows:
+        verdicts = self.engine.filter_all(state, pod, snapshot, rows) if len(rows) else None
+        if verdicts is None:
+            return rows
+        for number, status in enumerate(verdicts.statuses):
+            if not status.ok:
+                refusals.append(_Refusal(rows[verdicts.choice == number], status))
+        return rows[verdicts.ok]
+
+    def _beside_others(
+        self,
+        pod: PodInfo,
+        rows: Rows,
+        holds: dict[str, list[Hold]],
+        refusals: list[_Refusal],
+    ) -> Rows:
+        """Drop nodes whose room others are about to take; the last ones only if that is certain."""
+        taken: dict[int, bool] = {}
+        for name in {*holds, *self.nominations.nodes()}:
+            row = self.cluster.row_of.get(name, -1)
+            position = int(np.searchsorted(rows, row))
+            if row < 0 or position == len(rows) or rows[position] != row:
+                continue
+            there = holds.get(name, [])
+            nominated = self.nominations.before(pod, name)
+            node = self.cluster.by_row[row]
+            others = {one.uid: one for one in (*nominated, *(hold.pod for hold in there))}
+            if others and node and not self.admits_beside(pod, node, others.values()).ok:
+                taken[row] = bool(nominated) or any(hold.certain for hold in there)
+        if len(taken) == len(rows):
+            taken = {row: certain for row, certain in taken.items() if certain}
+        if not taken:
+            return rows
+        promised = np.array(sorted(taken), dtype=np.intp)
+        refusals.append(_Refusal(promised, _PROMISED))
+        return np.setdiff1d(rows, promised)
+
+    def _confirmed(
+        self,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        refusals: list[_Refusal],
+    ) -> Rows:
+        """Rate *rows*, and drop those of the best that the model refuses."""
+        if not len(rows):
+            return rows
+        scores = self.engine.score_all(state, pod, snapshot, rows)
+        exact = snapshot.zones.exact[rows]
+        wrong: list[int] = []
+        admitted = 0
+        for asked, position in enumerate(_best_first(scores, exact)):
+            if asked >= CONFIRMED_AT_MOST or (asked >= CONFIRMED and admitted):
+                break
+            row = int(rows[position])
+            status = self.engine.confirm(state, pod, snapshot.at(row))
+            if status.ok:
+                admitted += 1
+            else:
+                refusals.append(_Refusal(rows[position : position + 1], status))
+                wrong.append(int(position))
+        keep = np.ones(len(rows), dtype=np.bool_)
+        keep[wrong] = False
+        self._remember(pod, snapshot, rows[keep], scores[keep])
+        return rows[keep]
+
+    def _explain(
+        self,
+        pod: PodInfo,
+        names: Sequence[str],
+        every: Rows,
+        refusals: list[_Refusal],
+        result: Judgement,
+    ) -> None:
+        """Sort *names* by what is said of them; those we do not know are refused for good."""
+        size = len(self.cluster.by_row) + 1
+        text_at, hopeless = np.full(size, -1, dtype=np.intp), np.zeros(size, dtype=np.bool_)
+        texts = [UNKNOWN_NODE]
+        text_at[-1], hopeless[-1] = 0, True
+        for refusal in refusals:
+            text_at[refusal.rows] = len(texts)
+            texts.append(text_of(refusal.status))
+            hopeless[refusal.rows] = are_hopeless(refusal.status, self.cluster.zones, refusal.rows)
+        if may_preempt(pod):
+            rows = np.flatnonzero(text_at[:-1] >= 0)
+            hopeless[rows] |= self._lowest.on(self.cluster, rows) < pod.priority
+        told = zip(names, text_at[every].tolist(), hopeless[every].tolist(), strict=True)
+        for name, text, unresolvable in told:
+            if text < 0:
+                result.kept.append(name)
+            elif unresolvable:
+                result.unresolvable[name] = texts[text]
+            else:
+                result.failed[name] = texts[text]
+
+    def _rate_anew(self, pod: PodInfo, rows: Rows) -> _Ratings:
+        snapshot, state = self.cluster.snapshot(), CycleState()
+        rows = self._by_counts(state, pod, snapshot, rows, [])
+        scores = self.engine.score_all(state, pod, snapshot, rows)
+        return self._remember(pod, snapshot, rows, scores)
+
+    def _remember(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Amount) -> _Ratings:
+        by_row = np.full(len(snapshot.by_row) + 1, -1, dtype=np.int64)
+        by_row[rows] = scores
+        found = self._ratings[pod.uid] = _Ratings(snapshot.generation, by_row)
+        self._ratings.move_to_end(pod.uid)
+        if len(self._ratings) > _REMEMBERED:
+            self._ratings.popitem(last=False)
+        return found
+
+
+def _rows_of(names: Sequence[str], row_of: Mapping[str, int]) -> Rows:
+    """Return the row of each name; -1 for those that are not known."""
+    try:
+        return np.array([row_of[name] for name in names], dtype=np.intp)
+    except KeyError:
+        return np.array([row_of.get(name, -1) for name in names], dtype=np.intp)
+
+
+def on_scale(scores: Amount) -> Amount:
+    """Return *scores* of 0 to 100, -1 for none, on the scale of 0 to `MAX_SCORE`.
+
+    The best gets the maximum, and the others as much less as they are worse. Nodes that are close
+    to each other are drawn apart, so that the better one is told from the other, but not so far
+    that a point of alignment outweighs all else: a step is never less than `_FINEST_STEP` points.
+    """
+    if not len(scores):
+        return scores
+    best = int(scores.max())
+    rated = scores[scores >= 0]
+    spread = best - int(rated.min()) if len(rated) else 0
+    step = max(spread / MAX_SCORE, _FINEST_STEP)
+    scaled = MAX_SCORE - np.rint((best - scores) / step).astype(np.int64)
+    return np.where(scores < 0, 0, np.maximum(scaled, 0))
+
+
+def _best_first(scores: Amount, exact: Mask) -> Rows:
+    """Return the positions of the nodes that the model can be asked about, best first."""
+    positions = np.flatnonzero(exact)
+    if len(positions) > CONFIRMED_AT_MOST:
+        part = np.argpartition(-scores[positions], CONFIRMED_AT_MOST)[:CONFIRMED_AT_MOST]
+        positions = np.sort(positions[part])
+    return positions[np.argsort(-scores[positions], kind="stable")]

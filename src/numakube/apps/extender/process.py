@@ -1,0 +1,242 @@
+"""The extender as a process: from options to an exit code.
+
+Every replica answers every call; nobody leads. What a replica knows comes from the API server, so
+it can be started, stopped and moved at any time. It is ready once nodes, pods and topologies have
+been listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import structlog
+
+from numakube.apps.extender.booking import Booking
+from numakube.apps.extender.claims import Claims
+from numakube.apps.extender.endpoints import (
+    KEEP_ALIVE_SECONDS,
+    MAX_BODY_BYTES,
+    READ_SECONDS,
+    Endpoints,
+)
+from numakube.apps.extender.holds import HOLD_SECONDS, Holds
+from numakube.apps.extender.judging import Judge
+from numakube.apps.extender.metrics import ExtenderMetrics
+from numakube.apps.extender.settings import NAMESPACE, numa_settings_of
+from numakube.apps.extender.verbs import Verbs
+from numakube.apps.extender.waking import Waking
+from numakube.apps.kinds import KINDS
+from numakube.apps.metrics import new_registry
+from numakube.apps.mirror import Mirror
+from numakube.apps.process import cluster_of, listen_of
+from numakube.apps.serving import Health, Listen, Serving, parse_address
+from numakube.errors import ConfigError
+from numakube.kube.connect import connect
+from numakube.scheduling.nominations import Nominations
+from numakube.scheduling.numa.args import read_args
+from numakube.scheduling.numa.plugin import make_cache, make_engine
+from numakube.scheduling.snapshot.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from prometheus_client import CollectorRegistry
+
+    from numakube.apps.surroundings import Surroundings
+    from numakube.kube.client import Client
+    from numakube.scheduling.numa.args import Settings as NumaSettings
+
+TIDY_SECONDS: Final = 0.5
+_BUDGETS: Final = tuple(kind for kind in KINDS if kind.field == "disruption_budgets")
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderOptions:
+    """What an extender was told.
+
+    Attributes:
+        numa: how nodes are judged and pods accounted for.
+        claims: whether binds go through the leases of nodes.
+        namespace: of these leases.
+        hold_seconds: how long room is kept for a pod until it is bound.
+        read_seconds: how long a request may take to arrive.
+        token: returns what callers must show; ``None`` if nothing.
+        health: where health and metrics are served besides.
+    """
+
+    numa: NumaSettings
+    claims: bool = True
+    namespace: str = NAMESPACE
+    hold_seconds: float = HOLD_SECONDS
+    max_body_bytes: int = MAX_BODY_BYTES
+    read_seconds: float = READ_SECONDS
+    token: Callable[[], str] | None = None
+    health: Listen | None = None
+
+    @classmethod
+    def default(cls, *, claims: bool = True) -> ExtenderOptions:
+        """Return the options of an extender that was told nothing."""
+        return cls(numa=read_args({}), claims=claims)
+
+
+def options_of(values: Mapping[str, Any], around: Surroundings) -> ExtenderOptions:
+    """Return what the settings add up to.
+
+    Raises:
+        ConfigError: something makes no sense.
+    """
+    path = values["token_file"]
+    return ExtenderOptions(
+        numa=numa_settings_of(values, around.locate),
+        claims=values["claims"],
+        namespace=values["namespace"],
+        hold_seconds=values["hold_seconds"],
+        max_body_bytes=values["max_body_bytes"],
+        token=_token_in(around.locate(path)) if path else None,
+        health=_health_at(values["health_address"]),
+    )
+
+
+async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Event) -> int:
+    """Answer until *stop* is set; return the exit code.
+
+    Raises:
+        ConfigError: it cannot even start.
+    """
+    options = options_of(values, around)
+    cluster = cluster_of(values, env=around.env, root=around.root)
+    async with connect(
+        cluster, clock=around.clock, env=around.env, user_agent="numakube-extender", rate=0
+    ) as client:
+        process = ExtenderProcess(options, client)
+        listen = listen_of(values, locate=around.locate) if around.serve else None
+        return await process.run(stop, listen)
+
+
+class ExtenderProcess:
+    """A running extender.
+
+    Attributes:
+        url: where it serves, once it does.
+    """
+
+    def __init__(self, options: ExtenderOptions, client: Client) -> None:
+        self._options = options
+        self._client = client
+        self.registry: CollectorRegistry = new_registry("extender")
+        self.metrics = ExtenderMetrics(self.registry)
+        self.identity = f"numakube-extender_{uuid4()}"
+        # Whatever comes through kube-scheduler is announced by its bind call; all else is foreign.
+        cache = make_cache(options.numa.cache, frozenset())
+        self.mirror = Mirror(client, Cluster(), cache, kinds=_BUDGETS, namespaces=False)
+        judge = Judge(self.mirror.cluster, make_engine(options.numa), Nominations())
+        holds = Holds(seconds=options.hold_seconds)
+        self.claims = self._claims() if options.claims else None
+        self._booking = Booking(client, self.mirror, judge, self.claims)
+        self.waking = Waking(client, judge, holds, self.metrics)
+        self.verbs = Verbs(
+            clock=client.clock,
+            judge=judge,
+            holds=holds,
+            booking=self._booking,
+            claims=self.claims,
+            waking=self.waking,
+            metrics=self.metrics,
+        )
+        self.mirror.listener = self.verbs
+        self.url = ""
+        self.serving = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
+        """Answer until *stop* is set; bindings under way are finished first."""
+        async with AsyncExitStack() as stack:
+            if listen is not None:
+                await self._serve(stack, listen)
+            async with asyncio.TaskGroup() as tasks:
+                jobs = [
+                    tasks.create_task(self.mirror.run()),
+                    tasks.create_task(self.waking.run()),
+                    tasks.create_task(self._keep_tidy()),
+                    tasks.create_task(self._keep_resyncing()),
+                ]
+                await stop.wait()
+                await self._booking.finished()
+                for job in jobs:
+                    job.cancel()
+        return 0
+
+    def _claims(self) -> Claims:
+        return Claims(
+            self._client,
+            self.mirror,
+            namespace=self._options.namespace,
+            identity=self.identity,
+        )
+
+    async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
+        health = Health()
+        health.ready("caches", self.mirror.missing)
+        endpoints = Endpoints(
+            self.verbs,
+            self.metrics,
+            self._client.clock,
+            not_ready=self.mirror.missing,
+            token=self._options.token,
+            max_body_bytes=self._options.max_body_bytes,
+            read_seconds=self._options.read_seconds,
+        )
+        serving = Serving(
+            listen,
+            health=health,
+            registry=self.registry,
+            routes=endpoints.routes(),
+            max_body_bytes=self._options.max_body_bytes,
+            keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        )
+        if self._options.health is not None:
+            beside = Serving(self._options.health, health=health, registry=self.registry)
+            await stack.enter_async_context(beside)
+        server = await stack.enter_async_context(serving)
+        self.url = server.url
+        self.serving.set()
+        _log.info("serving", url=server.url)
+
+    async def _keep_tidy(self) -> None:
+        while True:
+            await self._client.clock.sleep(TIDY_SECONDS)
+            self.verbs.tidy()
+
+    async def _keep_resyncing(self) -> None:
+        while True:
+            await self._client.clock.sleep(self._options.numa.cache.resync_seconds)
+            self.mirror.apply(self.mirror.cache.resync(self._client.clock.monotonic()))
+
+
+def _health_at(address: str) -> Listen | None:
+    if not address:
+        return None
+    host, port = parse_address(address)
+    return Listen(host=host, port=port, plain=True)
+
+
+def _token_in(path: Path) -> Callable[[], str]:
+    """Return what reads the token, each time anew, so that it can be changed."""
+
+    def read() -> str:
+        try:
+            token = path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError(f"--token-file {path}: {error.strerror}") from None
+        if not token:
+            raise ConfigError(f"--token-file {path}: it is empty")
+        return token
+
+    read()
+    return read

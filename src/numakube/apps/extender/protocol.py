@@ -1,0 +1,175 @@
+"""The messages of ``k8s.io/kube-scheduler/extender/v1``, as kube-scheduler 1.31 to 1.36 sends them.
+
+Keys at the top are capitalised, objects inside are spelled as anywhere in the API. Go writes absent
+values as ``null``. Answers are written in full and never with ``null`` where kube-scheduler would
+follow it: a ``null`` in place of victims ends its process.
+"""
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from numakube.api.codec import convert
+from numakube.api.core import Pod
+from numakube.errors import MalformedObject
+
+MAX_SCORE: Final = 10
+"""The scale of scores; kube-scheduler multiplies by ten and by the weight of the extender."""
+
+
+class Message(
+    msgspec.Struct, frozen=True, gc=False, rename="pascal", kw_only=True, omit_defaults=False
+):
+    """Base of the messages."""
+
+
+class NodeList(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Nodes as they came; only their names are read, the rest goes back untouched."""
+
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+class ExtenderArgs(Message, frozen=True):
+    """The request of ``filter`` and ``prioritize``.
+
+    Attributes:
+        nodes: with ``nodeCacheCapable: false``.
+        node_names: with ``nodeCacheCapable: true``.
+    """
+
+    pod: Pod
+    nodes: NodeList | None = None
+    node_names: tuple[str, ...] | None = None
+
+
+class FilterResult(Message, frozen=True):
+    """The answer of ``filter``; ``nodes`` or ``node_names``, as the request had it."""
+
+    nodes: NodeList | None = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] = {}
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """One line of the answer of ``prioritize``."""
+
+    host: str
+    score: int
+
+
+class BindingArgs(Message, frozen=True):
+    """The request of ``bind``."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str = msgspec.field(name="PodUID")
+    node: str
+
+
+class BindingResult(Message, frozen=True):
+    """The answer of ``bind``; without an error the pod is bound."""
+
+    error: str = ""
+
+
+class MetaPod(Message, frozen=True):
+    """A pod by its uid."""
+
+    uid: str = msgspec.field(name="UID")
+
+
+class MetaVictims(Message, frozen=True):
+    """The pods that have to go from one node."""
+
+    pods: tuple[MetaPod, ...] | None = ()
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class Victims(Message, frozen=True):
+    """The same with whole pods, as sent with ``nodeCacheCapable: false``."""
+
+    pods: tuple[Pod, ...] | None = ()
+    num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
+
+
+class PreemptionArgs(Message, frozen=True):
+    """The request of ``preempt``."""
+
+    pod: Pod
+    node_name_to_victims: dict[str, Victims] | None = None
+    node_name_to_meta_victims: dict[str, MetaVictims] | None = None
+
+
+class PreemptionResult(Message, frozen=True):
+    """The answer of ``preempt``, in both modes."""
+
+    node_name_to_meta_victims: dict[str, MetaVictims]
+
+
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    name: str
+
+
+class _WithName(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Named
+
+
+T = TypeVar("T")
+
+_DECODERS: Final[dict[Any, msgspec.json.Decoder[Any]]] = {
+    kind: msgspec.json.Decoder(kind) for kind in (ExtenderArgs, BindingArgs, PreemptionArgs)
+}
+_NAME_DECODER: Final = msgspec.json.Decoder(_WithName)
+
+
+def read(kind: type[T], body: bytes) -> T:
+    """Return *body* as a message of *kind*.
+
+    Raises:
+        MalformedObject: it is none; the error says which field is wrong.
+    """
+    try:
+        message: T = _DECODERS[kind].decode(body)
+    except msgspec.ValidationError:
+        # What Go allows besides: null wherever a default will do.
+        return _read_leniently(kind, body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise MalformedObject(kind.__name__, f"not JSON: {error}") from None
+    return message
+
+
+def name_of(node: msgspec.Raw) -> str:
+    """Return the name of a node in a list.
+
+    Raises:
+        MalformedObject: it has none.
+    """
+    try:
+        return _NAME_DECODER.decode(node).metadata.name
+    except msgspec.MsgspecError as error:
+        raise MalformedObject("Nodes.items", str(error)) from None
+
+
+def write(message: object) -> bytes:
+    """Return *message* as JSON."""
+    return msgspec.json.encode(message)
+
+
+def _read_leniently(kind: type[T], body: bytes) -> T:
+    try:
+        tree = msgspec.json.decode(body)
+        if not isinstance(tree, dict):
+            raise MalformedObject(kind.__name__, "expected an object")
+        nodes = tree.get("Nodes")
+        if isinstance(nodes, dict) and isinstance(nodes.get("items"), list):
+            tree["Nodes"] = {"items": [_raw(item) for item in nodes["items"]]}
+        return convert(kind, tree, kind.__name__)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MalformedObject(kind.__name__, f"not JSON: {error}") from None
+
+
+def _raw(item: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(item))

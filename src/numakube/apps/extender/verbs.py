@@ -1,0 +1,199 @@
+"""What the extender answers to each verb.
+
+Everything but the bind is decided without awaiting, so each answer is given on one state of the
+cluster. Calls may come twice and from several kube-schedulers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.apps.extender.protocol import (
+    BindingResult,
+    FilterResult,
+    HostPriority,
+    NodeList,
+    PreemptionResult,
+    name_of,
+)
+from numakube.apps.extender.victims import Proposal, budgets_of, reconsider
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.apps.extender.booking import Booking
+    from numakube.apps.extender.claims import Claims
+    from numakube.apps.extender.holds import Holds
+    from numakube.apps.extender.judging import Judge, Judgement
+    from numakube.apps.extender.metrics import ExtenderMetrics
+    from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
+    from numakube.apps.extender.waking import Waking
+    from numakube.kube.clock import Clock
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.numa.caches.contract import Changes
+
+_MAKES_ROOM = (
+    EventKind.TOPOLOGY_CHANGED
+    | EventKind.POD_DELETED
+    | EventKind.POD_UPDATED
+    | EventKind.NODE_ADDED
+    | EventKind.NODE_UPDATED
+)
+
+
+class Verbs:
+    """Answers kube-scheduler; a `numakube.apps.mirror.Listener`."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        judge: Judge,
+        holds: Holds,
+        booking: Booking,
+        claims: Claims | None,
+        waking: Waking,
+        metrics: ExtenderMetrics,
+    ) -> None:
+        self._clock = clock
+        self._judge = judge
+        self._holds = holds
+        self._booking = booking
+        self._claims = claims
+        self._waking = waking
+        self._metrics = metrics
+
+    # The verbs.
+
+    def filter(self, args: ExtenderArgs) -> FilterResult:
+        """Say which of the nodes can take the pod."""
+        pod, names = PodInfo(args.pod), _names(args)
+        if self._claims is not None:
+            self._claims.disbelieve(pod.uid)
+        there = self._judge.cluster.node_of(pod.uid)
+        if there is not None:
+            return FilterResult(error=f"the pod is being bound to {there}")
+        now = self._clock.monotonic()
+        found = self._judge.judge(pod, names, self._holds.others(pod.uid, now))
+        self._note(pod, names, found, now)
+        result = FilterResult(
+            node_names=found.kept,
+            failed_nodes=found.failed,
+            failed_and_unresolvable_nodes=found.unresolvable,
+        )
+        return result if args.node_names is not None else _with_objects(args, result)
+
+    def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
+        """Rate the nodes, every one of them."""
+        pod, names = PodInfo(args.pod), _names(args)
+        scores = self._judge.rate(pod, names)
+        best = max(scores, default=0)
+        if scores.count(best) == 1:
+            now = self._clock.monotonic()
+            self._holds.put(pod, names[scores.index(best)], certain=False, now=now)
+        return list(map(HostPriority, names, scores))
+
+    def preempt(self, args: PreemptionArgs) -> PreemptionResult:
+        """Say on which nodes preemption helps, and whom it takes there."""
+        pod = PodInfo(args.pod)
+        budgets = tuple(budgets_of(self._judge.cluster.objects))
+        found = reconsider(self._judge, pod, _proposals(args), budgets)
+        return PreemptionResult(node_name_to_meta_victims=found)
+
+    async def bind(self, args: BindingArgs) -> BindingResult:
+        """Bind the pod, or say why not."""
+        self._holds.drop(args.pod_uid)
+        error = await self._booking.bind(args)
+        self._metrics.bindings.labels("failed" if error else "bound").inc()
+        return BindingResult(error=error)
+
+    # What the mirror tells.
+
+    def pod_waits(self, pod: PodInfo) -> None:
+        """Keep room for a nominated pod, and remember one that was refused."""
+        if pod.is_being_deleted:
+            self._forget(pod.uid)
+            return
+        if pod.nominated_node_name:
+            self._judge.nominations.nominate(pod, pod.nominated_node_name)
+        else:
+            self._judge.nominations.drop(pod.uid)
+        self._waking.seen(pod)
+
+    def pod_placed(self, pod: PodInfo) -> None:
+        """Expect a pod no longer that has a node."""
+        self._forget(pod.uid)
+
+    def pod_gone(self, pod: PodInfo) -> None:
+        """Forget a pod."""
+        self._forget(pod.uid)
+
+    def happened(self, event: ClusterEvent) -> None:
+        """Look for pods that fit where there may be room now."""
+        if event.node and event.kind in _MAKES_ROOM:
+            self._waking.room_on(event.node)
+
+    def cache_changed(self, changes: Changes) -> None:
+        """Count what the NUMA cache found."""
+        for fact in changes.facts:
+            self._metrics.facts.labels(fact.kind.value).inc()
+        for one in changes.mispredictions:
+            self._metrics.mispredictions.labels(str(one.severity)).inc()
+
+    def tidy(self) -> None:
+        """End holds that nobody came back for; to be called now and then."""
+        for hold in self._holds.expired(self._clock.monotonic()):
+            self._waking.room_on(hold.node)
+        if self._claims is not None:
+            self._claims.expire()
+        self._metrics.holds.set(len(self._holds))
+        self._metrics.waiting.set(len(self._waking))
+
+    def _note(self, pod: PodInfo, names: Sequence[str], found: Judgement, now: float) -> None:
+        hold = self._holds.drop(pod.uid)
+        if found.kept:
+            self._waking.settled(pod.uid)
+            if len(found.kept) == 1:
+                self._holds.put(pod, found.kept[0], certain=True, now=now)
+        elif names:
+            self._metrics.refused_pods.inc()
+            self._waking.refused(pod, found.asked if found.all_known else None)
+        if hold is not None and hold.node not in found.kept:
+            self._waking.room_on(hold.node)
+
+    def _forget(self, uid: str) -> None:
+        self._holds.drop(uid)
+        self._waking.settled(uid)
+        self._judge.nominations.drop(uid)
+
+
+def _names(args: ExtenderArgs) -> Sequence[str]:
+    if args.node_names is not None:
+        return args.node_names
+    items = args.nodes.items if args.nodes is not None else None
+    return [name_of(item) for item in items or ()]
+
+
+def _with_objects(args: ExtenderArgs, result: FilterResult) -> FilterResult:
+    """Return *result* with the objects of the request, as who sent objects expects."""
+    kept = set(result.node_names or ())
+    items = (args.nodes.items if args.nodes is not None else None) or ()
+    metadata = args.nodes.metadata if args.nodes is not None else NodeList().metadata
+    return FilterResult(
+        nodes=NodeList(metadata=metadata, items=tuple(i for i in items if name_of(i) in kept)),
+        failed_nodes=result.failed_nodes,
+        failed_and_unresolvable_nodes=result.failed_and_unresolvable_nodes,
+    )
+
+
+def _proposals(args: PreemptionArgs) -> dict[str, Proposal]:
+    found: dict[str, Proposal] = {}
+    for name, meta in (args.node_name_to_meta_victims or {}).items():
+        uids = frozenset(one.uid for one in meta.pods or ())
+        found[name] = Proposal(uids, meta.num_pdb_violations)
+    for name, full in (args.node_name_to_victims or {}).items():
+        uids = frozenset(one.metadata.uid for one in full.pods or ())
+        found.setdefault(name, Proposal(uids, full.num_pdb_violations))
+    return found
