@@ -1,0 +1,187 @@
+"""What the extender costs: one answer about 5,000 nodes, and whole cycles per second.
+
+Nodes are objects with exact topology reports. The time of an answer is from the bytes of the
+request to the bytes of the reply. Whole cycles (filter, prioritize, bind with its claim) go over
+HTTP, and the API server, who plays kube-scheduler and the extender share one core. Times are of the
+processor: nothing here waits for anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import aiohttp
+import msgspec
+
+from benchmarks._fleet import create_fleet, plans_of
+from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
+from numakube.apps.extender.protocol import (
+    BindingArgs,
+    ExtenderArgs,
+    MetaVictims,
+    PreemptionArgs,
+    read,
+    write,
+)
+from numakube.apps.serving import Listen
+from numakube.kube.catalog import NAMESPACES, PODS
+from numakube.kube.client import Client
+from numakube.lab.api.server import ApiServer
+from numakube.lab.inprocess import InProcess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from numakube.api.core import Pod
+
+SHAPE: Final = "2 sockets, 32 cores, smt 2, 256Gi, gpu 4"
+KUBELET: Final = "policy=single-numa-node,scope=container"
+NODES: Final = 5_000
+ANSWERS: Final = 100
+CYCLE_NODES: Final = 1_000
+CYCLES: Final = 600
+IN_FLIGHT: Final = 16
+
+
+def run() -> Iterator[dict[str, object]]:
+    """Yield all figures."""
+    yield from asyncio.run(answers())
+    yield asyncio.run(cycles())
+
+
+async def answers() -> list[dict[str, object]]:
+    """Measure filter and prioritize with all names; each pod is bound before the next comes."""
+    async with extender(NODES) as (client, process):
+        names = list(process.mirror.cluster.row_of)
+        times: dict[str, list[float]] = {"filter": [], "prioritize": []}
+        for index in range(ANSWERS):
+            pod = await create_pod(client, index, "8" if index % 2 else "12")
+            body = write(ExtenderArgs(pod=pod, node_names=tuple(names)))
+            started = time.thread_time()
+            kept = msgspec.json.decode(write(process.verbs.filter(read(ExtenderArgs, body))))
+            between = time.thread_time()
+            scores = process.verbs.prioritize(read(ExtenderArgs, body))
+            write(scores)
+            times["filter"].append(between - started)
+            times["prioritize"].append(time.thread_time() - between)
+            best = max(scores, key=lambda one: one.score)
+            assert best.host in kept["NodeNames"]
+            await bind(process, pod, best.host)
+        both = [sum(pair) for pair in zip(times["filter"], times["prioritize"], strict=True)]
+        victims = await preempt_seconds(client, process)
+    return [
+        _ms(f"filter, {NODES} names, median", times["filter"]),
+        _ms(f"prioritize, {NODES} names, median", times["prioritize"]),
+        _ms(f"filter + prioritize, {NODES} names, median", both, budget=10),
+        _ms("preempt, 100 candidates, median", victims),
+    ]
+
+
+async def preempt_seconds(client: Client, process: ExtenderProcess) -> list[float]:
+    """Measure preempt calls."""
+    cluster = process.mirror.cluster
+    pod = await create_pod(client, 10**6, "8")
+    used = [node for node in cluster.nodes() if node.pods][:100]
+    candidates = {node.name: tuple(node.pods)[:1] for node in used}
+    args = PreemptionArgs(
+        pod=pod,
+        node_name_to_meta_victims={
+            name: msgspec.convert({"Pods": [{"UID": uid} for uid in uids]}, MetaVictims)
+            for name, uids in candidates.items()
+        },
+    )
+    body, times = write(args), []
+    for _ in range(10):
+        started = time.thread_time()
+        write(process.verbs.preempt(read(PreemptionArgs, body)))
+        times.append(time.thread_time() - started)
+    return times
+
+
+async def cycles() -> dict[str, object]:
+    """Measure whole cycles."""
+    async with extender(CYCLE_NODES) as (client, process), aiohttp.ClientSession() as session:
+        names = list(process.mirror.cluster.row_of)
+        pods = [await create_pod(client, index, "8") for index in range(CYCLES)]
+        slots = asyncio.Semaphore(IN_FLIGHT)
+        failed: list[str] = []
+
+        async def call(verb: str, body: bytes) -> Any:  # noqa: ANN401 - a JSON document
+            async with session.post(f"{process.url}/{verb}", data=body) as response:
+                assert response.status == 200, await response.text()
+                return msgspec.json.decode(await response.read())
+
+        async def finish(pod: Pod, node: str) -> None:
+            async with slots:
+                error = (await call("bind", write(_binding(pod, node))))["Error"]
+                if error:
+                    failed.append(error)
+
+        started = time.thread_time()
+        async with asyncio.TaskGroup() as bindings:
+            for pod in pods:
+                body = write(ExtenderArgs(pod=pod, node_names=tuple(names)))
+                kept = (await call("filter", body))["NodeNames"]
+                body = write(ExtenderArgs(pod=pod, node_names=tuple(kept)))
+                scores = await call("prioritize", body)
+                best = max(scores, key=lambda one: one["Score"])
+                bindings.create_task(finish(pod, best["Host"]))
+        seconds = time.thread_time() - started
+        assert not failed, failed
+    rate = round(CYCLES / seconds, 1)
+    metric = f"filter, prioritize and bind over HTTP, {CYCLE_NODES} names, one core for all"
+    return {"metric": metric, "value": rate, "unit": "cycles/s", "at_least": 150}
+
+
+@asynccontextmanager
+async def extender(nodes: int) -> AsyncIterator[tuple[Client, ExtenderProcess]]:
+    """Run an API server with *nodes* nodes, and an extender that has seen them."""
+    async with ApiServer() as server:
+        client = Client(InProcess(server), rate=0)
+        await create_fleet(client, plans_of(nodes, SHAPE, KUBELET))
+        await client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+        process = ExtenderProcess(ExtenderOptions.default(), Client(InProcess(server), rate=0))
+        stop = asyncio.Event()
+        running = asyncio.create_task(process.run(stop, Listen()))
+        await process.serving.wait()
+        await process.mirror.synced()
+        yield client, process
+        stop.set()
+        await running
+
+
+async def create_pod(client: Client, index: int, cpu: str) -> Pod:
+    """Create a guaranteed pod."""
+    amounts = {"cpu": cpu, "memory": "8Gi"}
+    container = {
+        "name": "main",
+        "image": "registry.example/app",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    document = {
+        "metadata": {"name": f"pod-{index}", "namespace": "default"},
+        "spec": {"schedulerName": "kube", "containers": [container]},
+    }
+    return await client.create(PODS, document)
+
+
+async def bind(process: ExtenderProcess, pod: Pod, node: str) -> None:
+    """Bind, as the next pod's calls come after it."""
+    result = await process.verbs.bind(_binding(pod, node))
+    assert not result.error, result.error
+
+
+def _binding(pod: Pod, node: str) -> BindingArgs:
+    meta = pod.metadata
+    return BindingArgs(
+        pod_name=meta.name, pod_namespace=meta.namespace, pod_uid=meta.uid, node=node
+    )
+
+
+def _ms(metric: str, seconds: list[float], *, budget: float = 0) -> dict[str, object]:
+    result = {"metric": metric, "value": round(statistics.median(seconds) * 1e3, 3), "unit": "ms"}
+    return {**result, "budget": budget} if budget else result
