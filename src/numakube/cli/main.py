@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "exporter": Lazy(
         "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
     ),
+    "extender": Lazy("numakube.cli.extender", "Answer a stock kube-scheduler by NUMA topology."),
     "gc": Lazy(
         "numakube.cli.gc", "Remove NodeResourceTopology objects of nodes that have vanished."
     ),

@@ -1,0 +1,84 @@
+"""``numakube extender``: answer a stock kube-scheduler, and print how it is told of us."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numakube.api.yamls import dump_yaml
+from numakube.apps.extender.command import HELP, NAME
+from numakube.apps.extender.process import run
+from numakube.apps.extender.settings import SETTINGS
+from numakube.apps.running import run_until_stopped
+from numakube.apps.surroundings import Surroundings
+from numakube.cli.logs import configure_logs
+from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
+
+if TYPE_CHECKING:
+    from numakube.apps.settings import Values
+
+
+def _run(flags: Values) -> int:
+    around = Surroundings()
+    values = SETTINGS.resolve(files=(), env=around.env, flags=flags)
+    configure_logs(values["log_level"], values["log_format"])
+    return run_until_stopped(lambda stop: run(values, around, stop))
+
+
+@click.pass_context
+def _unless_subcommand(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - exit code
+    return _run(SETTINGS.given(ctx)) if ctx.invoked_subcommand is None else None
+
+
+command = click.Group(
+    NAME,
+    params=SETTINGS.options(),
+    callback=_unless_subcommand,
+    help=HELP,
+    invoke_without_command=True,
+    subcommand_metavar="[config [OPTIONS]]",
+)
+
+
+@command.command("config")
+@click.option(
+    "--deployment",
+    type=click.Choice(["main", "second"]),
+    default="second",
+    show_default=True,
+    help="Extend the cluster's own kube-scheduler, or run a second one.",
+)
+@click.option(
+    "--scheduler-name",
+    default=SCHEDULER_NAME,
+    show_default=True,
+    help="What pods name to be scheduled by the second one.",
+)
+@click.option("--namespace", default="numakube", show_default=True, help="Where everything runs.")
+@click.option("--url-prefix", default="", help="Where the extender is; its Service by default.")
+@click.option("--image", default=ExtenderManifest().image, help="Image of the extender.")
+@click.option(
+    "--kube-scheduler-image",
+    default=ExtenderManifest().kube_scheduler_image,
+    help="Image of the second kube-scheduler.",
+)
+@click.option(
+    "--replicas", type=click.IntRange(min=1), default=2, show_default=True, help="Of the extender."
+)
+@click.option(
+    "--tls/--no-tls", default=True, show_default=True, help="Whether calls are encrypted."
+)
+@click.option("--mutual-tls", is_flag=True, help="Have kube-scheduler show a certificate as well.")
+@click.option("--manifests", is_flag=True, help="Print everything that is deployed.")
+def config(*, deployment: str, manifests: bool, **values: Any) -> None:  # noqa: ANN401
+    """Print a KubeSchedulerConfiguration with the extender, or all manifests.
+
+    The configuration of a second kube-scheduler is among its manifests. That of the main one goes
+    to where it reads its own, on every machine of the control plane.
+    """
+    if values["mutual_tls"] and not values["tls"]:
+        raise click.UsageError("--mutual-tls: there is no TLS with --no-tls")
+    manifest = ExtenderManifest(second=deployment == "second", **values)
+    documents = manifest.objects() if manifests else [manifest.configuration()]
+    click.echo("---\n".join(dump_yaml(one) for one in documents), nl=False)

@@ -1,0 +1,285 @@
+"""The extender: its Deployment and rights, and how a kube-scheduler is told of it.
+
+Two deployments: ``main`` makes the extender one of the cluster's own kube-scheduler, for all pods;
+``second`` runs another kube-scheduler beside it, for the pods that name it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numakube.api.yamls import dump_yaml
+from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+
+NAME: Final = "numakube-extender"
+SECOND: Final = "numakube-kube-scheduler"
+SCHEDULER_NAME: Final = "numa-scheduler"
+PORT: Final = 10263
+HEALTH_PORT: Final = 10264
+SECRET: Final = "numakube-extender-tls"  # noqa: S105 - the name of a Secret
+WEIGHT: Final = 5
+"""A whole scale of alignment then weighs 500 points, against 100 of most other scores."""
+_TLS: Final = "/etc/numakube/extender"
+_CONFIG: Final = "/etc/kubernetes/numakube"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderManifest:
+    """What is deployed.
+
+    Attributes:
+        second: whether a second kube-scheduler is, with its own profile name.
+        url_prefix: where kube-scheduler reaches the extender; its Service by default.
+        tls: whether calls are encrypted, with the files of the Secret `SECRET`.
+        mutual_tls: whether kube-scheduler must show a certificate as well.
+    """
+
+    namespace: str = "numakube"
+    image: str = "ghcr.io/numakube/numakube:latest"
+    kube_scheduler_image: str = "registry.k8s.io/kube-scheduler:v1.35.7"
+    second: bool = True
+    scheduler_name: str = SCHEDULER_NAME
+    url_prefix: str = ""
+    replicas: int = 2
+    tls: bool = True
+    mutual_tls: bool = False
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the KubeSchedulerConfiguration."""
+        if not self.second:
+            return {
+                **_HEADER,
+                "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
+                "leaderElection": {"leaderElect": True},
+                "percentageOfNodesToScore": 100,
+                "extenders": [self._extender()],
+            }
+        return {
+            **_HEADER,
+            "leaderElection": {
+                "leaderElect": True,
+                "resourceName": SECOND,
+                "resourceNamespace": self.namespace,
+            },
+            "percentageOfNodesToScore": 100,
+            "profiles": [{"schedulerName": self.scheduler_name}],
+            "extenders": [self._extender()],
+        }
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        extender = [*self.access(), self.service(), self.budget(), self.deployment()]
+        return [*extender, *self.second_scheduler()] if self.second else extender
+
+    def access(self) -> list[dict[str, Any]]:
+        """Return account and rights."""
+        account = service_account(NAME, self.namespace)
+        return [
+            account,
+            *cluster_role(NAME, cluster_rules(), account),
+            *role(NAME, self.namespace, claim_rules(), account),
+        ]
+
+    def service(self) -> dict[str, Any]:
+        """Return the Service that kube-scheduler calls."""
+        spec = {
+            "selector": {_LABEL: NAME},
+            "ports": [{"name": "extender", "port": PORT, "targetPort": "extender"}],
+        }
+        return {"apiVersion": "v1", "kind": "Service", **self._named(NAME), "spec": spec}
+
+    def budget(self) -> dict[str, Any]:
+        """Return the budget that keeps one replica during drains."""
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {_LABEL: NAME}}}
+        kind = "PodDisruptionBudget"
+        return {"apiVersion": "policy/v1", "kind": kind, **self._named(NAME), "spec": spec}
+
+    def deployment(self) -> dict[str, Any]:
+        """Return the Deployment of the extender."""
+        pod = {
+            "serviceAccountName": NAME,
+            "priorityClassName": "system-cluster-critical",
+            "securityContext": _POD_SECURITY,
+            "containers": [self._container()],
+            **({"volumes": [_tls_volume()]} if self.tls else {}),
+        }
+        return self._deployment(NAME, self.replicas, pod)
+
+    def second_scheduler(self) -> list[dict[str, Any]]:
+        """Return a kube-scheduler of its own for the pods that name it."""
+        account = service_account(SECOND, self.namespace)
+        lease = rule("coordination.k8s.io", ["leases"], ["get", "update"], names=[SECOND])
+        create = rule("coordination.k8s.io", ["leases"], ["create"])
+        data = {"config.yaml": dump_yaml(self.configuration())}
+        config = {"apiVersion": "v1", "kind": "ConfigMap", **self._named(SECOND), "data": data}
+        return [
+            account,
+            *role(SECOND, self.namespace, [create, lease], account),
+            _bound_to("system:kube-scheduler", account, "numakube-kube-scheduler"),
+            _bound_to("system:volume-scheduler", account, "numakube-volume-scheduler"),
+            _reader(account),
+            config,
+            self._deployment(SECOND, 2, self._scheduler_pod()),
+        ]
+
+    def _extender(self) -> dict[str, Any]:
+        host = f"{NAME}.{self.namespace}.svc"
+        scheme = "https" if self.tls else "http"
+        entry: dict[str, Any] = {
+            "urlPrefix": self.url_prefix or f"{scheme}://{host}:{PORT}",
+            "filterVerb": "filter",
+            "prioritizeVerb": "prioritize",
+            "preemptVerb": "preempt",
+            "bindVerb": "bind",
+            "weight": WEIGHT,
+            "enableHTTPS": self.tls,
+            "httpTimeout": "10s",
+            "nodeCacheCapable": True,
+            "ignorable": False,
+        }
+        if self.tls:
+            client = {"certFile": f"{_TLS}/tls.crt", "keyFile": f"{_TLS}/tls.key"}
+            entry["tlsConfig"] = {
+                "serverName": host,
+                "caFile": f"{_TLS}/ca.crt",
+                **(client if self.mutual_tls else {}),
+            }
+        return entry
+
+    def _container(self) -> dict[str, Any]:
+        args = [
+            "extender",
+            f"--bind-address=0.0.0.0:{PORT}",
+            f"--health-address=0.0.0.0:{HEALTH_PORT}",
+            f"--namespace={self.namespace}",
+        ]
+        if self.replicas == 1:
+            args.append("--no-claims")
+        if not self.tls:
+            args.append("--insecure-serving")
+        else:
+            args += [f"--tls-cert-file={_TLS}/tls.crt", f"--tls-key-file={_TLS}/tls.key"]
+        if self.mutual_tls:
+            args.append(f"--tls-client-ca-file={_TLS}/ca.crt")
+        return {
+            "name": "extender",
+            "image": self.image,
+            "args": args,
+            "ports": [
+                {"name": "extender", "containerPort": PORT},
+                {"name": "health", "containerPort": HEALTH_PORT},
+            ],
+            "livenessProbe": {"httpGet": {"path": "/livez", "port": "health"}},
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}},
+            "resources": {
+                "requests": {"cpu": "200m", "memory": "256Mi"},
+                "limits": {"memory": "1Gi"},
+            },
+            "securityContext": _CONTAINER_SECURITY,
+            **({"volumeMounts": [_tls_mount()]} if self.tls else {}),
+        }
+
+    def _scheduler_pod(self) -> dict[str, Any]:
+        mounts = [{"name": "config", "mountPath": _CONFIG, "readOnly": True}]
+        volumes: list[dict[str, Any]] = [{"name": "config", "configMap": {"name": SECOND}}]
+        if self.tls:
+            mounts.append(_tls_mount())
+            volumes.append(_tls_volume())
+        probe = {"port": 10259, "scheme": "HTTPS"}
+        container = {
+            "name": "kube-scheduler",
+            "image": self.kube_scheduler_image,
+            "command": ["kube-scheduler", f"--config={_CONFIG}/config.yaml"],
+            "livenessProbe": {"httpGet": {"path": "/livez", **probe}},
+            "readinessProbe": {"httpGet": {"path": "/readyz", **probe}},
+            "resources": {"requests": {"cpu": "100m"}},
+            "securityContext": _CONTAINER_SECURITY,
+            "volumeMounts": mounts,
+        }
+        return {
+            "serviceAccountName": SECOND,
+            "priorityClassName": "system-cluster-critical",
+            "securityContext": {**_POD_SECURITY, "runAsUser": 65534},
+            "containers": [container],
+            "volumes": volumes,
+        }
+
+    def _named(self, name: str) -> dict[str, Any]:
+        labels = {_LABEL: name, "app.kubernetes.io/part-of": "numakube"}
+        return {"metadata": {"name": name, "namespace": self.namespace, "labels": labels}}
+
+    def _deployment(self, name: str, replicas: int, pod: dict[str, Any]) -> dict[str, Any]:
+        spec = {
+            "replicas": replicas,
+            "selector": {"matchLabels": {_LABEL: name}},
+            "template": {"metadata": {"labels": self._named(name)["metadata"]["labels"]}},
+        }
+        spec["template"] = {**spec["template"], "spec": pod}  # type: ignore[dict-item]
+        return {"apiVersion": "apps/v1", "kind": "Deployment", **self._named(name), "spec": spec}
+
+
+def cluster_rules() -> list[dict[str, Any]]:
+    """Return what the extender does all over the cluster."""
+    return [
+        rule("", ["nodes"], READ),
+        rule("", ["pods"], (*READ, "patch")),
+        rule("", ["pods/binding"], ["create"]),
+        rule("policy", ["poddisruptionbudgets"], READ),
+        rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+    ]
+
+
+def claim_rules() -> list[dict[str, Any]]:
+    """Return what claims take: a lease for each node, in the extender's namespace."""
+    return [rule("coordination.k8s.io", ["leases"], ["get", "create", "update"])]
+
+
+_LABEL: Final = "app.kubernetes.io/name"
+_HEADER: Final = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+}
+_POD_SECURITY: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+_CONTAINER_SECURITY: Final = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+def _tls_volume() -> dict[str, Any]:
+    return {"name": "tls", "secret": {"secretName": SECRET}}
+
+
+def _tls_mount() -> dict[str, Any]:
+    return {"name": "tls", "mountPath": _TLS, "readOnly": True}
+
+
+def _bound_to(cluster_role_name: str, account: dict[str, Any], name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": cluster_role_name,
+        },
+        "subjects": [{"kind": "ServiceAccount", **account["metadata"]}],
+    }
+
+
+def _reader(account: dict[str, Any]) -> dict[str, Any]:
+    """Let kube-scheduler read how the API server authenticates, as every kube-scheduler does."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": SECOND, "namespace": "kube-system"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "Role",
+            "name": "extension-apiserver-authentication-reader",
+        },
+        "subjects": [{"kind": "ServiceAccount", **account["metadata"]}],
+    }
