@@ -332,6 +332,14 @@ def test_ids_that_are_no_positions_are_charged_right_instead_of_a_panic() -> Non
     assert rated("LeastNUMANodes", pod(*wanted), cluster(*both)) == 0
 
 
+def test_amounts_that_are_no_whole_bytes_do_not_grow_while_combinations_are_tried() -> None:
+    """The Go plugin writes sums back into such a zone, and finds two zones enough for 20 GiB."""
+    memory = ("1.1Gi", "5Gi", "5Gi", "8Gi", "5Gi", "6Gi")
+    known = cluster(*(zone(f"node-{at}", cpu="4", memory=gib) for at, gib in enumerate(memory)))
+    # 8 + 6 + 5 is too little: it takes four zones.
+    assert rated("LeastNUMANodes", pod(container(cpu="1", memory="20Gi")), known) == 100 - 48 + 6
+
+
 def test_dozens_of_zones_do_not_stop_the_scheduler() -> None:
     """The Go plugin would try 2 to the power of 40 combinations; we give up at 4,096 of a size."""
     known = cluster(*(zone(f"node-{index}", cpu="1", memory="1Gi") for index in range(40)))
