@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import structlog
 
 from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
+from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.apps.kinds import CLAIMS, KINDS, NAMESPACES
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.objects import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.resources import Resource
-from numakube.kube.store import Removed, Updated
+from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Node, Pod
     from numakube.api.workloads import Namespace
-    from numakube.apps.kinds import MirroredKind
+    from numakube.api.sharing import shared_nrt, shared_pod
+from numakube.apps.kinds import MirroredKind
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
@@ -90,10 +92,12 @@ class Mirror:
         self.cluster = cluster
         self.cache = cache
         self.listener: Listener | None = None
-        self.pods: Reflector[Pod] = Reflector(client, PODS)
+        self.pods: Reflector[Pod] = Reflector(
+            client, PODS, store=Store(transform=shared_pod)
+        )
         self.nodes: Reflector[Node] = Reflector(client, NODES)
         self.topologies: Reflector[NodeResourceTopology] = Reflector(
-            client, TOPOLOGIES, timing=_IMPATIENT
+            client, TOPOLOGIES, store=Store(transform=shared_nrt), timing=_IMPATIENT
         )
         self._assumed: dict[str, str] = {}
         self._client = client

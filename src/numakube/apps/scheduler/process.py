@@ -25,6 +25,7 @@ from numakube.apps.scheduler.catalogue import all_plugins, default_profile
 from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.outcomes import Outcomes
+from numakube.apps.scheduler.permits import WAITING_PODS, WaitingPods
 from numakube.apps.scheduler.scheduler import Scheduler
 from numakube.apps.scheduler.volumes import ApiVolumeActions
 from numakube.apps.serving import Health, Serving
@@ -96,7 +97,7 @@ class SchedulerProcess:
         self.mirror: Mirror
         self.registry: CollectorRegistry = new_registry("scheduler")
         self._metrics = SchedulerMetrics(self.registry)
-        volumes = ApiVolumeActions(client)
+        volumes, waiting = ApiVolumeActions(client), WaitingPods(client.clock)
         parts = assemble(
             config,
             defaults=default_profile(),
@@ -104,6 +105,7 @@ class SchedulerProcess:
             services={
                 CLIENT: client,
                 VOLUME_ACTIONS: volumes,
+                WAITING_PODS: waiting,
                 ON_CHANGES: lambda changes: self.mirror.pass_on(changes),
             },
         )
@@ -129,6 +131,7 @@ class SchedulerProcess:
             recorder=self._recorder,
             metrics=self._metrics,
             volumes=volumes,
+            waiting=waiting,
             resync_seconds=parts.resync_seconds,
         )
         for note in parts.notes:

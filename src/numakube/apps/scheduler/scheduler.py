@@ -8,6 +8,7 @@ the place in the queue.
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -18,15 +19,16 @@ from numakube.apps.scheduler.eviction import evict
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.plugins import Bind, PostBind, PreBind
-from numakube.scheduling.framework.status import Code, Status, failure
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
 from numakube.scheduling.plugins.rejection_guard import is_rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numakube.apps.mirror import Mirror
     from numakube.apps.scheduler.metrics import SchedulerMetrics
     from numakube.apps.scheduler.outcomes import Outcomes
+    from numakube.apps.scheduler.permits import WaitingPods
     from numakube.apps.scheduler.volumes import ApiVolumeActions
     from numakube.kube.client import Client
     from numakube.kube.events import EventRecorder
@@ -63,6 +65,7 @@ class Scheduler:
         recorder: EventRecorder,
         metrics: SchedulerMetrics,
         volumes: ApiVolumeActions,
+        waiting: WaitingPods,
         resync_seconds: float,
     ) -> None:
         self.queue = queue
@@ -77,6 +80,7 @@ class Scheduler:
         self._recorder = recorder
         self._metrics = metrics
         self._volumes = volumes
+        self._waiting = waiting
         self._resync_seconds = resync_seconds
         self._lanes = Lanes()
         self._events: list[ClusterEvent] = []
@@ -154,7 +158,16 @@ class Scheduler:
             self.queue.recheck_gates(now)
         if self._events:
             events, self._events = self._events, []
-            self.queue.handle(events, now)
+            with self._surviving("events"):
+                self.queue.handle(events, now)
+
+    @contextmanager
+    def _surviving(self, doing: str) -> Iterator[None]:
+        """Log a bug instead of ending for it: a plugin's mistake must not stop all scheduling."""
+        try:
+            yield
+        except Exception as error:
+            _log.error("bug", doing=doing, error=repr(error), exc_info=error)
 
     async def _idle(self) -> None:
         """Wait for an event, or for the time of a pod that backs off."""
@@ -172,7 +185,8 @@ class Scheduler:
     async def _keep_resyncing(self) -> None:
         while True:
             await self._clock.sleep(self._resync_seconds)
-            self.mirror.apply(self.mirror.cache.resync(self._clock.monotonic()))
+            with self._surviving("resync"):
+                self.mirror.apply(self.mirror.cache.resync(self._clock.monotonic()))
 
     def _attempt(self, entry: QueuedPod, bindings: asyncio.TaskGroup) -> None:
         pod, started = entry.pod, self._clock.monotonic()
@@ -211,22 +225,39 @@ class Scheduler:
             return
         self.mirror.assume(pod, node.name)
         self._binding.add(pod.uid)
-        bindings.create_task(self._bind(entry, runtime, decision, started))
+        status, seconds = runtime.permit(decision.state, pod, node.name)
+        if status.ok or status.code is Code.WAIT:
+            wait = None if status.ok else seconds
+            bindings.create_task(self._bind(entry, runtime, decision, started, wait))
+        else:
+            bound = Bound(Result.FAILED, f"{status.plugin}: {status.message}")
+            self._binding.discard(pod.uid)
+            self._is_not_bound(entry, runtime, decision, bound, started)
 
     async def _bind(
-        self, entry: QueuedPod, runtime: Runtime, decision: Chosen, started: float
+        self,
+        entry: QueuedPod,
+        runtime: Runtime,
+        decision: Chosen,
+        started: float,
+        wait: float | None,
     ) -> None:
         pod, node = entry.pod, decision.node
         bound = Bound(Result.FAILED, "the scheduler is stopping")
         try:
-            async with self._lanes.on(node):
-                bound = await self._bind_in_turn(runtime, decision, pod)
+            allowed = SUCCESS if wait is None else await self._waiting.answer(pod, wait)
+            if allowed.ok:
+                async with self._lanes.on(node):
+                    bound = await self._bind_in_turn(runtime, decision, pod)
+            else:
+                bound = Bound(Result.FAILED, allowed.message)
         finally:
             self._binding.discard(pod.uid)
-            if bound.result is Result.BOUND:
-                self._is_bound(entry, runtime, decision, started)
-            else:
-                self._is_not_bound(entry, runtime, decision, bound, started)
+            with self._surviving("binding"):
+                if bound.result is Result.BOUND:
+                    self._is_bound(entry, runtime, decision, started)
+                else:
+                    self._is_not_bound(entry, runtime, decision, bound, started)
 
     async def _bind_in_turn(self, runtime: Runtime, decision: Chosen, pod: PodInfo) -> Bound:
         state, node = decision.state, decision.node
@@ -306,7 +337,9 @@ class Scheduler:
         bindings.create_task(self._evict(pod, nomination))
 
     async def _evict(self, pod: PodInfo, nomination: Nomination) -> None:
-        problems = await evict(self._client, nomination.victims, pod, nomination.node)
+        problems = ["not carried out"]
+        with self._surviving("eviction"):
+            problems = await evict(self._client, nomination.victims, pod, nomination.node)
         if problems:
             for victim in nomination.victims:
                 self._victims.pop(victim.uid, None)
