@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Node, Pod
     from numakube.api.workloads import Namespace
-    from numakube.api.sharing import shared_nrt, shared_pod
-from numakube.apps.kinds import MirroredKind
+    from numakube.apps.kinds import MirroredKind
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
@@ -92,9 +91,7 @@ class Mirror:
         self.cluster = cluster
         self.cache = cache
         self.listener: Listener | None = None
-        self.pods: Reflector[Pod] = Reflector(
-            client, PODS, store=Store(transform=shared_pod)
-        )
+        self.pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
         self.nodes: Reflector[Node] = Reflector(client, NODES)
         self.topologies: Reflector[NodeResourceTopology] = Reflector(
             client, TOPOLOGIES, store=Store(transform=shared_nrt), timing=_IMPATIENT
