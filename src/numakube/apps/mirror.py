@@ -175,6 +175,7 @@ class Mirror:
         name = node.metadata.name
         if isinstance(change, Removed):
             self.cluster.remove_node(name)
+            self._tell(EventKind.NODE_REMOVED, node=name)
             return
         before = self.cluster.nodes_generation
         info = self.cluster.set_node(node)

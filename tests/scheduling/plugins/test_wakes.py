@@ -108,6 +108,7 @@ CASES: list[tuple[str, PodInfo, ClusterEvent, bool]] = [
     ("PodTopologySpread", SPREAD, bound(WEB), False),
     ("PodTopologySpread", SPREAD, added(node({"zone": "a"})), True),
     ("PodTopologySpread", SPREAD, added(node()), False),
+    ("PodTopologySpread", SPREAD, ClusterEvent(kind=EventKind.NODE_REMOVED, node="n"), True),
     ("VolumeBinding", DATA, claimed("default/data"), True),
     ("VolumeBinding", DATA, claimed("default/other"), False),
     ("VolumeZone", DATA, claimed("default/other"), False),

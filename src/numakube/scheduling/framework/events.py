@@ -29,6 +29,8 @@ class EventKind(Flag):
     NODE_ADDED = auto()
     NODE_UPDATED = auto()
     """Allocatable, labels, taints, conditions or ``unschedulable`` changed."""
+    NODE_REMOVED = auto()
+    """A node is gone, and with it perhaps the emptiest domain that pods are spread over."""
     TOPOLOGY_CHANGED = auto()
     """The NRT of a node changed, or a cache resynced it."""
     STORAGE_CHANGED = auto()

@@ -66,6 +66,7 @@ class PodTopologySpread(
         | EventKind.UNSCHEDULED_POD_UPDATED
         | EventKind.NODE_ADDED
         | EventKind.NODE_UPDATED
+        | EventKind.NODE_REMOVED
     )
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
