@@ -15,7 +15,7 @@ from numakube.kubelet.demand import Role
 from numakube.kubelet.hints import Hint
 from numakube.kubelet.machine import Device
 from numakube.kubelet.outcome import Failure, unexpected
-from numakube.values.numamask import mask_of, masks_over, nodes_of
+from numakube.values.numamask import mask_of, masks_over, nodes_of, sums_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -261,17 +261,17 @@ class DeviceManager:
     ) -> list[Hint]:
         """Return the sets of nodes that touch enough devices (spec 8.4)."""
         nodes = self._candidate_nodes(resource)
-        everything = resource.counts(resource.masks)
-        free = resource.counts(available)
+        totals = _touching(resource.counts(resource.masks), nodes)
+        free = _touching(resource.counts(available), nodes)
         # Reusable devices tie the pod to their nodes: a mask must touch each of them.
         tied = resource.counts(device for device in reusable if device in resource.masks)
         spare = sum(tied.values())
         smallest = len(nodes)
         fitting = []
         for mask in masks_over(nodes):
-            if mask.bit_count() < smallest and _touching(everything, mask) >= count:
+            if mask.bit_count() < smallest and totals[mask] >= count:
                 smallest = mask.bit_count()
-            if all(mask & one for one in tied) and _touching(free, mask) + spare >= count:
+            if free[mask] + spare >= count and all(mask & one for one in tied):
                 fitting.append(mask)
         return [Hint(mask, mask.bit_count() == smallest) for mask in fitting]
 
@@ -397,5 +397,11 @@ def _preferred(
     return [device for device in answer if device in candidates]
 
 
-def _touching(counts: Counter[NumaMask], mask: NumaMask) -> int:
-    return sum(count for one, count in counts.items() if one & mask)
+def _touching(counts: Counter[NumaMask], nodes: tuple[int, ...]) -> Mapping[NumaMask, int]:
+    """Return for every set of *nodes* how many devices sit on any of them."""
+    if all(one.bit_count() == 1 for one in counts):
+        return sums_over({node: counts[1 << node] for node in nodes})
+    return {
+        mask: sum(count for one, count in counts.items() if one & mask)
+        for mask in masks_over(nodes)
+    }

@@ -61,7 +61,7 @@ def masks_over(nodes: tuple[int, ...]) -> tuple[NumaMask, ...]:
 def sums_over(amounts: Mapping[int, int]) -> dict[NumaMask, int]:
     """Return for every mask of the nodes in *amounts* the sum over its members."""
     sums = {0: 0}
-    for mask in masks_over(tuple(amounts)):
-        lowest = mask & -mask
-        sums[mask] = sums[mask ^ lowest] + amounts[lowest.bit_length() - 1]
+    for node, amount in amounts.items():
+        bit = 1 << node
+        sums |= {mask | bit: total + amount for mask, total in sums.items()}
     return sums
