@@ -21,4 +21,4 @@ def test_the_demo_shows_what_numa_blindness_costs() -> None:
     assert "TopologyAffinityError: Pod was rejected: Resources cannot be" in ended.output
     assert "6 run, 2 wait, 0 were rejected by kubelets." in ended.output
     assert "NUMA node 0" in ended.output
-    assert "3 cannot align container (cpu: best zone has 16 of 20)" in ended.output
+    assert "3 cannot align container (cpu: best zone has 16 of 20 even if idle)" in ended.output
