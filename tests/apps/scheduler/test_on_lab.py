@@ -46,7 +46,8 @@ async def test_a_refusal_says_what_is_missing(world: World) -> None:
     await world.settled()
     text = refusal_of(world.pod("wide"))
     assert text == (
-        "0/3 nodes are available: 3 cannot align container (cpu: best zone has 16 of 20 even if idle). "
+        "0/3 nodes are available: "
+        "3 cannot align container (cpu: best zone has 16 of 20 even if idle). "
         "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )
     assert await world.some_events("FailedScheduling") == [text]
