@@ -35,7 +35,8 @@ def test_defaults_are_those_of_kube_scheduler() -> None:
 
 def test_a_weight_left_out_or_zero_is_one() -> None:
     """Both mean the same in a configuration."""
-    args = {"scoringStrategy": {"resources": [{"name": "cpu"}, {"name": "memory", "weight": 0}]}}
+    listed = [{"name": "cpu"}, {"name": "memory", "weight": 0}]
+    args = {"scoringStrategy": {"type": "MostAllocated", "resources": listed}}
     resources = read_args(NodeResourcesFitArgs, args).scoring_strategy.resources
     assert [one.weight for one in resources] == [1, 1]
 
@@ -51,9 +52,25 @@ def test_a_weight_left_out_or_zero_is_one() -> None:
         ),
         (
             "NodeResourcesFit",
-            {"scoringStrategy": {"resources": [{"name": "cpu", "weight": 101}]}},
+            {
+                "scoringStrategy": {
+                    "type": "MostAllocated",
+                    "resources": [{"name": "cpu", "weight": 101}],
+                }
+            },
             "scoringStrategy.resources[0].weight: Invalid value: 101: "
             "resource weight of cpu not in valid range (0, 100]",
+        ),
+        (
+            "NodeResourcesFit",
+            {"apiVersion": "x", "kind": "y", "ignoredResource": ["a"]},
+            "ignoredResource: unknown field (is ignoredResources meant?)",
+        ),
+        (
+            "NodeResourcesFit",
+            {"scoringStrategy": {"resources": [{"name": "cpu"}]}},
+            'scoringStrategy.type: Unsupported value: "": supported values: '
+            '"LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"',
         ),
         (
             "NodeResourcesFit",

@@ -13,6 +13,7 @@ from numakube.api.codec import convert
 from numakube.api.placement import NodeAffinity, TopologySpreadConstraint
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue
+from numakube.scheduling.config.fields import unknown_fields
 from numakube.scheduling.matching.node_terms import node_preferences, node_rule
 from numakube.values.gotext import quote
 from numakube.values.names import qualified_name_problems
@@ -25,6 +26,7 @@ MOST_ALLOCATED: Final = "MostAllocated"
 REQUESTED_TO_CAPACITY_RATIO: Final = "RequestedToCapacityRatio"
 _STRATEGIES: Final = (LEAST_ALLOCATED, MOST_ALLOCATED, REQUESTED_TO_CAPACITY_RATIO)
 _ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
+_TYPE_META: Final = ("apiVersion", "kind")
 _MAX_WEIGHT: Final = 100
 _MAX_SHAPE_SCORE: Final = 10
 
@@ -55,7 +57,7 @@ class RequestedToCapacityRatioParam(Wire, frozen=True):
 class ScoringStrategy(Wire, frozen=True):
     """How nodes are rated by what is free on them."""
 
-    type: str = LEAST_ALLOCATED
+    type: str = ""
     resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
@@ -65,7 +67,7 @@ class NodeResourcesFitArgs(Wire, frozen=True):
 
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()
-    scoring_strategy: ScoringStrategy = ScoringStrategy()
+    scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST_ALLOCATED)
 
 
 class NodeResourcesBalancedAllocationArgs(Wire, frozen=True):
@@ -107,8 +109,9 @@ def read_args(kind: type[T], args: Mapping[str, object]) -> T:
     Raises:
         ConfigError: they are not valid, in kube-scheduler's words.
     """
-    read = _defaulted(convert(kind, dict(args), kind.__name__))
-    problems = list(_problems(read))
+    given = {name: value for name, value in args.items() if name not in _TYPE_META}
+    read = _defaulted(convert(kind, given, kind.__name__))
+    problems = [*unknown_fields(given, kind), *_problems(read)]
     if problems:
         text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
         raise ConfigError(f"{kind.__name__}: {text}")
