@@ -126,7 +126,7 @@ def test_attribute_changes_wait_for_a_resync_if_only_resources_are_watched(site:
     options = replace(OURS, resync_scope=ResyncScope.ONLY_RESOURCES)
     cache = OverReserve(options)
     cache.set_report(site.report())
-    cache.reserve(info(pod("a", cpus=3)), "n1")
+    run(cache, site, pod("a", cpus=3))
     other = Site.make(exact=False, scope="pod")
     odd = other.report(**{names.FINGERPRINT: "pfp0v0010123456789abcdef"})
     assert [fact.kind for fact in cache.set_report(odd).facts] == [FactKind.FINGERPRINT_MISMATCH]
@@ -144,6 +144,7 @@ def test_a_mismatch_keeps_the_report_before_for_one_report_only(
     odd = {names.FINGERPRINT: "pfp0v0010123456789abcdef"}
     first = cache.set_report(site.report(**odd))
     assert [fact.kind for fact in first.facts] == [FactKind.FINGERPRINT_MISMATCH]
+    assert not cache.reserve(info(pod("b", guaranteed=False)), "n1").facts
     assert cpus(cache) == [4, 5]
     second = cache.set_report(site.report(**odd))
     assert [fact.kind for fact in second.facts] == [FactKind.TAKEN_UNCONFIRMED]
@@ -236,7 +237,9 @@ def test_a_foreign_pod_blocks_its_node_until_a_report_has_it(
 ) -> None:
     """Its place is unknown; waiting pods are told when it is known."""
     foreign = bound(pod("f", scheduler="other"), "n1")
-    cache.pod_seen(info(foreign))
+    (fact,) = cache.pod_seen(info(foreign)).facts
+    assert fact.kind is FactKind.FOREIGN_POD
+    assert "default/f" in fact.text
     assert is_blocked(cache)
     site.admit(foreign)
     cache.pod_seen(info(taken(foreign)))

@@ -14,7 +14,7 @@ After a restart it is enough to tell of all NRTs and all pods once, in any order
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -98,7 +98,7 @@ class Changes:
 
     changes: tuple[Change, ...] = ()
     mispredictions: tuple[Misprediction, ...] = ()
-    facts: tuple[Fact, ...] = field(default=())
+    facts: tuple[Fact, ...] = ()
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to tell."""

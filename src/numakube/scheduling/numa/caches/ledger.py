@@ -40,8 +40,8 @@ class KnownPod:
 
     Attributes:
         order: position among the pods of the node.
-        since_taken: the first stage in which it was seen; a pod that was first seen taken may have
-            been there for long.
+        first_stage: in which it was seen first; a pod that was first seen taken may have been there
+            for long.
     """
 
     info: PodInfo

@@ -96,6 +96,8 @@ class OverReserve:
         )
         self._held: dict[str, _Held] = {}
         self._beliefs: dict[str, NumaBelief] = {}
+        # The reports of which we have said that their fingerprint does not match.
+        self._told: dict[str, int] = {}
         self.generation = 0
         """How often a report was taken over."""
 
@@ -174,11 +176,14 @@ class OverReserve:
         latest = self._reports.get(node)
         if latest is None:
             self._held.pop(node, None)
+            self._told.pop(node, None)
             return change_between(node, self._beliefs.pop(node, None), None, cause)
         pods = self._pods.on(node)
         facts = self._hold(latest, pods)
         before = self._beliefs.get(node)
         belief = self._beliefs[node] = self._believed(self._held[node], pods)
+        if belief.blocked and (before is None or before.blocked != belief.blocked):
+            facts += (Fact(FactKind.FOREIGN_POD, node, belief.blocked),)
         return change_between(node, before, belief, cause) + Changes(facts=facts)
 
     def _hold(self, latest: Report, pods: Sequence[KnownPod]) -> tuple[Fact, ...]:
@@ -186,8 +191,7 @@ class OverReserve:
         finding = self._evidence.find(latest, pods)
         held = self._held.get(latest.node)
         if held is not None and not self._is_better(latest, finding, held.report, pods):
-            text = f"version {latest.nrt.metadata.resource_version} is of other pods than known"
-            return (Fact(FactKind.FINGERPRINT_MISMATCH, latest.node, text),)
+            return self._mismatch(latest)
         self._held[latest.node] = _Held(latest, finding.accounted)
         if held is not None and held.report is latest:
             return ()
@@ -197,6 +201,14 @@ class OverReserve:
         text = f"version {latest.nrt.metadata.resource_version} is of other pods than known; taken"
         return (Fact(FactKind.TAKEN_UNCONFIRMED, latest.node, text),)
 
+    def _mismatch(self, latest: Report) -> tuple[Fact, ...]:
+        """Tell once that *latest* has to wait."""
+        if self._told.get(latest.node) == latest.serial:
+            return ()
+        self._told[latest.node] = latest.serial
+        text = f"version {latest.nrt.metadata.resource_version} is of other pods than known"
+        return (Fact(FactKind.FINGERPRINT_MISMATCH, latest.node, text),)
+
     def _is_better(
         self, latest: Report, finding: Finding, held: Report, pods: Sequence[KnownPod]
     ) -> bool:
@@ -205,8 +217,12 @@ class OverReserve:
             return True
         if self._options.resync_scope is ResyncScope.ALL and _reconfigured(latest, held):
             return True
+        # Pods that are still on their way stay reserved whichever report is believed.
         return not any(
-            self._matters(pod, latest.topology) and pod.uid not in finding.accounted for pod in pods
+            pod.stage is Stage.TAKEN
+            and self._matters(pod, latest.topology)
+            and pod.uid not in finding.accounted
+            for pod in pods
         )
 
     def _believed(self, held: _Held, pods: Sequence[KnownPod]) -> CountsBelief:
