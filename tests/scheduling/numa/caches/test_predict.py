@@ -335,6 +335,9 @@ def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_use
     site: Site, cache: Predict
 ) -> None:
     """The exporter may know settings that the model does not."""
+    running = bound(pod("named", cpus=1), "n1")
+    site.admit(running)
+    cache.pod_seen(info(running))
     report = site.report()
     annotations = dict(report.metadata.annotations)
     name = "topology.numakube.dev/exact"
@@ -348,7 +351,7 @@ def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_use
     belief = cache.belief("n1")
     assert belief is not None
     assert belief.model() is None
-    assert [zone["cpu"] for zone in belief.available] == [1000, 2000]
+    assert [zone["cpu"] for zone in belief.available] == [0, 2000]
 
 
 def test_a_pod_that_was_asked_about_is_reserved_as_it_was_foreseen(

@@ -214,6 +214,9 @@ class Predict:
     def _accounted(self, report: Report, pods: list[KnownPod]) -> frozenset[str]:
         if not report.topology.live:
             return frozenset()
+        exact = report.topology.report
+        if exact is not None:
+            return frozenset(pod.uid for pod in pods if is_named(pod.info, exact))
         return self._evidence.find(report, pods).accounted
 
     def _compare(self, node: str, exact: ExactReport) -> tuple[Misprediction, ...]:
