@@ -7,11 +7,12 @@ from random import Random
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies.clusters import KEYS, node, pod, scene
+from tests.strategies.clusters import KEYS, ZONE, node, pod, scene
 
 from numakube.api.meta import LabelSelector
 from numakube.api.selectors import Selector, selector_of
 from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.columns import MAX_COLUMNS
 from numakube.scheduling.snapshot.pod_counts import MAX_QUERIES, PodQuery, PodSet
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.scheduling.snapshot.ports import HostPort
@@ -132,3 +133,18 @@ def test_nodes_without_pods_are_counted_too() -> None:
             assert found["query 0"] == {f"n{i}": int(i in placed) for i in range(index + 1)}
             cluster.place(asking, f"n{index}")
             placed.add(index)
+
+
+def test_labels_that_nobody_asks_for_any_more_are_forgotten() -> None:
+    """A pod may name any label; the columns of all of them must not pile up."""
+    cluster = scene(3).cluster
+    for number in range(2 * MAX_COLUMNS):
+        cluster.snapshot().label(f"label{number}")
+        assert cluster.snapshot().label(ZONE).values == sorted_zones(cluster)
+    assert len(cluster.columns) == MAX_COLUMNS
+
+
+def sorted_zones(cluster: Cluster) -> list[str]:
+    """The zones of the nodes in the order in which they were seen."""
+    zones = (info.labels.get(ZONE) for info in cluster.nodes())
+    return list(dict.fromkeys(zone for zone in zones if zone is not None))

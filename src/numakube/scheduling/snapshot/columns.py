@@ -7,6 +7,7 @@ that changes writes its own row and nothing else.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import numpy as np
@@ -22,6 +23,8 @@ V = TypeVar("V", bound="Hashable")
 
 MISSING: Final = -1
 """Code of rows without a value, and of rows without a node. As an index it means the last."""
+MAX_COLUMNS: Final = 256
+"""Pods may name any label; only the columns used last are kept up to date."""
 _FIRST_CAPACITY: Final = 64
 _FORGOTTEN_VALUES: Final = 4096
 """How many values that no node has any more a column may remember before it is made anew."""
@@ -106,18 +109,25 @@ class NodeColumns:
     """The columns in use, of labels and of anything else that plugins name."""
 
     def __init__(self) -> None:
-        self._columns: dict[Hashable, Column[Hashable]] = {}
+        self._columns: OrderedDict[Hashable, Column[Hashable]] = OrderedDict()
 
     def get(
         self, key: Hashable, of: Callable[[NodeInfo], V | None], nodes: Iterable[NodeInfo]
     ) -> Column[V]:
         """Return the column called *key*; *nodes* and *of* fill it if it does not exist yet."""
         column = self._columns.get(key)
-        if column is None:
-            column = self._columns[key] = Column(of)
-            for node in nodes:
-                column.write(node)
+        if column is not None:
+            self._columns.move_to_end(key)
+            return column  # type: ignore[return-value]
+        if len(self._columns) >= MAX_COLUMNS:
+            self._columns.popitem(last=False)
+        column = self._columns[key] = Column(of)
+        for node in nodes:
+            column.write(node)
         return column  # type: ignore[return-value]
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
     def write(self, node: NodeInfo) -> None:
         """Take over a new or changed node."""

@@ -88,3 +88,5 @@ class PortTable:
                 del addresses[port.address]
                 if not addresses:
                     del rows[row]
+                    if not rows:
+                        del self._rows[port.protocol, port.port]
