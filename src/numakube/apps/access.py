@@ -50,23 +50,32 @@ class Access:
             raise web.HTTPUnauthorized(
                 text="a bearer token is needed here", headers={"WWW-Authenticate": "Bearer"}
             )
+        try:
+            allowed = await self.is_allowed(token, request.method, request.path)
+        except NumakubeError as error:
+            raise web.HTTPServiceUnavailable(text=f"cannot check who you are: {error}") from None
+        if not allowed:
+            raise web.HTTPForbidden(text=f"{request.method} {request.path} is not allowed to you")
+
+    async def is_allowed(self, token: str, method: str, path: str) -> bool:
+        """Tell whether the bearer of *token* may do this; asks the API server at most now and then.
+
+        Raises:
+            NumakubeError: the API server does not answer.
+        """
         now = self._client.clock.monotonic()
-        key = (token, request.method, request.path)
+        key = (token, method, path)
         known = self._known.get(key)
         if known is None or known[0] < now:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            known = (now + REMEMBERED_SECONDS, await self._ask(token, request))
+            known = (now + REMEMBERED_SECONDS, await self._ask(token, method, path))
             self._known[key] = known
-        if not known[1]:
-            raise web.HTTPForbidden(text=f"{request.method} {request.path} is not allowed to you")
+        return known[1]
 
-    async def _ask(self, token: str, request: web.Request) -> bool:
-        try:
-            user = await self._user_of(token)
-            return user is not None and await self._is_allowed(user, request)
-        except NumakubeError as error:
-            raise web.HTTPServiceUnavailable(text=f"cannot check who you are: {error}") from None
+    async def _ask(self, token: str, method: str, path: str) -> bool:
+        user = await self._user_of(token)
+        return user is not None and await self._has_right(user, method, path)
 
     async def _user_of(self, token: str) -> dict[str, Any] | None:
         review = {
@@ -77,7 +86,7 @@ class Access:
         status = (await self._client.create(TOKEN_REVIEWS, review)).get("status") or {}
         return status.get("user") or {} if status.get("authenticated") else None
 
-    async def _is_allowed(self, user: dict[str, Any], request: web.Request) -> bool:
+    async def _has_right(self, user: dict[str, Any], method: str, path: str) -> bool:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -85,7 +94,7 @@ class Access:
                 "user": user.get("username", ""),
                 "groups": user.get("groups") or [],
                 "uid": user.get("uid", ""),
-                "nonResourceAttributes": {"path": request.path, "verb": request.method.lower()},
+                "nonResourceAttributes": {"path": path, "verb": method.lower()},
             },
         }
         status = (await self._client.create(SUBJECT_ACCESS_REVIEWS, review)).get("status") or {}

@@ -64,7 +64,11 @@ class Listener(Protocol):
         ...
 
     def pod_gone(self, pod: PodInfo) -> None:
-        """A pod has ended or was deleted."""
+        """A pod has ended or was deleted; told again when one that has ended is deleted."""
+        ...
+
+    def pod_ended(self, pod: PodInfo) -> None:
+        """A pod that was counted on a node has ended: told once, and not of ancient ones."""
         ...
 
     def happened(self, event: ClusterEvent) -> None:
@@ -248,6 +252,8 @@ class Mirror:
         before = self.cluster.remove_pod(pod.uid)
         if self.listener is not None:
             self.listener.pod_gone(pod)
+            if before is not None and pod.has_ended:
+                self.listener.pod_ended(pod)
         if node is not None:
             self._tell(EventKind.POD_DELETED, node=node, pod=before or pod)
 

@@ -130,6 +130,9 @@ class Verbs:
         """Forget a pod."""
         self._forget(pod.uid)
 
+    def pod_ended(self, pod: PodInfo) -> None:
+        """Learn nothing from how it ended."""
+
     def happened(self, event: ClusterEvent) -> None:
         """Look for pods that fit where there may be room now."""
         if event.node and event.kind in _MAKES_ROOM:

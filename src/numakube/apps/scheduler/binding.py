@@ -11,6 +11,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound, NumakubeError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.scheduling.snapshot.pods import PodInfo
 
+_LOOK_SECONDS: Final = 1.0
 _AT_ONCE: Final = 64
 """Requests under way; enough to hide their latency, few enough not to flood a server."""
 
@@ -78,18 +80,29 @@ async def bind(client: Client, pod: PodInfo, node: str) -> Bound:
     except (Conflict, ClusterUnreachable) as error:
         return await _look(client, pod, node, error)
     except ApiError as error:
+        # A server that fails half-way may have bound the pod all the same.
+        if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return await _look(client, pod, node, error)
         return Bound(Result.FAILED, str(error))
     return Bound(Result.BOUND)
 
 
 async def _look(client: Client, pod: PodInfo, node: str, error: NumakubeError) -> Bound:
-    """Return how things are after a binding of unknown outcome."""
-    try:
-        found = await client.get(PODS, pod.name, namespace=pod.namespace)
-    except NotFound:
-        return Bound(Result.GONE, str(error))
-    except NumakubeError as second:
-        return Bound(Result.FAILED, f"{error}; then {second}")
+    """Return how things are after a binding of unknown outcome.
+
+    While the server does not answer, the pod may be on its node: the caller goes on counting it
+    there, so there is no hurry.
+    """
+    while True:
+        try:
+            found = await client.get(PODS, pod.name, namespace=pod.namespace)
+            break
+        except NotFound:
+            return Bound(Result.GONE, str(error))
+        except (ClusterUnreachable, ApiError) as second:
+            if isinstance(second, ApiError) and second.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                return Bound(Result.FAILED, f"{error}; then {second}")
+            await client.clock.sleep(_LOOK_SECONDS)
     if found.metadata.uid != pod.uid or found.metadata.deletion_timestamp is not None:
         return Bound(Result.GONE, str(error))
     if found.spec.node_name == node:

@@ -97,6 +97,8 @@ class Endpoints:
             seconds = parse_duration(duration) / SECOND
         except InvalidValue as error:
             raise web.HTTPBadRequest(text=f"for: {error}") from None
+        if seconds <= 0:
+            raise web.HTTPBadRequest(text=f"for: {duration} is not a while")
         SWITCH.set_for(level, seconds, self._clock)
         return web.Response(text=f"logging from {level} on for {duration}\n")
 

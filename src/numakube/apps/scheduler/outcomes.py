@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from numakube.errors import NotFound, NumakubeError
+from numakube.errors import ApiError, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.events import reference_to
 from numakube.kube.patches import strategic_patch
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 WRITERS: Final = 8
 """Status patches under way at once."""
+RETRY_SECONDS: Final = 1.0
+"""How long a writer rests when the server is in trouble."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -44,6 +47,7 @@ class Outcomes:
         self._client = client
         self._recorder = recorder
         self._wanted: dict[str, _Wanted] = {}
+        self._writing: dict[str, asyncio.Event] = {}
         self._changed = asyncio.Event()
 
     def scheduled(self, pod: PodInfo, node: str) -> None:
@@ -77,6 +81,18 @@ class Outcomes:
         about = reference_to(PODS, victim.pod)
         self._recorder.normal(about, "Preempted", text, action="Preempting")
 
+    async def withdraw(self, pod: PodInfo) -> None:
+        """Say nothing more about a pod that is about to be bound.
+
+        A refusal that is being written is waited for: it must not come after the binding, which
+        sets the condition itself.
+        """
+        self._wanted.pop(pod.uid, None)
+        written = self._writing.get(pod.uid)
+        if written is not None:
+            await written.wait()
+            self._wanted.pop(pod.uid, None)
+
     async def run(self) -> None:
         """Write statuses until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -94,10 +110,24 @@ class Outcomes:
             while not self._wanted:
                 self._changed.clear()
                 await self._changed.wait()
-            uid = next(iter(self._wanted))
-            await self._write(self._wanted.pop(uid))
+            uid = next((one for one in self._wanted if one not in self._writing), None)
+            if uid is None:
+                await next(iter(self._writing.values())).wait()
+                continue
+            wanted, done = self._wanted.pop(uid), asyncio.Event()
+            self._writing[uid] = done
+            try:
+                is_written = await self._write(wanted)
+            finally:
+                del self._writing[uid]
+                done.set()
+            if not is_written:
+                newer = self._wanted.get(uid, wanted)
+                self._wanted[uid] = _Wanted(newer.pod, {**wanted.status, **newer.status})
+                await self._client.clock.sleep(RETRY_SECONDS)
 
-    async def _write(self, wanted: _Wanted) -> None:
+    async def _write(self, wanted: _Wanted) -> bool:
+        """Write a status; tell whether there is nothing more to do about it."""
         pod = wanted.pod
         change = {"metadata": {"uid": pod.uid}, "status": wanted.status}
         try:
@@ -108,7 +138,9 @@ class Outcomes:
                 namespace=pod.namespace,
                 subresource="status",
             )
-        except NotFound:
-            return
         except NumakubeError as error:
-            _log.warning("status_not_written", pod=pod.key, error=str(error))
+            refused = isinstance(error, ApiError) and error.code < HTTPStatus.INTERNAL_SERVER_ERROR
+            if not isinstance(error, NotFound):
+                _log.warning("status_not_written", pod=pod.key, error=str(error))
+            return refused
+        return True

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.queue.queue import SchedulingQueue
     from numakube.scheduling.snapshot.pods import PodInfo
 
+_LAST_BINDINGS_SECONDS: Final = 3.0
+"""Within the time between a leader's deadline and the end of its lease."""
 _ATTEMPT_LABELS: Final = 15
 """Attempts beyond this share a label, as in kube-scheduler."""
 
@@ -87,6 +89,8 @@ class Scheduler:
         self._wakeup = asyncio.Event()
         self._victims: dict[str, str] = {}
         self._binding: set[str] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._leads = False
 
     # What the mirror tells.
 
@@ -107,17 +111,21 @@ class Scheduler:
             self.queue.remove(pod.uid)
 
     def pod_gone(self, pod: PodInfo) -> None:
-        """Forget a pod; learn from it if a kubelet refused it."""
+        """Forget a pod."""
         self.queue.remove(pod.uid)
         self.nominations.drop(pod.uid)
         self._room_was_made(pod.uid)
+
+    def pod_ended(self, pod: PodInfo) -> None:
+        """Learn from a pod that a kubelet refused."""
         if is_rejection(pod) and pod.scheduler_name in self.runtimes:
             self._learn_from(pod)
 
     def happened(self, event: ClusterEvent) -> None:
-        """Remember an event until the next cycle."""
-        self._events.append(event)
-        self._wakeup.set()
+        """Remember an event until the next cycle; who stands by has refused nobody yet."""
+        if self._leads:
+            self._events.append(event)
+            self._wakeup.set()
         if event.kind is EventKind.STORAGE_CHANGED:
             self._volumes.storage_changed()
 
@@ -135,21 +143,28 @@ class Scheduler:
     # The loop.
 
     async def run(self) -> None:
-        """Schedule until cancelled; bindings under way are finished first."""
+        """Schedule until cancelled; requests under way are given a moment to be answered."""
+        self._leads = True
         async with asyncio.TaskGroup() as bindings:
             resync = bindings.create_task(self._keep_resyncing())
             try:
-                while True:
-                    self._handle_events()
-                    entry = self.queue.pop(self._clock.monotonic())
-                    if entry is None:
-                        await self._idle()
-                        continue
-                    self._attempt(entry, bindings)
-                    # Let answers and watches in between two cycles.
-                    await asyncio.sleep(0)
+                await self._loop(bindings)
             finally:
+                self._leads = False
                 resync.cancel()
+                if self._under_way:
+                    await asyncio.wait(self._under_way, timeout=_LAST_BINDINGS_SECONDS)
+
+    async def _loop(self, bindings: asyncio.TaskGroup) -> None:
+        while True:
+            self._handle_events()
+            entry = self.queue.pop(self._clock.monotonic())
+            if entry is None:
+                await self._idle()
+                continue
+            self._attempt(entry, bindings)
+            # Let answers and watches in between two cycles.
+            await asyncio.sleep(0)
 
     def _handle_events(self) -> None:
         now = self._clock.monotonic()
@@ -219,7 +234,13 @@ class Scheduler:
         if node is None:
             self._fail(entry, f"node {decision.node} is gone", started)
             return
-        status = runtime.reserve(decision.state, pod, node)
+        try:
+            status = runtime.reserve(decision.state, pod, node)
+        except Exception as error:
+            # As with a cycle: what one pod breaks must not stop the others.
+            _log.error("reserve_failed", pod=pod.key, error=repr(error), exc_info=error)
+            runtime.unreserve(decision.state, pod, node.name)
+            status = failure(f"internal error: {error!r}")
         if not status.ok:
             self._fail(entry, status.message, started)
             return
@@ -228,7 +249,9 @@ class Scheduler:
         status, seconds = runtime.permit(decision.state, pod, node.name)
         if status.ok or status.code is Code.WAIT:
             wait = None if status.ok else seconds
-            bindings.create_task(self._bind(entry, runtime, decision, started, wait))
+            task = bindings.create_task(self._bind(entry, runtime, decision, started, wait))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
         else:
             bound = Bound(Result.FAILED, f"{status.plugin}: {status.message}")
             self._binding.discard(pod.uid)
@@ -248,7 +271,8 @@ class Scheduler:
             allowed = SUCCESS if wait is None else await self._waiting.answer(pod, wait)
             if allowed.ok:
                 async with self._lanes.on(node):
-                    bound = await self._bind_in_turn(runtime, decision, pod)
+                    if self._leads:
+                        bound = await self._bind_in_turn(runtime, decision, pod)
             else:
                 bound = Bound(Result.FAILED, allowed.message)
         finally:
@@ -266,6 +290,7 @@ class Scheduler:
                 status = await plugin.pre_bind(state, pod, node)
                 if not status.ok and not status.skipped:
                     return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
+            await self._outcomes.withdraw(pod)
             status = await _bind_by(runtime, decision, pod)
         except Exception as error:
             _log.error("binding_failed", pod=pod.key, node=node, error=repr(error), exc_info=error)
@@ -294,7 +319,10 @@ class Scheduler:
     ) -> None:
         runtime.unreserve(decision.state, entry.pod, decision.node)
         self.mirror.forget(entry.pod)
-        if bound.result is Result.FAILED:
+        if not self._leads:
+            # Whoever leads next tries again: nothing has gone wrong that users should know.
+            self.queue.failed(entry, self._clock.monotonic())
+        elif bound.result is Result.FAILED:
             self._fail(entry, f"binding to {decision.node} failed: {bound.reason}", started)
         else:
             self.queue.remove(entry.uid)
@@ -365,7 +393,7 @@ class Scheduler:
         _log.warning("kubelet_rejected_pod", pod=pod.key, node=pod.node_name, reason=reason)
         owner = self.guard.rejected(pod, self._clock.monotonic())
         self._metrics.runaways.set(self.guard.runaways)
-        if owner is not None:
+        if owner is not None and self._leads:
             about = ObjectReference(
                 api_version=owner.api_version,
                 kind=owner.kind,

@@ -46,7 +46,7 @@ class Claim:
 
 def claim_on(pod: PodInfo, topology: NodeTopology) -> Claim:
     """Return what *pod* takes on a node with *topology*."""
-    demand = pod.memo("numa-demand", _demand)
+    demand = pod.memo("claimed-demand", _demand)
     listed = {name for zone in topology.zones for name in zone.available}
     cpu = CPU in listed and topology.cpu_manager_policy != "none"
     memory = topology.memory_manager_policy != "None"
