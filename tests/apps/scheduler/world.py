@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.nodes.plan import NodePlan
 from numakube.lab.rundir import RunDir
 
 NAME = "numakube-scheduler"
@@ -74,6 +75,7 @@ class Running:
         await self.client.aclose()
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
+        await self.client.aclose()  # what was under way may have connected anew
 
 
 @dataclass(slots=True)
@@ -89,9 +91,11 @@ class World:
         """Return a client over HTTP."""
         return connect(load_config(kubeconfig=self.folder.kubeconfig, env={}), rate=0)
 
-    async def start(self, config: KubeSchedulerConfiguration | None = None) -> Running:
+    async def start(
+        self, config: KubeSchedulerConfiguration | None = None, client: Client | None = None
+    ) -> Running:
         """Start a scheduler; it has its state when this returns."""
-        client = self.connect()
+        client = client or self.connect()
         process = SchedulerProcess(config or without_election(), client)
         stop = asyncio.Event()
         one = Running(process, asyncio.create_task(process.run(stop)), stop, client)
@@ -137,6 +141,12 @@ class World:
         finally:
             stop()
 
+    async def until_true(self, condition: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until *condition*, which asks the server, holds."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await condition():  # noqa: ASYNC110 - not ours to signal
+                await asyncio.sleep(0.05)
+
     async def settled(self) -> None:
         """Wait until every pod runs, has failed, or was refused."""
 
@@ -175,13 +185,14 @@ async def world_of(
     nodes: int,
     shape: str = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2",
     kubelet: str = "policy=single-numa-node",
+    plans: tuple[NodePlan, ...] = (),
     **options: Any,
 ) -> AsyncIterator[World]:
-    """Run a lab of equal nodes with exporters."""
+    """Run a lab of equal nodes, or of those that *plans* says, with exporters."""
     with tempfile.TemporaryDirectory(prefix="lab-") as path:
         folder = RunDir(Path(path) / "test")
         folder.create()
-        plans = uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
+        plans = plans or uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
         async with Lab(
             LabOptions(name="test", plans=plans, exporters=True, **options), folder
         ) as lab:

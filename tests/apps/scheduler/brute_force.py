@@ -1,0 +1,61 @@
+"""An independent scheduler from the definitions: a pod fits a node that would admit it.
+
+It knows the kubelets' own books and nothing of the code under test: requests are added up here, and
+alignment is asked of a copy of the kubelet itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.apps.scheduler.world import World
+
+from numakube.api.core import Container, Pod
+from numakube.kubelet.outcome import Admitted
+from numakube.lab.nodes.admission import Admission
+from numakube.values.quantity import milli_value, value
+
+
+def requests_of(pod: Pod) -> Counter[str]:
+    """Return the sum over containers, or what the largest init container needs if that is more."""
+    running: Counter[str] = Counter()
+    for container in pod.spec.containers:
+        running += amounts_of(container)
+    for container in pod.spec.init_containers:
+        for resource, amount in amounts_of(container).items():
+            running[resource] = max(running[resource], amount)
+    return running
+
+
+def amounts_of(container: Container) -> Counter[str]:
+    """Return a container's requests as numbers: CPU in thousandths."""
+    requests = container.resources.requests if container.resources is not None else {}
+    return Counter(
+        {
+            name: milli_value(text) if name == "cpu" else value(text)
+            for name, text in requests.items()
+        }
+    )
+
+
+def fits(admission: Admission, pod: Pod) -> bool:
+    """Tell whether a node has room for the requests, and its kubelet would align them."""
+    offer = admission.offer().allocatable
+    held: Counter[str] = Counter()
+    pods = list(admission.pods)
+    for other in pods:
+        held += requests_of(other)
+    enough = len(pods) < offer["pods"] and all(
+        held[resource] + amount <= offer.get(resource, 0)
+        for resource, amount in requests_of(pod).items()
+    )
+    return enough and isinstance(admission.model.clone().admit(pod), Admitted)
+
+
+def nodes_for(world: World, pod: Pod) -> list[str]:
+    """Return every node that would take *pod* now."""
+    return [
+        name
+        for name, kubelet in world.lab.pool.kubelets.items()
+        if kubelet.admission is not None and fits(kubelet.admission, pod)
+    ]

@@ -1,0 +1,224 @@
+"""What files and flags add up to, and what is said of those that make no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+import structlog
+from tests.apps.scheduler.world import NAME, pod_document, refusal_of, world_of
+
+from numakube.api.scheduler_config import KubeSchedulerConfiguration
+from numakube.api.yamls import load_yaml
+from numakube.apps.scheduler.assembly import assemble
+from numakube.apps.scheduler.binder import CLIENT
+from numakube.apps.scheduler.catalogue import all_plugins, default_profile
+from numakube.apps.scheduler.settings import configuration_of
+from numakube.cli.main import run
+from numakube.errors import ConfigError, NumakubeError
+from numakube.kube.client import Client
+from numakube.kube.config import ClusterConfig
+from numakube.kube.connect import connect
+from numakube.scheduling.config.reading import read_configuration
+from numakube.scheduling.numa.caches.overreserve import OverReserve
+from numakube.scheduling.numa.caches.predict import Predict
+
+UPSTREAM = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: false
+profiles:
+- schedulerName: topo-aware-scheduler
+  plugins:
+    multiPoint:
+      enabled:
+      - name: NodeResourceTopologyMatch
+  pluginConfig:
+  - name: NodeResourceTopologyMatch
+    args:
+      cacheResyncPeriodSeconds: 1
+      cache:
+        foreignPodsDetect: OnlyExclusiveResources
+        resyncMethod: OnlyExclusiveResources
+        informerMode: Dedicated
+      scoringStrategy:
+        type: LeastAllocated
+"""
+"""As upstream's users have it."""
+
+TWO = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: packs
+  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
+- schedulerName: blind
+"""
+
+
+def configuration(text: str) -> KubeSchedulerConfiguration:
+    """Return what a file says."""
+    tree = load_yaml(text, "file")
+    assert isinstance(tree, dict)
+    return read_configuration(tree, source="file")
+
+
+def make(text: str, tmp_path: Path, client: Client | None = None) -> None:
+    """Read a file and make what it asks for."""
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    config = configuration_of({"config": str(path)}, Path)
+    client = client or connect(ClusterConfig(server="http://127.0.0.1:1"))
+    assemble(config, defaults=default_profile(), registry=all_plugins(), services={CLIENT: client})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "not a mapping"),
+        ("{", "config.yaml"),
+        ("apiVersion: v1\nkind: Pod\n", "this is v1 Pod"),
+        (
+            UPSTREAM.replace("- name: NodeResourceTopologyMatch\n  plug", "- name: Nope\n  plug"),
+            "Nope",
+        ),
+        (UPSTREAM.replace("type: LeastAllocated", "type: Whatever"), "Whatever"),
+        (
+            UPSTREAM.replace("cacheResyncPeriodSeconds: 1", "cacheResyncPeriodSeconds: soon"),
+            "cacheResync",
+        ),
+        (TWO.replace("blind", "packs"), "packs"),
+    ],
+)
+async def test_a_bad_file_is_refused_with_the_place_of_the_mistake(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    """In one line that names it."""
+    async with connect(ClusterConfig(server="http://127.0.0.1:1")) as client:
+        with pytest.raises(NumakubeError) as caught:
+            make(text, tmp_path, client)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_and_a_file_contradict_each_other() -> None:
+    """The names are in the file."""
+    with pytest.raises(ConfigError, match="--scheduler-name"):
+        configuration_of({"config": "f", "scheduler_name": "n"}, Path)
+
+
+def test_flags_win_over_the_file(tmp_path: Path) -> None:
+    """For the election of a leader."""
+    path = tmp_path / "config.yaml"
+    path.write_text(UPSTREAM)
+    flags = {"config": str(path), "leader_elect": True, "lease_name": "mine"}
+    election = configuration_of(flags, Path).leader_election
+    assert (election.leader_elect, election.resource_name) == (True, "mine")
+
+
+def test_plugins_of_other_packages_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless they take the name of one of ours, or cannot be loaded."""
+    offered: list[EntryPoint] = []
+    monkeypatch.setattr(
+        "numakube.apps.scheduler.catalogue.entry_points", lambda group: tuple(offered)
+    )
+    group = "numakube.plugins"
+    offered[:] = [EntryPoint("Theirs", "builtins:dict", group)]
+    assert "Theirs" in all_plugins()
+    offered[:] = [EntryPoint("NodeName", "builtins:dict", group)]
+    with pytest.raises(ConfigError, match="plugin NodeName of builtins:dict: the name is taken"):
+        all_plugins()
+    offered[:] = [EntryPoint("Broken", "no.such.module:it", group)]
+    with pytest.raises(ConfigError, match="plugin Broken of no"):
+        all_plugins()
+
+
+@pytest.fixture
+def own_logs() -> Iterator[None]:
+    """Logs as they were: the command changes where they go."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("own_logs")
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["scheduler", "--no-such-flag"], 2, "--no-such-flag"),
+        (["scheduler", "--config", "/no/such/file"], 1, "/no/such/file"),
+        (["scheduler", "--kubeconfig", "/no/such/file"], 1, "/no/such/file"),
+        (["scheduler", "--scheduler-name", "a", "--config", "b"], 1, "--scheduler-name"),
+        (["scheduler", "--log-level", "loud"], 2, "loud"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_one_line(
+    args: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No traceback, whatever is wrong."""
+    assert run(args, program="numakube") == code
+    text = capsys.readouterr().err
+    assert words in text
+    assert "Traceback" not in text
+    errors = [line for line in text.splitlines() if line.lower().startswith("error")]
+    assert len(errors) == 1
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("text", "cache"),
+    [
+        (UPSTREAM, Predict),
+        (UPSTREAM.replace("cache:", "cache:\n        kind: overreserve"), OverReserve),
+    ],
+)
+async def test_the_configuration_of_upstreams_users_works(text: str, cache: type[object]) -> None:
+    """Unchanged with our cache, or with upstream's, whose resync lets in who had to wait."""
+    config = configuration(text)
+    name = "topo-aware-scheduler"
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+        running = await world.start(config)
+        assert isinstance(running.process.mirror.cache, cache)
+        pods = [pod_document(f"p{number}", "6", schedulerName=name) for number in range(6)]
+        await world.create(*pods)
+        await world.until(lambda: len(world.by_phase("Running")) == 4)
+        await world.settled()
+        assert world.by_phase("Failed") == set()
+        await world.delete(min(world.by_phase("Running")))
+        await world.until(lambda: len(world.by_phase("Running")) == 4)
+        assert world.by_phase("Failed") == set()
+
+
+@pytest.mark.timeout(180)
+async def test_two_profiles_serve_two_names() -> None:
+    """One aligns, the other does not; pods of a third name are nobody's."""
+    config = configuration(TWO)
+    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+        await world.start(config)
+        names = {"a": "packs", "b": "blind", "c": "other"}
+        await world.create(
+            *(pod_document(pod, "10", schedulerName=name) for pod, name in names.items())
+        )
+        # Ten CPUs are more than a zone has: the blind one's pod is rejected by the kubelet.
+        await world.until(lambda: world.by_phase("Failed") == {"b"})
+        await world.until(lambda: bool(refusal_of(world.pod("a"))))
+        assert "cannot align" in refusal_of(world.pod("a"))
+        assert not refusal_of(world.pod("c"))
+
+
+@pytest.mark.timeout(180)
+async def test_a_pod_with_resource_claims_is_told_who_handles_them() -> None:
+    """It is not placed without its devices."""
+    async with world_of(1, shape="1 socket, 4 cores, smt 1, 8Gi") as world:
+        await world.start()
+        claims = [{"name": "gpu", "resourceClaimName": "some-gpu"}]
+        await world.create(pod_document("p", resourceClaims=claims))
+        (text,) = await world.some_events("FailedScheduling")
+        assert "resource claims" in text
+        assert "numakube extender" in text
+        assert world.pod("p").spec.scheduler_name == NAME
+        assert not world.pod("p").spec.node_name

@@ -1,0 +1,152 @@
+"""What users are told about pods, and what becomes of it when the server is in trouble."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from numakube.api.core import Pod
+from numakube.api.meta import ObjectMeta
+from numakube.apps.scheduler.eviction import evict
+from numakube.apps.scheduler.outcomes import Outcomes
+from numakube.kube.client import Client
+from numakube.kube.clock import JumpingClock
+from numakube.kube.connect import connect
+from numakube.kube.events import EventRecorder
+from numakube.kube.testing import Received, ScriptedServer
+from numakube.scheduling.snapshot.pods import PodInfo
+
+
+def pod(name: str) -> PodInfo:
+    """Return a pod."""
+    return PodInfo(Pod(metadata=ObjectMeta(name=name, namespace="ns", uid=f"uid-{name}")))
+
+
+@dataclass(slots=True)
+class Setup:
+    """Outcomes that are being written to a scripted server."""
+
+    server: ScriptedServer
+    client: Client
+    outcomes: Outcomes
+
+    async def received(self, count: int) -> list[Received]:
+        """Return the requests as soon as there are so many."""
+        async with asyncio.timeout(20):
+            while len(self.server.received) < count:  # noqa: ASYNC110 - not ours to signal
+                await asyncio.sleep(0.005)
+        return self.server.received
+
+
+@pytest.fixture
+async def setup() -> AsyncIterator[Setup]:
+    """A running writer; the server accepts everything that the script does not refuse."""
+
+    async def accept(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"kind": "Pod", "metadata": {"name": "p"}})
+
+    async with (
+        ScriptedServer(otherwise=accept) as server,
+        connect(server.config, clock=JumpingClock(), rate=0) as client,
+    ):
+        outcomes = Outcomes(client, EventRecorder(client, component="test", instance="i"))
+        task = asyncio.create_task(outcomes.run())
+        yield Setup(server, client, outcomes)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def condition_of(request: Received) -> dict[str, Any]:
+    """Return the condition in a patch."""
+    document: Any = request.json()
+    (condition,) = document["status"]["conditions"]
+    return dict(condition)
+
+
+async def test_a_refusal_is_written_as_a_condition(setup: Setup) -> None:
+    """For the pod that it is about, not for one that took its name."""
+    setup.outcomes.refused(pod("p"), "no room")
+    (request,) = await setup.received(1)
+    assert request.path == "/api/v1/namespaces/ns/pods/p/status"
+    document: Any = request.json()
+    assert document["metadata"]["uid"] == "uid-p"
+    condition = condition_of(request)
+    assert condition.pop("lastTransitionTime")
+    assert condition == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "no room",
+    }
+
+
+async def test_what_a_server_in_trouble_does_not_take_is_written_later(setup: Setup) -> None:
+    """With what has been said since."""
+    setup.server.refuse(500, "InternalError")
+    setup.outcomes.refused(pod("p"), "no room")
+    setup.outcomes.nominated(pod("p"), "n")
+    requests = await setup.received(2)
+    assert condition_of(requests[1])["message"] == "no room"
+
+
+async def test_what_the_server_does_not_want_is_dropped(setup: Setup) -> None:
+    """The next pod's turn comes."""
+    setup.server.refuse(422, "Invalid")
+    setup.outcomes.refused(pod("p"), "no room")
+    await setup.received(1)
+    setup.outcomes.refused(pod("q"), "no room")
+    requests = await setup.received(2)
+    assert requests[-1].path.endswith("/pods/q/status")
+
+
+async def test_a_refusal_never_comes_after_the_binding(setup: Setup) -> None:
+    """It would say of a running pod that it is not scheduled."""
+    go, order = asyncio.Event(), list[str]()
+
+    async def slow(_: web.Request) -> web.StreamResponse:
+        await go.wait()
+        order.append("refusal")
+        return web.json_response({"kind": "Pod", "metadata": {"name": "p"}})
+
+    setup.server.script(slow)
+    setup.outcomes.refused(pod("p"), "no room")
+    await setup.received(1)
+    setup.outcomes.refused(pod("p"), "still no room")
+
+    async def withdraw() -> None:
+        await setup.outcomes.withdraw(pod("p"))
+        order.append("binding")
+
+    task = asyncio.create_task(withdraw())
+    go.set()
+    await task
+    assert order == ["refusal", "binding"]
+    setup.outcomes.refused(pod("q"), "no room")
+    requests = await setup.received(2)
+    assert [one.path.split("/")[-2] for one in requests] == ["p", "q"]
+
+
+async def test_a_victim_is_marked_and_then_deleted(setup: Setup) -> None:
+    """By its uid, and with its own grace period."""
+    assert await evict(setup.client, [pod("victim")], pod("urgent"), "n") == []
+    mark, delete = setup.server.received
+    condition = condition_of(mark)
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "PreemptionByScheduler")
+    assert delete.method == "DELETE"
+    options: Any = delete.json()
+    assert options["preconditions"]["uid"] == "uid-victim"
+    assert "gracePeriodSeconds" not in options
+
+
+async def test_a_victim_that_is_gone_is_no_problem_but_a_refusal_is(setup: Setup) -> None:
+    """The room is there either way, or it is not."""
+    setup.server.refuse(404, "NotFound")
+    assert await evict(setup.client, [pod("gone")], pod("urgent"), "n") == []
+    setup.server.refuse(403, "Forbidden", message="not you")
+    (problem,) = await evict(setup.client, [pod("kept")], pod("urgent"), "n")
+    assert problem.startswith("ns/kept: ")

@@ -1,0 +1,95 @@
+"""Kubelets that reject what we place, since the reports that we trust are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+
+from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
+from numakube.lab.exporters.faults import Skew
+
+pytestmark = pytest.mark.timeout(180)
+
+LIES = Skew(amounts={"cpu": 64})
+GUARD = "node(s) whose kubelet rejected a pod like this"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Two nodes with one CPU left in either zone, and exporters that say there are more."""
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+        assert world.lab.exporters is not None
+        for node in ("node-0", "node-1"):
+            for cpus in ("7", "5"):
+                await world.create(pod_document(f"fills-{node}-{cpus}", cpus, nodeName=node))
+        await world.until(lambda: len(world.by_phase("Running")) == 4)
+        world.lab.exporters.skew(["node-0", "node-1"], LIES)
+        yield world
+
+
+async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: World) -> None:
+    """One rejection per node; then the pods wait, and say why."""
+    running = await world.start()
+    await lies_are_believed(world)
+    for number in range(4):
+        await world.create(pod_document(f"p{number}", "2"))
+        await world.settled()
+    assert len(world.by_phase("Failed")) == 2
+    waiting = world.by_phase("Pending")
+    assert len(waiting) == 2
+    assert all(GUARD in refusal_of(world.pod(name)) for name in waiting)
+    assert running.process.scheduler.guard.next_change() is not None
+
+
+async def test_a_replica_set_that_is_rejected_does_not_run_away(world: World) -> None:
+    """A handful of failed pods instead of hundreds, and one event on the owner."""
+    await world.start()
+    await lies_are_believed(world)
+    template = pod_document("any", "2")
+    labels = {"app": "runaway"}
+    spec = {
+        "replicas": 5,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+    }
+    document = {"metadata": {"name": "runaway"}, "spec": spec}
+    await world.lab.client.create(REPLICA_SETS, document, namespace="default")
+    (text,) = await world.some_events("PodsRejectedByKubelet")
+    assert text.startswith("kubelets keep rejecting pods of this ReplicaSet (")
+    await asyncio.sleep(0)
+    await world.settled()
+    assert len(world.by_phase("Failed")) < 20
+    events = (await world.lab.client.list(CORE_EVENTS)).items
+    (told,) = [one for one in events if one.reason == "PodsRejectedByKubelet"]
+    assert (told.involved_object.kind, told.involved_object.name) == ("ReplicaSet", "runaway")
+    assert (told.count or 1) == 1
+
+
+async def lies_are_believed(world: World) -> None:
+    """Wait until every scheduler has the wrong reports."""
+
+    def all_wrong() -> bool:
+        return all(
+            node.numa is not None and max(free.get("cpu", 0) for free in node.numa.available) > 2000
+            for running in world.running
+            for node in running.process.mirror.cluster.nodes()
+        )
+
+    await world.until(all_wrong)
+
+
+async def test_old_rejections_are_no_reason_to_be_careful(world: World) -> None:
+    """A scheduler that starts finds failed pods of long ago; they say nothing about today."""
+    first = await world.start()
+    await lies_are_believed(world)
+    await world.create(pod_document("p", "2"))
+    await world.until(lambda: world.by_phase("Failed") == {"p"})
+    await first.end()
+    second = await world.start()
+    assert second.process.scheduler.guard.next_change() is None
+    await world.delete("p")
+    await world.until(lambda: not world.by_phase("Failed"))
+    assert second.process.scheduler.guard.next_change() is None

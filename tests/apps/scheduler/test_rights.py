@@ -1,0 +1,178 @@
+"""The scheduler under its own account: the role that we ship is enough, and no more than that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
+from tests.apps.scheduler.world import NAME, World, pod_document, world_of
+
+from numakube.apps.access import Access
+from numakube.apps.kinds import CLAIMS, VOLUMES
+from numakube.apps.scheduler.settings import default_configuration
+from numakube.kube.auth import authenticator_for
+from numakube.kube.catalog import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+)
+from numakube.kube.client import Client
+from numakube.kube.clock import SystemClock
+from numakube.kube.config import ClusterConfig, UserConfig
+from numakube.kube.http import HttpTransport
+from numakube.kube.objects import ObjectKey
+from numakube.kube.subresources import request_token
+from numakube.kube.transport import Request, Response, Stream
+from numakube.lab.api.request_info import parse_request
+from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
+
+pytestmark = pytest.mark.timeout(180)
+
+NAMESPACE = "numakube"
+_BY_KIND: dict[str, Any] = {
+    "ServiceAccount": SERVICE_ACCOUNTS,
+    "ClusterRole": CLUSTER_ROLES,
+    "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS,
+    "Role": ROLES,
+    "RoleBinding": ROLE_BINDINGS,
+}
+
+
+class Right(NamedTuple):
+    """One verb on one resource."""
+
+    group: str
+    resource: str
+    verb: str
+
+
+UNUSED = {
+    Right("", "events", "patch"): "a repeated event raises a count; this run repeats none",
+}
+"""Rights that this run does not need, and why they are given."""
+FAMILIAR = {"get"}
+"""``get`` goes with ``list`` and ``watch`` in every role of Kubernetes; it reveals nothing more."""
+
+
+class Recording:
+    """A transport that notes what it is used for."""
+
+    def __init__(self, transport: HttpTransport, token: str) -> None:
+        self.token = token
+        self._transport = transport
+        self.used: set[Right] = set()
+        self.refused: list[str] = []
+
+    async def send(self, request: Request) -> Response:
+        """Send *request*."""
+        self._note(request)
+        response = await self._transport.send(request)
+        if response.status == 403:
+            self.refused.append(f"{request.method} {request.path}")
+        return response
+
+    def open(self, request: Request) -> AbstractAsyncContextManager[Stream]:
+        """Open the stream of *request*."""
+        self._note(request)
+        return self._transport.open(request)
+
+    async def aclose(self) -> None:
+        """Close."""
+        await self._transport.aclose()
+
+    def _note(self, request: Request) -> None:
+        info = parse_request(request.method, request.path, dict(request.query))
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        self.used.add(Right(info.group, resource, info.verb))
+
+
+def granted() -> set[Right]:
+    """Return every right of the roles that we ship."""
+    return {
+        Right(group, resource, verb)
+        for rule in (*cluster_rules(), *lease_rules(NAME))
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A lab where rights count."""
+    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi", rbac=True) as world:
+        await world.lab.client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        for document in SchedulerManifest(namespace=NAMESPACE).access():
+            namespace = document["metadata"].get("namespace", "")
+            await world.lab.client.create(_BY_KIND[document["kind"]], document, namespace=namespace)
+        yield world
+
+
+@pytest.fixture
+async def transport(world: World) -> Recording:
+    """A connection as the scheduler's account."""
+    key = ObjectKey(NAMESPACE, NAME)
+    token = (await request_token(world.lab.client, key)).token
+    user = UserConfig(token=token)
+    auth = authenticator_for(user, clock=SystemClock(), env={}, interactive=False)
+    config = ClusterConfig(server=world.lab.url, user=user)
+    http = HttpTransport(config, auth=auth, clock=SystemClock(), user_agent="test")
+    return Recording(http, token)
+
+
+async def test_the_role_is_enough_and_nothing_in_it_is_idle(
+    world: World, transport: Recording
+) -> None:
+    """Scheduling, preemption, volumes, the lease, events and the check of callers."""
+    config = default_configuration(NAME)
+    election = msgspec.structs.replace(config.leader_election, resource_namespace=NAMESPACE)
+    client = Client(transport, rate=0)
+    running = await world.start(
+        msgspec.structs.replace(config, leader_election=election), client=client
+    )
+    admin = world.lab.client
+    await admin.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+    await world.create(pod_document("fills", "5"))
+    await world.until(lambda: "fills" in world.by_phase("Running"))
+    await world.create(pod_document("urgent", "4", priorityClassName="urgent"))
+    await world.until(lambda: "urgent" in world.by_phase("Running"))
+    await with_volumes(world)
+    await world.some_events("Scheduled")
+    await world.some_events("Preempted")
+    access = Access(client, host="0.0.0.0")
+    assert await access.is_allowed(transport.token, "GET", "/configz") is False
+    assert await running.end() == 0
+    assert transport.refused == []
+    assert transport.used - granted() == set()
+    idle = granted() - transport.used - UNUSED.keys()
+    assert {right for right in idle if right.verb not in FAMILIAR} == set()
+
+
+async def with_volumes(world: World) -> None:
+    """Let the scheduler bind a volume, and ask for another one to be made."""
+    admin = world.lab.client
+    await storage_class(admin, "static", "kubernetes.io/no-provisioner")
+    await storage_class(admin, "made", "example.com/disks")
+    await offer(admin, disk("disk", "node-0", storageClassName="static"))
+    await admin.create(CLAIMS.raw, claim("one", "static"), namespace="default")
+    await admin.create(CLAIMS.raw, claim("two", "made"), namespace="default")
+    volumes = [
+        {"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("one", "two")
+    ]
+    await world.create(pod_document("stores", "500m", "64Mi", volumes=volumes))
+
+    async def prepared() -> bool:
+        disk = await admin.get(VOLUMES.raw, "disk")
+        two = await admin.get(CLAIMS.raw, "two", namespace="default")
+        annotations = two["metadata"].get("annotations") or {}
+        return "claimRef" in disk["spec"] and "volume.kubernetes.io/selected-node" in annotations
+
+    await world.until_true(prepared)
