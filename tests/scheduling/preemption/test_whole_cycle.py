@@ -106,3 +106,13 @@ def test_of_two_nodes_the_one_with_the_lesser_victim_is_nominated() -> None:
     assert refused.nomination is not None
     assert refused.nomination.node == "n2"
     assert len(refused.nomination.victims) == 1
+
+
+def test_the_zones_of_nominated_pods_are_kept_for_them() -> None:
+    """The node has CPUs enough for all three, but no zone has them."""
+    scheduler = Scheduler(Site.make("n1"))
+    for name in ("first", "second"):
+        scheduler.handle.nominations.nominate(info(pod(name, cpus=4, priority=9)), "n1")
+    assert isinstance(scheduler.decide(pod("small", cpus=4, priority=1)), Chosen)
+    assert isinstance(scheduler.decide(pod("large", cpus=5, priority=1)), Refused)
+    assert isinstance(scheduler.decide(pod("urgent", cpus=5, priority=10)), Chosen)

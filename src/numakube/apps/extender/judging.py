@@ -18,7 +18,7 @@ from numakube.apps.extender.protocol import MAX_SCORE
 from numakube.apps.extender.texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
-from numakube.scheduling.preemption.trial import Extensible
+from numakube.scheduling.numa.belief import Extensible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -55,6 +55,15 @@ class NumaBelief(Protocol):
 
 
 @runtime_checkable
+class Extensible(Protocol):
+    """A belief that can tell what will be when another pod comes."""
+
+    def followed_by(self, pod: PodInfo) -> NumaBelief | None:
+        """Return what is believed when *pod* comes after all others; ``None`` if unknown."""
+        ...
+
+
+@runtime_checkable
 class ForeseesOutcomes(Protocol):
     """A belief with a model, which remembers how it took the pod that was asked about last.
 

@@ -23,6 +23,7 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.args import CacheKind, Mode, read_args
+from numakube.scheduling.numa.belief import Extensible
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.passthrough import Passthrough
@@ -96,6 +97,11 @@ class NodeResourceTopologyMatch(
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Let every node be judged; profiles written for upstream name the plugin here."""
         return PreFilterResult()
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Book the zones of *added* on *node*, a copy, if it is nominated and not there yet."""
+        if not added.node_name and isinstance(node.numa, Extensible):
+            node.numa = node.numa.followed_by(added) or node.numa
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Tell whether *node* can take *pod*."""

@@ -7,14 +7,13 @@ unknown, so that nobody is evicted in vain.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -32,15 +31,6 @@ class WhatIf(Protocol):
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Take *removed* off *node*, a clone, and tell the pre-filters of it."""
-        ...
-
-
-@runtime_checkable
-class Extensible(Protocol):
-    """A belief that can tell what will be when another pod comes."""
-
-    def followed_by(self, pod: PodInfo) -> NumaBelief | None:
-        """Return what is believed when *pod* comes after all others; ``None`` if unknown."""
         ...
 
 
@@ -97,6 +87,4 @@ class Trial:
         state, node = self._state.clone(), self._node.clone()
         for other in self._nominated:
             self._runtime.add_pod(state, self._pod, other, node)
-            if isinstance(node.numa, Extensible):
-                node.numa = node.numa.followed_by(other) or node.numa
         return self._runtime.admits(state, self._pod, node)
