@@ -147,3 +147,16 @@ def test_arrays_equal_a_cluster_built_afresh(events: list[tuple[str, int, int]])
                 == getattr(expected.resources, table)("cpu")[theirs]
             )
         assert snapshot.resources.pod_count[ours] == expected.resources.pod_count[theirs]
+
+
+def test_pods_that_ask_for_exabytes_are_counted() -> None:
+    """Anybody may put such pods on a node by name; the scheduler must survive them."""
+    cluster = Cluster()
+    info = cluster.set_node(node("n1"))
+    for number in range(9):
+        cluster.place(pod(str(number), "7Ei", memory="7Ei"), "n1")
+    requested = cluster.snapshot().resources.requested("memory")
+    assert requested[info.row] > 1 << 61
+    for number in range(9):
+        cluster.remove_pod(str(number))
+    assert requested[info.row] == 0

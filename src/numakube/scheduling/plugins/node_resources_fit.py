@@ -92,10 +92,9 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         hopeless = np.zeros(len(rows), dtype=np.bool_)
         for resource, amount in state.read(_WANTED) or ():
             offered = table.allocatable(resource)[rows]
-            lacking.append(
-                (f"Insufficient {resource}", amount > offered - table.requested(resource)[rows])
-            )
-            hopeless |= amount > offered
+            lacks = amount > offered - table.requested(resource)[rows]
+            lacking.append((f"Insufficient {resource}", lacks))
+            hopeless |= lacks & (amount > offered)
         if not any(mask.any() for _, mask in lacking):
             return None
         return _combined(lacking, hopeless)

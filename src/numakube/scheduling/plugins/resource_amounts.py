@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pods import effective_requests
+from numakube.scheduling.snapshot.resources import bounded
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 
@@ -58,7 +59,7 @@ class Usage:
 
     def __init__(self, resource: str, request: int, *, little: bool) -> None:
         self.resource = resource
-        self.request = request
+        self.request = bounded(request)
         self.little = little
 
     @property

@@ -15,6 +15,19 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _FIRST_CAPACITY: Final = 64
+MOST: Final = (1 << 62) - 1
+"""Amounts in arrays go up to here, so that the sum of two of them is still a number.
+
+A pod may ask for exabytes, and several such pods may be put on one node by name.
+"""
+
+
+def bounded(amount: int) -> int:
+    """Return *amount*, or the most or least that an array holds.
+
+    Amounts below zero are what Kubernetes makes of more thousandths than it can count.
+    """
+    return max(-MOST, min(amount, MOST))
 
 
 class ResourceTable:
@@ -56,10 +69,10 @@ class ResourceTable:
         """Write everything about *node* into its row."""
         row = node.row
         for name, array in self._allocatable.items():
-            array[row] = node.allocatable.get(name, 0)
+            array[row] = bounded(node.allocatable.get(name, 0))
         for name in node.allocatable.keys() - self._allocatable.keys():
-            self._add(self._allocatable, name)[row] = node.allocatable[name]
-        self.allowed_pods[row] = node.allowed_pods
+            self._add(self._allocatable, name)[row] = bounded(node.allocatable[name])
+        self.allowed_pods[row] = bounded(node.allowed_pods)
         for array in self._requested.values():
             array[row] = 0
         self.write_pods(node)
@@ -71,10 +84,10 @@ class ResourceTable:
             array = self._requested.get(name)
             if array is None:
                 array = self._add(self._requested, name)
-            array[row] = amount
+            array[row] = bounded(amount)
         self.pod_count[row] = len(node.pods)
-        self.nonzero_cpu_milli[row] = node.nonzero_cpu_milli
-        self.nonzero_memory_bytes[row] = node.nonzero_memory_bytes
+        self.nonzero_cpu_milli[row] = bounded(node.nonzero_cpu_milli)
+        self.nonzero_memory_bytes[row] = bounded(node.nonzero_memory_bytes)
 
     def clear(self, row: int) -> None:
         """Forget the node that was at *row*."""
