@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from numakube.api.pods import has_pod_level_resources
-from numakube.kubelet.demand import DemandRules
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.native.columns import Columns
@@ -24,13 +23,14 @@ from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
 from numakube.scheduling.numa.native.plan import plan_of
 from numakube.scheduling.numa.native.reference import Fit, judge
 from numakube.scheduling.numa.native.score import score_node
-from numakube.scheduling.numa.native.shape import shape_of
+from numakube.scheduling.numa.native.shape import demand_key, shape_of
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.core import Pod
+    from numakube.kubelet.demand import DemandRules
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Amount, Rows, Verdicts
@@ -43,13 +43,6 @@ if TYPE_CHECKING:
 
 _REMEMBERED_SHAPES = 64
 """Shapes of pods whose answers are kept; each takes about 30 bytes a node."""
-
-
-_ALL_RULES = tuple(
-    DemandRules(ignores_pod_level_resources=ignores, manages_pod_level_resources=manages)
-    for ignores, manages in ((True, False), (True, True), (False, False))
-)
-"""All ways in which kubelets read pods."""
 
 
 class NativeEngine:
@@ -71,9 +64,8 @@ class NativeEngine:
     ) -> Verdicts | None:
         """Tell which of *rows* can take *pod*, from counts; ``None`` if all of them can."""
         del state
-        if wants_nothing(pod) or not len(rows):
-            return None
-        return self._ledger(pod, snapshot).verdicts(snapshot, rows)
+        ledger = self._ledger(pod, snapshot)
+        return None if ledger is None else ledger.verdicts(snapshot, rows)
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate *node* from 0 (no data) to `MAX_NODE_SCORE`."""
@@ -86,9 +78,10 @@ class NativeEngine:
     def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
         """Rate the nodes at *rows*, all of which passed the filter."""
         del state
-        if wants_nothing(pod):
+        ledger = self._ledger(pod, snapshot)
+        if ledger is None:
             return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
-        return self._ledger(pod, snapshot).scores[rows]
+        return ledger.scores[rows]
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Ask the kubelet model whether *node* will admit *pod*."""
@@ -117,7 +110,7 @@ class NativeEngine:
         plan = plan_of(shapes_of(pod)(counts.rules.demand), counts.rules)
         return score_node(plan, counts, fit)
 
-    def _ledger(self, pod: PodInfo, snapshot: Snapshot) -> Ledger:
+    def _ledger(self, pod: PodInfo, snapshot: Snapshot) -> Ledger | None:
         books = self._books.get(snapshot.zones)
         if books is None:
             books = self._books[snapshot.zones] = Books(self.options)
@@ -125,26 +118,31 @@ class NativeEngine:
 
 
 class Books:
-    """The ledgers of one cluster, by shape of pod."""
+    """The ledgers of one cluster, by what pods demand."""
 
     def __init__(self, options: NativeOptions) -> None:
         self._options = options
         self._columns = Columns()
-        self._ledgers: OrderedDict[tuple[PodShape, ...], Ledger] = OrderedDict()
+        self._ledgers: OrderedDict[bytes, Ledger | None] = OrderedDict()
 
-    def ledger(self, pod: PodInfo, snapshot: Snapshot) -> Ledger:
-        """Return the ledger of pods like *pod*, up to date."""
-        self._columns.update(snapshot)
-        shapes = shapes_of(pod)
-        key = tuple(dict.fromkeys(map(shapes, _ALL_RULES)))
-        ledger = self._ledgers.get(key)
-        if ledger is None:
-            ledger = self._ledgers[key] = Ledger(self._columns, shapes, self._options)
-            if len(self._ledgers) > _REMEMBERED_SHAPES:
-                self._ledgers.popitem(last=False)
+    def ledger(self, pod: PodInfo, snapshot: Snapshot) -> Ledger | None:
+        """Return the ledger of pods like *pod*, up to date; ``None`` if they want nothing."""
+        key = pod.memo("numa-demand-key", demand_key)
+        if key not in self._ledgers:
+            self._open(key, pod)
         self._ledgers.move_to_end(key)
-        ledger.update(snapshot)
+        ledger = self._ledgers[key]
+        if ledger is not None:
+            self._columns.update(snapshot)
+            ledger.update(snapshot)
         return ledger
+
+    def _open(self, key: bytes, pod: PodInfo) -> None:
+        nothing = wants_nothing(pod)
+        ledger = None if nothing else Ledger(self._columns, shapes_of(pod), self._options)
+        self._ledgers[key] = ledger
+        if len(self._ledgers) > _REMEMBERED_SHAPES:
+            self._ledgers.popitem(last=False)
 
 
 def wants_nothing(pod: PodInfo) -> bool:

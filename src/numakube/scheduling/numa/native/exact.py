@@ -10,29 +10,24 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.numa.belief import ForeseesOutcomes
+from numakube.scheduling.numa.native.shape import demand_key
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import Pod
     from numakube.kubelet.demand import PodDemand, Role
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.trace import ResourceTrace
     from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-
-
-_encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +61,7 @@ class ModelCheck:
         belief = node.numa
         if belief is None:
             return None
-        key = node.name, pod.memo("numa-demand-key", _demand_key)
+        key = node.name, pod.memo("numa-demand-key", demand_key)
         known = self._refusals.get(key)
         if known is not None and known[0] is belief:
             return known[1]
@@ -101,16 +96,6 @@ class ModelCheck:
         self._refusals.move_to_end(key)
         if len(self._refusals) > self._limit:
             self._refusals.popitem(last=False)
-
-
-def _demand_key(pod: Pod) -> bytes:
-    """Return all of a pod that kubelets look at; equal for replicas."""
-    spec = pod.spec
-    containers = [
-        (one.name, one.restart_policy, one.resources)
-        for one in (*spec.init_containers, *spec.containers)
-    ]
-    return _encode((len(spec.init_containers), containers, spec.resources))
 
 
 def ask_model(pod: PodInfo, model: KubeletNode) -> Admitted | Rejection:
