@@ -68,6 +68,11 @@ def bound(other: PodInfo) -> ClusterEvent:
     return ClusterEvent(kind=EventKind.POD_ADDED, node="n", pod=other)
 
 
+def relabelled(waiting: PodInfo) -> ClusterEvent:
+    """The pod itself got other labels; running pods may keep away from it no more."""
+    return ClusterEvent(kind=EventKind.UNSCHEDULED_POD_UPDATED, pod=waiting)
+
+
 def claimed(key: str) -> ClusterEvent:
     """A claim changed."""
     return ClusterEvent(kind=EventKind.STORAGE_CHANGED, claim=key)
@@ -104,6 +109,7 @@ CASES: list[tuple[str, PodInfo, ClusterEvent, bool]] = [
     ("InterPodAffinity", affine("podAntiAffinity"), deleted(DB), True),
     ("InterPodAffinity", affine("podAntiAffinity"), deleted(WEB), False),
     ("InterPodAffinity", pod(), added(node()), True),
+    ("InterPodAffinity", pod(), relabelled(pod()), True),
     ("PodTopologySpread", SPREAD, bound(DB), True),
     ("PodTopologySpread", SPREAD, bound(WEB), False),
     ("PodTopologySpread", SPREAD, added(node({"zone": "a"})), True),

@@ -53,6 +53,7 @@ class InterPodAffinity(
         EventKind.POD_ADDED
         | EventKind.POD_UPDATED
         | EventKind.POD_DELETED
+        | EventKind.UNSCHEDULED_POD_UPDATED
         | EventKind.NODE_ADDED
         | EventKind.NODE_UPDATED
         | EventKind.NAMESPACE_CHANGED
