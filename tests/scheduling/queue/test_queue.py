@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.scheduling.conftest import MakePod
 
@@ -82,6 +83,20 @@ def test_a_refused_pod_waits_for_an_event_that_may_help(
     assert queue.handle([ClusterEvent(kind=EventKind.POD_DELETED, node="irrelevant")], 200) == 0
     assert queue.handle([GONE], 200) == 1
     assert names(queue, 200) == ["a"]
+
+
+def test_a_refused_pod_that_gets_other_labels_is_tried_again(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """Running pods may keep away from it no more; a change of its status alone is nothing."""
+    waiting = make_pod("a")
+    queue.add(waiting, 0)
+    refuse(queue, 0)
+    queue.add(PodInfo(waiting.pod), 100)
+    assert queue.pop(100) is None
+    meta = msgspec.structs.replace(waiting.pod.metadata, labels={"app": "other"})
+    queue.add(PodInfo(msgspec.structs.replace(waiting.pod, metadata=meta)), 101)
+    assert names(queue, 101) == ["a"]
 
 
 def test_a_woken_pod_sits_out_its_backoff_while_others_wait(

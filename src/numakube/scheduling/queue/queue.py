@@ -206,7 +206,7 @@ class SchedulingQueue:
         before, entry.pod = entry.pod, pod
         if entry.place is Place.GATED:
             self._enqueue(entry, now)
-        elif before.pod.spec == pod.pod.spec:
+        elif before.pod.spec == pod.pod.spec and before.labels == pod.labels:
             return
         elif entry.place is Place.ACTIVE:
             self._enqueue(entry, entry.queued_at)
