@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
-    "demo": Lazy("numakube.cli.demo", "Show a lab, a workload that fits and one that does not."),
+    "demo": Lazy(
+        "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
+    ),
     "exporter": Lazy(
         "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
     ),
-    "extender": Lazy("numakube.cli.extender", "Answer a stock kube-scheduler by NUMA topology."),
+    "extender": Lazy("numakube.cli.extender", "Answer a stock kube-scheduler's calls."),
     "gc": Lazy(
         "numakube.cli.gc", "Remove NodeResourceTopology objects of nodes that have vanished."
     ),
