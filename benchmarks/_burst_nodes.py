@@ -5,25 +5,24 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from benchmarks._burst_pods import GPU
 from numakube.api.core import Node, NodeStatus
 from numakube.api.meta import ObjectMeta
-from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource, zone_name
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings import KubeletSettings
 from numakube.topology import names
-from numakube.topology.codec import encode_report
 from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.rebuild import report_of
+from numakube.topology.model_report import nrt_of
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
-from numakube.values.resources import quantity_of
 
 if TYPE_CHECKING:
     from numakube.api.core import Pod
-    from numakube.topology.zone_amounts import ZoneAmounts
+    from numakube.api.nrt import NodeResourceTopology
 
 _GIB: Final = 1 << 30
 _CORES: Final = 24
@@ -39,12 +38,6 @@ _SETTINGS: Final = KubeletSettings(
     reserved_memory={0: {"memory": 2 * _GIB}},
     memory_reservation={"memory": 2 * _GIB},
 )
-_ATTRIBUTES: Final = {
-    names.TOPOLOGY_POLICY: "single-numa-node",
-    names.TOPOLOGY_SCOPE: "container",
-    names.CPU_POLICY: "static",
-    names.MEMORY_POLICY: "Static",
-}
 
 
 def _machine() -> Machine:
@@ -116,32 +109,9 @@ class BurstNode:
     def report(self, version: int) -> NodeResourceTopology:
         """Return what the exporter writes now."""
         pods = ((one.metadata.namespace, one.metadata.name) for one in self.pods.values())
-        told = {**_ATTRIBUTES, names.FINGERPRINT: fingerprint_of(pods)}
-        meta = ObjectMeta(
-            name=self.name,
-            uid=self.name,
-            resource_version=str(version),
-            annotations=(
-                {names.EXACT_ANNOTATION: encode_report(report_of(self.kubelet))}
-                if self._exact
-                else {}
-            ),
+        told = {names.FINGERPRINT: fingerprint_of(pods)}
+        report = nrt_of(self.name, self.kubelet, exact=self._exact, attributes=told)
+        metadata = msgspec.structs.replace(
+            report.metadata, uid=self.name, resource_version=str(version)
         )
-        return NodeResourceTopology(
-            metadata=meta,
-            attributes=tuple(Attribute(name=name, value=value) for name, value in told.items()),
-            zones=tuple(_zone(zone) for zone in zones_of(self.kubelet)),
-        )
-
-
-def _zone(zone: ZoneAmounts) -> Zone:
-    resources = tuple(
-        ZoneResource(
-            name=name,
-            capacity=str(quantity_of(name, zone.capacity[name])),
-            allocatable=str(quantity_of(name, zone.allocatable[name])),
-            available=str(quantity_of(name, zone.available[name])),
-        )
-        for name in zone.available
-    )
-    return Zone(name=zone_name(zone.id), type="Node", resources=resources)
+        return msgspec.structs.replace(report, metadata=metadata)

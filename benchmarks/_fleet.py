@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from numakube.api.crds import crd
-from numakube.api.meta import ObjectMeta
-from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
 from numakube.apps.mirror import TOPOLOGIES
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from numakube.kube.patches import merge_patch
@@ -19,19 +17,10 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.lab.cluster import uniform_plans
 from numakube.lab.nodes.node_object import Offer, base_offer, node_document
-from numakube.topology.codec import encode_report
-from numakube.topology.names import (
-    CPU_POLICY,
-    EXACT_ANNOTATION,
-    MEMORY_POLICY,
-    TOPOLOGY_POLICY,
-    TOPOLOGY_SCOPE,
-)
-from numakube.topology.rebuild import report_of
-from numakube.topology.zone_amounts import zones_of
-from numakube.values.resources import quantities_of
+from numakube.topology.model_report import nrt_of
 
 if TYPE_CHECKING:
+    from numakube.api.nrt import NodeResourceTopology
     from numakube.kube.client import Client
     from numakube.lab.nodes.plan import NodePlan
 
@@ -48,46 +37,10 @@ def kubelet_of(plan: NodePlan) -> KubeletNode:
     return KubeletNode(plan.machine, settings_of(plan.config, plan.machine))
 
 
-def topology_of(name: str, node: KubeletNode) -> NodeResourceTopology:
-    """Return what an exporter publishes of *node*."""
-    settings = node.settings
-    distances = {one.id: one.distances for one in node.machine.nodes}
-    ids = sorted(distances)
-    zones = tuple(
-        Zone(
-            name=zone_name(one.id),
-            type="Node",
-            costs=tuple(
-                Cost(name=zone_name(other), value=distance)
-                for other, distance in zip(ids, distances[one.id], strict=True)
-            ),
-            resources=tuple(
-                ZoneResource(
-                    name=resource,
-                    capacity=quantities_of(one.capacity)[resource],
-                    allocatable=quantities_of(one.allocatable)[resource],
-                    available=quantities_of(one.available)[resource],
-                )
-                for resource in one.capacity
-            ),
-        )
-        for one in zones_of(node)
-    )
-    attributes = (
-        Attribute(name=TOPOLOGY_POLICY, value=settings.topology_policy),
-        Attribute(name=TOPOLOGY_SCOPE, value=settings.topology_scope),
-        Attribute(name=CPU_POLICY, value=settings.cpu_policy),
-        Attribute(name=MEMORY_POLICY, value=settings.memory_policy),
-    )
-    exact = {EXACT_ANNOTATION: encode_report(report_of(node))}
-    metadata = ObjectMeta(name=name, annotations=exact)
-    return NodeResourceTopology(metadata=metadata, attributes=attributes, zones=zones)
-
-
 async def create_fleet(client: Client, plans: tuple[NodePlan, ...]) -> None:
     """Create the objects of all nodes; equal nodes share one report."""
     await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd())
-    report = topology_of("", kubelet_of(plans[0]))
+    report = nrt_of("", kubelet_of(plans[0]))
     waiting = iter(plans)
     async with asyncio.TaskGroup() as group:
         for _ in range(_AT_ONCE):

@@ -17,7 +17,7 @@ from numakube.api.core import (
     ResourceRequirements,
 )
 from numakube.api.meta import ObjectMeta
-from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource, zone_name
+from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
 from numakube.api.pods import GUARANTEED, qos_class
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
@@ -27,10 +27,10 @@ from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import names
 from numakube.topology.codec import encode_report
 from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.model_report import attributes_of, model_zones
 from numakube.topology.rebuild import report_of
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
-from numakube.values.resources import quantity_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,46 +179,20 @@ class Site:
 
     def report(self, **attributes: str) -> NodeResourceTopology:
         """What the exporter writes now."""
-        told = {
-            names.TOPOLOGY_POLICY: self.node.settings.topology_policy,
-            names.TOPOLOGY_SCOPE: self.node.settings.topology_scope,
-            names.CPU_POLICY: self.node.settings.cpu_policy,
-            names.MEMORY_POLICY: self.node.settings.memory_policy,
-            **attributes,
-        }
+        told = {**attributes_of(self.node), **attributes}
         if self.fingerprints and names.FINGERPRINT not in told:
             told[names.FINGERPRINT] = self.fingerprint()
             told[names.FINGERPRINT_METHOD] = self.method
         annotations = {}
         if self.exact:
             annotations[names.EXACT_ANNOTATION] = encode_report(report_of(self.node))
-        return report_object(self.name, zones_of_site(self), told, annotations)
+        return report_object(self.name, model_zones(self.node), told, annotations)
 
     def fingerprint(self) -> str:
         """Return that of the pods on the node, or of the Guaranteed ones."""
         only = self.method != "all"
         pods = (one for one in self.pods.values() if not only or qos_class(one) == GUARANTEED)
         return fingerprint_of((one.metadata.namespace, one.metadata.name) for one in pods)
-
-
-def zones_of_site(site: Site) -> tuple[Zone, ...]:
-    """Return the zones as an exporter writes them."""
-    return tuple(
-        Zone(
-            name=zone_name(zone.id),
-            type="Node",
-            resources=tuple(
-                ZoneResource(
-                    name=name,
-                    capacity=str(quantity_of(name, zone.capacity[name])),
-                    allocatable=str(quantity_of(name, zone.allocatable[name])),
-                    available=str(quantity_of(name, zone.available[name])),
-                )
-                for name in zone.available
-            ),
-        )
-        for zone in zones_of(site.node)
-    )
 
 
 def report_object(
