@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from numakube.api.crds import crd
-from numakube.apps.mirror import TOPOLOGIES
-from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODES
+from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
@@ -58,4 +57,6 @@ async def _create(client: Client, plans: Any, report: NodeResourceTopology) -> N
         # New nodes are tainted until a controller sees that they are ready; there is none here.
         await client.patch(NODES, plan.name, merge_patch({"spec": {"taints": None}}))
         metadata = msgspec.structs.replace(report.metadata, name=plan.name)
-        await client.create(TOPOLOGIES, msgspec.structs.replace(report, metadata=metadata))
+        await client.create(
+            NODE_RESOURCE_TOPOLOGIES, msgspec.structs.replace(report, metadata=metadata)
+        )

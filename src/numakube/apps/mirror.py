@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
-from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
 from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.apps.kinds import CLAIMS, KINDS, NAMESPACES
 from numakube.errors import NotFound
-from numakube.kube.catalog import NODES, PODS
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.objects import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming
-from numakube.kube.resources import Resource
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.api.core import Node, Pod
+    from numakube.api.nrt import NodeResourceTopology
     from numakube.api.workloads import Namespace
     from numakube.apps.kinds import MirroredKind
     from numakube.kube.client import Client
@@ -36,15 +35,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
-
-TOPOLOGIES: Final = Resource(
-    group=GROUP,
-    version="v1alpha2",
-    plural=PLURAL,
-    kind=KIND,
-    namespaced=False,
-    object_type=NodeResourceTopology,
-)
 
 _IMPATIENT: Final = ReflectorTiming(longest_backoff=5.0)
 """The kind may be installed after us; its nodes should not wait half a minute then."""
@@ -98,7 +88,7 @@ class Mirror:
         self.pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
         self.nodes: Reflector[Node] = Reflector(client, NODES)
         self.topologies: Reflector[NodeResourceTopology] = Reflector(
-            client, TOPOLOGIES, store=Store(transform=shared_nrt), timing=_IMPATIENT
+            client, NODE_RESOURCE_TOPOLOGIES, store=Store(transform=shared_nrt), timing=_IMPATIENT
         )
         self._assumed: dict[str, str] = {}
         self._client = client
