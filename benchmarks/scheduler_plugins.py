@@ -24,7 +24,7 @@ from numakube.api.placement import (
 from numakube.api.workloads import OwnerSpec, ReplicaSet, Service, ServiceSpec
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.profile import profile_of
-from numakube.scheduling.framework.runtime import Runtime
+from numakube.scheduling.framework.runtime import Runtime, Scores
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.plugins.registry import default_plugins, default_weights
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -72,6 +72,7 @@ def decide(cluster: Cluster, runtime: Runtime, new: PodInfo) -> str:
     rows = runtime.pre_filter(state, new, snapshot, diagnosis)
     rows = runtime.filter(state, new, snapshot, rows, diagnosis)
     scores = runtime.score(state, new, snapshot, rows)
+    assert isinstance(scores, Scores), scores
     return snapshot.at(int(rows[scores.total.argmax()])).name
 
 

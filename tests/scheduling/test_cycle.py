@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.scheduling.conftest import MakeNode, MakePod
 
-from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.framework.plugins import (
     Confirm,
     Filter,
@@ -15,13 +15,20 @@ from numakube.scheduling.framework.plugins import (
     PostFilter,
     PreFilter,
     PreFilterResult,
+    PreScore,
     Score,
     VectorFilter,
 )
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, unschedulable
+from numakube.scheduling.framework.status import (
+    SUCCESS,
+    Status,
+    failure,
+    unresolvable,
+    unschedulable,
+)
 from numakube.scheduling.framework.verdicts import Rows, Verdicts
 from numakube.scheduling.nominations import Nominations
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
@@ -102,7 +109,7 @@ class Setting:
             self.cluster.set_node(make_node(name, cpus))
         self.cycle = Cycle(self.cluster, self.nominations, np.random.default_rng(1))
 
-    def decide(self, pod: PodInfo, *plugins: Plugin) -> Chosen | Refused:
+    def decide(self, pod: PodInfo, *plugins: Plugin) -> Chosen | Refused | Failed:
         """Decide with `Room` and *plugins*."""
         return self.cycle.decide(pod, Runtime(profile_of("numa", (Room(), *plugins))))
 
@@ -213,3 +220,24 @@ def test_an_empty_cluster_has_no_reasons(make_pod: MakePod) -> None:
     decision = cycle.decide(make_pod("a"), Runtime(profile_of("numa", (Room(),))))
     assert isinstance(decision, Refused)
     assert decision.diagnosis.message() == "0/0 nodes are available:"
+
+
+def test_a_plugin_that_cannot_prepare_its_scores_fails_the_attempt(
+    setting: Setting, make_pod: MakePod
+) -> None:
+    """The pod is tried again later rather than placed by half of the rules."""
+
+    class Broken(PreScore):
+        name = "Broken"
+
+        def pre_score(
+            self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+        ) -> Status:
+            return failure("cannot read the preferences")
+
+    decision = setting.decide(make_pod("a", "1"), Broken())
+    assert isinstance(decision, Failed)
+    assert (decision.status.plugin, decision.status.message) == (
+        "Broken",
+        "cannot read the preferences",
+    )

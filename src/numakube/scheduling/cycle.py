@@ -76,6 +76,13 @@ class Refused:
     remembered: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A plugin could not do its work; the pod is to be tried again later."""
+
+    status: Status
+
+
 class Cycle:
     """Decides about one pod after the other."""
 
@@ -85,7 +92,7 @@ class Cycle:
         self._dice = dice
         self._refusals: dict[Shape, tuple[tuple[int, ...], Refused]] = {}
 
-    def decide(self, pod: PodInfo, runtime: Runtime) -> Chosen | Refused:
+    def decide(self, pod: PodInfo, runtime: Runtime) -> Chosen | Refused | Failed:
         """Return where *pod* goes, or why it goes nowhere."""
         known = self._remembered(pod)
         if known is not None:
@@ -103,10 +110,12 @@ class Cycle:
         """Try everybody anew, whatever is remembered."""
         self._refusals.clear()
 
-    def _choose(self, attempt: _Attempt, rows: Rows) -> Chosen | None:
+    def _choose(self, attempt: _Attempt, rows: Rows) -> Chosen | Failed | None:
         if len(rows) == 1:
             return attempt.chosen(int(rows[0]), rows, None) if attempt.confirms(rows) else None
         scores = attempt.runtime.score(attempt.state, attempt.pod, attempt.snapshot, rows)
+        if isinstance(scores, Status):
+            return Failed(scores)
         ties = np.flatnonzero(scores.total == scores.total.max())
         best = int(ties[int(self._dice.random(1)[0] * len(ties))])
         if attempt.confirms(rows[best : best + 1]):

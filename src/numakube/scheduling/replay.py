@@ -30,7 +30,7 @@ from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.framework.status import Code
+from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.plugins.registry import default_plugins, default_weights
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -38,7 +38,6 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.objects import ClusterObjects
@@ -131,6 +130,8 @@ def _add_scores(
     rows: Rows,
 ) -> None:
     scores = runtime.score(state, pod, snapshot, rows)
+    if isinstance(scores, Status):
+        return
     for position, row in enumerate(rows):
         by_plugin = {name: int(amount[position]) for name, amount in scores.by_plugin.items()}
         nodes[int(row)] |= {"scores": by_plugin, "total": int(scores.total[position])}

@@ -7,7 +7,7 @@ from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, tak
 from tests.scheduling.preemption.room import node_object
 
 from numakube.api.core import Pod
-from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.framework.runtime import Runtime
@@ -51,7 +51,7 @@ class Scheduler:
         else:
             self.handle.cluster.place(info(one), one.spec.node_name)
 
-    def decide(self, one: Pod) -> Chosen | Refused:
+    def decide(self, one: Pod) -> Chosen | Refused | Failed:
         """Decide about a pod."""
         return self.cycle.decide(info(one), self.runtime)
 

@@ -16,7 +16,7 @@ import structlog
 from numakube.api.meta import ObjectReference
 from numakube.apps.scheduler.binding import Bound, Lanes, Result
 from numakube.apps.scheduler.eviction import evict
-from numakube.scheduling.cycle import Chosen, Refused
+from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.plugins import Bind, PostBind, PreBind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
@@ -217,7 +217,10 @@ class Scheduler:
             self._fail(entry, f"internal error: {error!r}", started)
             return
         self._metrics.algorithm_seconds.observe(self._clock.monotonic() - started)
-        if isinstance(decision, Chosen):
+        if isinstance(decision, Failed):
+            status = decision.status
+            self._fail(entry, f"{status.plugin}: {status.message}", started)
+        elif isinstance(decision, Chosen):
             self._commit(entry, runtime, decision, bindings, started)
         else:
             self._refuse(entry, runtime, decision, bindings, started)

@@ -172,12 +172,16 @@ class Runtime:
             last = status.by(plugin.name)
         return None, last
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
-        """Return how good each of the feasible *rows* is."""
+    def score(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Scores | Status:
+        """Return how good each of the feasible *rows* is, or which plugin could not tell."""
         for pre in self._pre_scores:
             status = pre.pre_score(state, pod, snapshot, rows)
             if status.skipped:
                 state.skipped_scores.add(pre.name)
+            elif not status.ok:
+                return status.by(pre.name)
         by_plugin: dict[str, Amount] = {}
         total = np.zeros(len(rows), dtype=np.int64)
         for plugin in self._scores:
