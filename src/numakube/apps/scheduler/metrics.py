@@ -14,6 +14,7 @@ from numakube.scheduling.queue.entries import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
     from prometheus_client import CollectorRegistry
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.queue.queue import SchedulingQueue
 
 _QUEUES: Final = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE, Place.GATED)
+_PLUGIN_SECONDS: Final = tuple(0.00001 * 2**power for power in range(18))
 _SECONDS: Final = tuple(0.001 * 2**power for power in range(15))
 _LATENCY_SECONDS: Final = tuple(0.01 * 2**power for power in range(20))
 
@@ -105,9 +107,25 @@ class SchedulerMetrics:
             ("kind",),
             registry=registry,
         )
+        self.plugin_seconds = Histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Duration of a plugin at an extension point, over all nodes.",
+            ("plugin", "extension_point"),
+            buckets=_PLUGIN_SECONDS,
+            registry=registry,
+        )
+        self.woken = Counter(
+            "numakube_woken_pods_total",
+            "Pods tried again because something happened that may help them.",
+            registry=registry,
+        )
         self.leader = Gauge(
             "leader_election_master_status", "Whether this one leads.", ("name",), registry=registry
         )
+
+    def stopwatch(self, point: str, plugin: str) -> AbstractContextManager[object]:
+        """Return a context that measures *plugin* at *point*."""
+        return self.plugin_seconds.labels(plugin, point).time()
 
     def watch_queue(self, queue: SchedulingQueue, plugins: Iterable[str]) -> None:
         """Let the gauges of the queue show what it holds whenever they are read."""

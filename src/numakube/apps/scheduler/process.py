@@ -141,6 +141,8 @@ class SchedulerProcess:
         names = {name for one in parts.runtimes.values() for name in one.profile.plugins()}
         self._metrics.watch_queue(self.scheduler.queue, sorted(names))
         self._metrics.watch_mirror(self.mirror)
+        for runtime in parts.runtimes.values():
+            runtime.stopwatch = self._metrics.stopwatch
         lease = config.leader_election.resource_name
         self._metrics.leader.labels(lease).set_function(lambda: float(self.leading))
 

@@ -174,7 +174,7 @@ class Scheduler:
         if self._events:
             events, self._events = self._events, []
             with self._surviving("events"):
-                self.queue.handle(events, now)
+                self._metrics.woken.inc(self.queue.handle(events, now))
 
     @contextmanager
     def _surviving(self, doing: str) -> Iterator[None]:
@@ -290,11 +290,13 @@ class Scheduler:
         state, node = decision.state, decision.node
         try:
             for plugin in runtime.profile.at(PreBind):
-                status = await plugin.pre_bind(state, pod, node)
+                with self._metrics.stopwatch("PreBind", plugin.name):
+                    status = await plugin.pre_bind(state, pod, node)
                 if not status.ok and not status.skipped:
                     return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
             await self._outcomes.withdraw(pod)
-            status = await _bind_by(runtime, decision, pod)
+            with self._metrics.stopwatch("Bind", "all"):
+                status = await _bind_by(runtime, decision, pod)
         except Exception as error:
             _log.error("binding_failed", pod=pod.key, node=node, error=repr(error), exc_info=error)
             status = failure(repr(error))

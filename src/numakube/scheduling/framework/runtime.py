@@ -6,8 +6,9 @@ named as the one that refused a node, so it is kept.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.cluster import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numakube.scheduling.framework.plugins import Nomination, Plugin
     from numakube.scheduling.framework.profile import Profile
@@ -40,6 +41,16 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
+
+
+Stopwatch: TypeAlias = "Callable[[str, str], AbstractContextManager[object]]"
+"""Given an extension point and a plugin, returns a context that measures how long it lasts."""
+
+_nothing: Final = nullcontext()
+
+
+def _untimed(_point: str, _plugin: str) -> AbstractContextManager[object]:
+    return _nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,8 @@ class Runtime:
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
+        self.stopwatch: Stopwatch = _untimed
+        """Set by whoever wants to know how long plugins take."""
         self._pre_enqueue = profile.at(PreEnqueue)
         self._pre_filters = profile.at(PreFilter)
         self._filters = profile.points.get("filter", ())
@@ -86,7 +99,8 @@ class Runtime:
         allowed: frozenset[str] | None = None
         narrowed_by: list[str] = []
         for plugin in self._pre_filters:
-            result = plugin.pre_filter(state, pod, snapshot)
+            with self.stopwatch("PreFilter", plugin.name):
+                result = plugin.pre_filter(state, pod, snapshot)
             if result.status.skipped:
                 state.skipped_filters.add(plugin.name)
                 continue
@@ -112,7 +126,8 @@ class Runtime:
                 break
             if plugin.name in state.skipped_filters:
                 continue
-            verdicts = _verdicts(plugin, state, pod, snapshot, rows)
+            with self.stopwatch("Filter", plugin.name):
+                verdicts = _verdicts(plugin, state, pod, snapshot, rows)
             if verdicts is None:
                 continue
             ok = verdicts.ok
@@ -137,7 +152,8 @@ class Runtime:
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return what the final checks say of one node that passed the filters."""
         for plugin in self._confirms:
-            status = plugin.confirm(state, pod, node)
+            with self.stopwatch("Confirm", plugin.name):
+                status = plugin.confirm(state, pod, node)
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS
@@ -166,7 +182,8 @@ class Runtime:
         refusals = diagnosis.statuses()
         last = SUCCESS
         for plugin in self._post_filters:
-            nomination, status = plugin.post_filter(state, pod, snapshot, refusals)
+            with self.stopwatch("PostFilter", plugin.name):
+                nomination, status = plugin.post_filter(state, pod, snapshot, refusals)
             if status.ok:
                 return nomination, status.by(plugin.name)
             last = status.by(plugin.name)
@@ -177,7 +194,8 @@ class Runtime:
     ) -> Scores | Status:
         """Return how good each of the feasible *rows* is, or which plugin could not tell."""
         for pre in self._pre_scores:
-            status = pre.pre_score(state, pod, snapshot, rows)
+            with self.stopwatch("PreScore", pre.name):
+                status = pre.pre_score(state, pod, snapshot, rows)
             if status.skipped:
                 state.skipped_scores.add(pre.name)
             elif not status.ok:
@@ -187,7 +205,8 @@ class Runtime:
         for plugin in self._scores:
             if plugin.name in state.skipped_scores:
                 continue
-            scores = _scores(plugin, state, pod, snapshot, rows)
+            with self.stopwatch("Score", plugin.name):
+                scores = _scores(plugin, state, pod, snapshot, rows)
             if isinstance(plugin, NormalizesScores):
                 scores = plugin.normalize(state, pod, scores)
             weighted = np.minimum(np.maximum(scores, 0), MAX_NODE_SCORE) * self.profile.weights.get(
@@ -200,7 +219,8 @@ class Runtime:
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Book with every plugin; if one refuses, nothing stays booked."""
         for plugin in self._reserves:
-            status = plugin.reserve(state, pod, node)
+            with self.stopwatch("Reserve", plugin.name):
+                status = plugin.reserve(state, pod, node)
             if not status.ok:
                 self.unreserve(state, pod, node.name)
                 return status.by(plugin.name)
