@@ -1,0 +1,135 @@
+"""A real kube-scheduler works with the extender unchanged, by the configuration that we print."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+
+from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
+from numakube.apps.serving import Listen
+from numakube.kube.catalog import NAMESPACES, PRIORITY_CLASSES
+from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
+
+SCHEDULER = shutil.which(
+    "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])
+)
+pytestmark = [
+    pytest.mark.skipif(SCHEDULER is None, reason="needs kube-scheduler on the PATH"),
+    pytest.mark.timeout(240),
+]
+
+
+@contextlib.asynccontextmanager
+async def extended(
+    world: World, folder: Path, *, token: str = "", replicas: int = 1
+) -> AsyncIterator[list[ExtenderProcess]]:
+    """Run extenders, and a kube-scheduler that calls the first of them."""
+    await world.lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+    check: Callable[[], str] | None = (lambda: token) if token else None
+    options = replace(ExtenderOptions.default(), token=check)
+    stop = asyncio.Event()
+    processes = [ExtenderProcess(options, world.connect()) for _ in range(replicas)]
+    tasks = [asyncio.create_task(one.run(stop, Listen())) for one in processes]
+    for one in processes:
+        await one.serving.wait()
+        await one.mirror.synced()
+    url = processes[0].url
+    if token:
+        url = url.replace("http://", f"http://numakube:{token}@")
+    config = configuration(url, world.folder.kubeconfig)
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    async with kube_scheduler(folder, path):
+        yield processes
+    stop.set()
+    await asyncio.gather(*tasks)
+    for one in processes:
+        await one._client.aclose()
+
+
+def configuration(url: str, kubeconfig: Path) -> dict[str, Any]:
+    """Return what we print for a second kube-scheduler, outside of a cluster."""
+    config = ExtenderManifest(tls=False, url_prefix=url).configuration()
+    return {**config, "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 0}}
+
+
+@contextlib.asynccontextmanager
+async def kube_scheduler(folder: Path, config: Path) -> AsyncIterator[None]:
+    """Run a kube-scheduler; it must live until the end."""
+    assert SCHEDULER is not None
+    with (folder / "kube-scheduler.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            SCHEDULER, f"--config={config}", "--secure-port=0", "-v=3", stdout=log, stderr=log
+        )
+        try:
+            yield
+            assert process.returncode is None, (folder / "kube-scheduler.log").read_text()[-2000:]
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    """Return a pod for that kube-scheduler."""
+    return pod_document(name, cpu, **{"schedulerName": SCHEDULER_NAME, **spec})
+
+
+async def test_pods_run_where_they_are_aligned_and_the_rest_waits(tmp_path: Path) -> None:
+    """No kubelet rejects one, and those that wait are not tried without end."""
+    async with world_of(3) as world, extended(world, tmp_path, token="secret") as (extender,):
+        await world.create(*(pod(f"p{number}", "6") for number in range(15)))
+        await world.until(lambda: len(world.by_phase("Running")) == 12)
+        await world.until(lambda: all(refusal_of(world.pod(n)) for n in world.by_phase("Pending")))
+        assert world.by_phase("Failed") == set()
+        for name in world.by_phase("Pending"):
+            assert "3 NUMA: cannot align container main (cpu)" in refusal_of(world.pod(name))
+        calls = extender.metrics.requests.labels("filter", "200")._value.get()
+        assert calls < 200
+        # Room on one zone: whichever of them is woken runs, and nobody is rejected.
+        await world.delete(sorted(world.by_phase("Running"))[0])
+        await world.until(lambda: len(world.by_phase("Running")) == 12)
+        assert world.by_phase("Failed") == set()
+
+
+async def test_a_zone_is_cleared_for_an_important_pod(tmp_path: Path) -> None:
+    """By eviction of both pods of one zone, and of no others."""
+    async with world_of(2) as world, extended(world, tmp_path):
+        urgent = {"metadata": {"name": "urgent"}, "value": 1000}
+        await world.lab.client.create(PRIORITY_CLASSES, urgent)
+        await world.create(*(pod(f"p{number}", "7") for number in range(8)))
+        await world.until(lambda: len(world.by_phase("Running")) == 8)
+        await world.create(pod("vip", "14", priorityClassName="urgent"))
+        await world.until(lambda: "vip" in world.by_phase("Running"))
+        assert world.by_phase("Failed") == set()
+        assert len(world.by_phase("Running")) == 7
+
+
+async def test_a_report_alone_brings_a_refused_pod_back(tmp_path: Path) -> None:
+    """kube-scheduler itself would look at it again after five minutes."""
+    async with world_of(1) as world, extended(world, tmp_path) as (extender,):
+        skew = {"action": "skew", "nodes": ["node-0"], "amounts": {"cpu": "-10"}}
+        await world.lab.steer_exporters(skew)
+        await world.until(lambda: _most_free_cpus(extender, "node-0") <= 6)
+        await world.create(pod("waits", "12"))
+        await world.until(lambda: bool(refusal_of(world.pod("waits"))))
+        await world.lab.clear_faults()
+        await world.until(lambda: "waits" in world.by_phase("Running"))
+        assert extender.metrics.woken._value.get() == 1
+
+
+def _most_free_cpus(extender: ExtenderProcess, name: str) -> float:
+    node = extender.mirror.cluster.node(name)
+    assert node is not None
+    assert node.numa is not None
+    return max(zone["cpu"] for zone in node.numa.available) / 1000
