@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from numakube.api.yamls import dump_yaml
+from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.scheduler import SchedulerManifest
 
 FOLDER = Path(__file__).parents[2] / "deploy"
@@ -15,17 +17,29 @@ HEAD = (
 )
 
 
-def namespace(name: str) -> dict[str, object]:
+def namespace(name: str) -> dict[str, Any]:
     """Return the namespace that everything goes to."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def test_the_scheduler_file_is_up_to_date() -> None:
-    """Ready for ``kubectl apply -f``."""
-    manifest = SchedulerManifest()
-    documents = [namespace(manifest.namespace), *manifest.objects()]
+def is_up_to_date(name: str, documents: list[dict[str, Any]]) -> bool:
+    """Tell whether a file has just these objects, ready for ``kubectl apply -f``."""
     built = HEAD + "---\n".join(dump_yaml(one) for one in documents)
-    path = FOLDER / "scheduler.yaml"
+    path = FOLDER / name
     if os.environ.get("UPDATE_MANIFESTS"):
         path.write_text(built, encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == built
+    return path.read_text(encoding="utf-8") == built
+
+
+def test_the_scheduler_file_is_up_to_date() -> None:
+    """With the namespace that it goes to."""
+    manifest = SchedulerManifest()
+    documents = [namespace(manifest.namespace), *manifest.objects()]
+    assert is_up_to_date("scheduler.yaml", documents)
+
+
+def test_the_extender_file_is_up_to_date() -> None:
+    """With a second kube-scheduler that calls it."""
+    manifest = ExtenderManifest()
+    documents = [namespace(manifest.namespace), *manifest.objects()]
+    assert is_up_to_date("extender.yaml", documents)

@@ -57,6 +57,12 @@ command = click.Group(
 )
 @click.option("--namespace", default="numakube", show_default=True, help="Where everything runs.")
 @click.option("--url-prefix", default="", help="Where the extender is; its Service by default.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="How kube-scheduler reaches the API server; by its pod's account or as kubeadm has it.",
+)
 @click.option("--image", default=ExtenderManifest().image, help="Image of the extender.")
 @click.option(
     "--kube-scheduler-image",

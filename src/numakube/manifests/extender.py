@@ -22,6 +22,8 @@ WEIGHT: Final = 5
 """A whole scale of alignment then weighs 500 points, against 100 of most other scores."""
 _TLS: Final = "/etc/numakube/extender"
 _CONFIG: Final = "/etc/kubernetes/numakube"
+_MAIN_KUBECONFIG: Final = "/etc/kubernetes/scheduler.conf"
+"""Where kubeadm puts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,7 @@ class ExtenderManifest:
     Attributes:
         second: whether a second kube-scheduler is, with its own profile name.
         url_prefix: where kube-scheduler reaches the extender; its Service by default.
+        kubeconfig: how kube-scheduler reaches the API server; that of its pod by default.
         tls: whether calls are encrypted, with the files of the Secret `SECRET`.
         mutual_tls: whether kube-scheduler must show a certificate as well.
     """
@@ -41,29 +44,23 @@ class ExtenderManifest:
     second: bool = True
     scheduler_name: str = SCHEDULER_NAME
     url_prefix: str = ""
+    kubeconfig: str = ""
     replicas: int = 2
     tls: bool = True
     mutual_tls: bool = False
 
     def configuration(self) -> dict[str, Any]:
         """Return the KubeSchedulerConfiguration."""
-        if not self.second:
-            return {
-                **_HEADER,
-                "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
-                "leaderElection": {"leaderElect": True},
-                "percentageOfNodesToScore": 100,
-                "extenders": [self._extender()],
-            }
+        kubeconfig = self.kubeconfig or ("" if self.second else _MAIN_KUBECONFIG)
+        reach = {"clientConnection": {"kubeconfig": kubeconfig}} if kubeconfig else {}
+        lease = {"resourceName": SECOND, "resourceNamespace": self.namespace}
+        profiles = {"profiles": [{"schedulerName": self.scheduler_name}]}
         return {
             **_HEADER,
-            "leaderElection": {
-                "leaderElect": True,
-                "resourceName": SECOND,
-                "resourceNamespace": self.namespace,
-            },
+            **reach,
+            "leaderElection": {"leaderElect": True, **(lease if self.second else {})},
             "percentageOfNodesToScore": 100,
-            "profiles": [{"schedulerName": self.scheduler_name}],
+            **(profiles if self.second else {}),
             "extenders": [self._extender()],
         }
 

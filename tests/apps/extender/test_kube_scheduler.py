@@ -59,8 +59,8 @@ async def extended(
 
 def configuration(url: str, kubeconfig: Path) -> dict[str, Any]:
     """Return what we print for a second kube-scheduler, outside of a cluster."""
-    config = ExtenderManifest(tls=False, url_prefix=url).configuration()
-    return {**config, "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 0}}
+    manifest = ExtenderManifest(tls=False, url_prefix=url, kubeconfig=str(kubeconfig))
+    return manifest.configuration()
 
 
 @contextlib.asynccontextmanager
@@ -97,7 +97,7 @@ async def test_pods_run_where_they_are_aligned_and_the_rest_waits(tmp_path: Path
         calls = extender.metrics.requests.labels("filter", "200")._value.get()
         assert calls < 200
         # Room on one zone: whichever of them is woken runs, and nobody is rejected.
-        await world.delete(sorted(world.by_phase("Running"))[0])
+        await world.delete(min(world.by_phase("Running")))
         await world.until(lambda: len(world.by_phase("Running")) == 12)
         assert world.by_phase("Failed") == set()
 

@@ -12,6 +12,8 @@ of the first. An error is reported only when the pod was not bound.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -29,11 +31,23 @@ if TYPE_CHECKING:
     from numakube.apps.extender.protocol import BindingArgs
     from numakube.apps.mirror import Mirror
     from numakube.kube.client import Client
+    from numakube.topology.view import NodeTopology
 
 PATIENCE_SECONDS: Final = 8.0
 """Who has waited longer for his turn is not bound any more: kube-scheduler may have given up."""
 
+_REMEMBERED: Final = 4096
+"""Bookings of ours that are told from the pods of others; more are never under way."""
+
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a check of a node was based on."""
+
+    pods: frozenset[str]
+    topology: NodeTopology | None
 
 
 class Booking:
@@ -48,6 +62,7 @@ class Booking:
         self._claims = claims
         self._lanes = Lanes()
         self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
+        self._booked: OrderedDict[str, None] = OrderedDict()
 
     async def bind(self, args: BindingArgs) -> str:
         """Bind as told; return why it was not done, or the empty text."""
@@ -106,6 +121,9 @@ class Booking:
             return text_of(status)
         self._mirror.apply(self._mirror.cache.reserve(pod, name))
         self._mirror.assume(pod, name)
+        self._booked[pod.uid] = None
+        if len(self._booked) > _REMEMBERED:
+            self._booked.popitem(last=False)
         return ""
 
     def _free(self, pod: PodInfo, name: str) -> None:
@@ -113,16 +131,18 @@ class Booking:
         self._mirror.apply(self._mirror.cache.unreserve(pod.uid, name))
 
     async def _in_turn(self, pod: PodInfo, name: str) -> Bound:
-        started, booked = self._client.clock.monotonic(), self._state_of(name)
+        started, booked = self._client.clock.monotonic(), self._seen_on(name)
 
         def recheck() -> str:
-            """Book anew if the node has changed since: others may have come before us."""
+            """Book anew if something came in between that we did not book."""
             nonlocal booked
-            if self._state_of(name) == booked:
+            now = self._seen_on(name)
+            came = now.pods - booked.pods - self._booked.keys()
+            if not came and now.topology is booked.topology:
                 return ""
             self._free(pod, name)
             refusal = self._check_and_book(pod, name)
-            booked = self._state_of(name)
+            booked = self._seen_on(name)
             return refusal
 
         async with self._lanes.on(name):
@@ -137,9 +157,11 @@ class Booking:
                 claims.withdraw(pod.uid)
             return bound
 
-    def _state_of(self, name: str) -> int:
+    def _seen_on(self, name: str) -> _Seen:
         node = self._mirror.cluster.node(name)
-        return -1 if node is None else node.generation
+        if node is None:
+            return _Seen(frozenset(), None)
+        return _Seen(frozenset(node.pods), node.numa.topology if node.numa is not None else None)
 
     def _settle(self, pod: PodInfo, node: str, bound: Bound) -> None:
         if bound.result is Result.BOUND:

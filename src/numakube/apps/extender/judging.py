@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
-CONFIRMED: Final = 4
+CONFIRMED: Final = 2
 """Nodes that the model is asked about in any case."""
 CONFIRMED_AT_MOST: Final = 64
 """Nodes that the model is asked about until one admits."""
@@ -120,13 +120,13 @@ class Judge:
         status = self.engine.filter(state, pod, node)
         return self.engine.confirm(state, pod, node) if status.ok else status
 
-    def admits_beside(self, pod: PodInfo, node: NodeInfo, others: Iterable[PodInfo]) -> Status:
-        """Return what is said of one node once *others*, which are not on it yet, are."""
+    def fits_beside(self, pod: PodInfo, node: NodeInfo, others: Iterable[PodInfo]) -> bool:
+        """Tell whether counts leave room on one node once *others*, not on it yet, have come."""
         copy = node.clone()
         for other in others:
             if self.cluster.node_of(other.uid) is None and isinstance(copy.numa, Extensible):
                 copy.numa = copy.numa.followed_by(other) or copy.numa
-        return self.admits(pod, copy)
+        return copy.numa is node.numa or self.engine.filter(CycleState(), pod, copy).ok
 
     def _by_counts(
         self,
@@ -162,7 +162,7 @@ class Judge:
             nominated = self.nominations.before(pod, name)
             node = self.cluster.by_row[row]
             others = {one.uid: one for one in (*nominated, *(hold.pod for hold in there))}
-            if others and node and not self.admits_beside(pod, node, others.values()).ok:
+            if others and node and not self.fits_beside(pod, node, others.values()):
                 taken[row] = bool(nominated) or any(hold.certain for hold in there)
         if len(taken) == len(rows):
             taken = {row: certain for row, certain in taken.items() if certain}

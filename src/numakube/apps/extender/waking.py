@@ -137,7 +137,8 @@ class Waking:
         others = {hold.pod.uid: hold.pod for hold in there}
         for other in self._judge.nominations.before(pod, node.name):
             others[other.uid] = other
-        return self._judge.admits_beside(pod, node, others.values()).ok
+        judge = self._judge
+        return judge.admits(pod, node).ok and judge.fits_beside(pod, node, others.values())
 
     async def _wake(self, one: _Waiting, node: str) -> None:
         now = self._client.clock.monotonic()

@@ -1,0 +1,210 @@
+"""The program: its command line, mutual TLS, and no more rights than it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from click.testing import CliRunner
+from tests.apps.extender.place import node_document, pod_document, report
+
+from numakube.api.crds import crd
+from numakube.apps.extender import command
+from numakube.apps.surroundings import Surroundings
+from numakube.cli.main import cli
+from numakube.errors import ConfigError
+from numakube.kube.catalog import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+)
+from numakube.kube.client import Client
+from numakube.lab.api.authentication import User
+from numakube.lab.api.certificates import Authority
+from numakube.lab.api.server import ApiServer
+from numakube.lab.inprocess import InProcess
+from numakube.manifests.extender import ExtenderManifest
+
+ACCOUNT = User(
+    "system:serviceaccount:numakube:numakube-extender",
+    "u",
+    ("system:serviceaccounts", "system:serviceaccounts:numakube", "system:authenticated"),
+)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def kubeconfig_of(url: str) -> str:
+    """Return a kubeconfig of the extender's account."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "clusters": [{"name": "c", "cluster": {"server": url}}],
+            "users": [{"name": "c", "user": {"token": "extender"}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+        }
+    )
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+    """A server that demands rights, with a node and what we deploy for the extender's account."""
+    async with ApiServer(users={"extender": ACCOUNT}, rbac=True) as server:
+        client = Client(InProcess(server), rate=0)
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd())
+        await client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+        for document in ExtenderManifest().access():
+            await _apply(client, document)
+        await client.create(NODES.raw, node_document("n"))
+        await client.create(NODE_RESOURCE_TOPOLOGIES, report("n", 8, 8))
+        (tmp_path / "kubeconfig").write_text(kubeconfig_of(server.url), encoding="utf-8")
+        yield server
+
+
+async def _apply(client: Client, document: dict[str, Any]) -> None:
+    from numakube.kube import catalog
+
+    kinds = {
+        "ServiceAccount": catalog.SERVICE_ACCOUNTS,
+        "ClusterRole": catalog.CLUSTER_ROLES,
+        "ClusterRoleBinding": catalog.CLUSTER_ROLE_BINDINGS,
+        "Role": catalog.ROLES,
+        "RoleBinding": catalog.ROLE_BINDINGS,
+    }
+    await client.create(kinds[document["kind"]], document)
+
+
+@contextlib.asynccontextmanager
+async def running(*args: str) -> AsyncIterator[None]:
+    """Run the program until the end of the context."""
+    stop = asyncio.Event()
+    flags = command.parse(args)
+    task = asyncio.create_task(command.perform(flags, Surroundings(env={}), stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        assert await task == 0
+
+
+async def until_ready(url: str) -> None:
+    """Wait for the health endpoint to say so."""
+    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+        while True:
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                async with session.get(f"{url}/readyz") as response:
+                    if response.status == 200:
+                        return
+            await asyncio.sleep(0.02)
+
+
+async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    """Health is served beside, to probes without certificates."""
+    now = datetime.now(UTC)
+    authority = Authority.create(now)
+    certificate, key = authority.issue(["127.0.0.1"], now)
+    for name, data in {
+        "tls.crt": certificate,
+        "tls.key": key,
+        "ca.crt": authority.certificate,
+        "ca.key": authority.key,
+    }.items():
+        (tmp_path / name).write_bytes(data)
+    port, health = free_port(), free_port()
+    pod = await Client(InProcess(server), rate=0).create(PODS.raw, pod_document("p"))
+    args = (
+        f"--kubeconfig={tmp_path / 'kubeconfig'}",
+        f"--bind-address=127.0.0.1:{port}",
+        f"--health-address=127.0.0.1:{health}",
+        f"--tls-cert-file={tmp_path / 'tls.crt'}",
+        f"--tls-key-file={tmp_path / 'tls.key'}",
+        f"--tls-client-ca-file={tmp_path / 'ca.crt'}",
+    )
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    stranger = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    # The certificate of the server is for servers only; that of the authority serves any purpose.
+    context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "ca.key")
+    url = f"https://127.0.0.1:{port}"
+    async with running(*args):
+        await until_ready(f"http://127.0.0.1:{health}")
+        async with aiohttp.ClientSession(url) as session:
+            body = {"Pod": pod, "NodeNames": ["n"]}
+            async with session.post("/filter", json=body, ssl=context) as response:
+                assert (await response.json())["NodeNames"] == ["n"]
+            binding = {
+                "PodName": "p",
+                "PodNamespace": "default",
+                "PodUID": pod["metadata"]["uid"],
+                "Node": "n",
+            }
+            async with session.post("/bind", json=binding, ssl=context) as response:
+                assert await response.json() == {"Error": ""}
+        async with aiohttp.ClientSession(url) as session:
+            with pytest.raises(aiohttp.ClientError):
+                await session.post("/filter", json=body, ssl=stranger)
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (("--args-file=/nowhere",), "--args-file /nowhere: No such file"),
+        (("--token-file=/nowhere",), "--token-file /nowhere: No such file"),
+        (("--bind-address=0.0.0.0:0",), "give a certificate and a key"),
+        (("--health-address=nowhere",), "is not an address"),
+    ],
+)
+async def test_what_makes_no_sense_is_told_at_the_start(
+    server: ApiServer, tmp_path: Path, args: tuple[str, ...], complaint: str
+) -> None:
+    """Before anything is served."""
+    flags = command.parse((f"--kubeconfig={tmp_path / 'kubeconfig'}", *args))
+    with pytest.raises(ConfigError, match=complaint):
+        await command.perform(flags, Surroundings(env={}), asyncio.Event())
+
+
+def test_both_configurations_are_printed() -> None:
+    """What kube-scheduler demands is in them: weights, verbs and all nodes."""
+    for deployment in ("main", "second"):
+        words = ["extender", "config", "--deployment", deployment]
+        printed = CliRunner().invoke(cli, words)
+        assert printed.exit_code == 0, printed.output
+        config = yaml.safe_load(printed.output)
+        (entry,) = config["extenders"]
+        assert config["percentageOfNodesToScore"] == 100
+        assert entry["nodeCacheCapable"] is True
+        assert entry["weight"] > 0
+        assert {entry[f"{verb}Verb"] for verb in ("filter", "prioritize", "preempt", "bind")}
+        assert ("profiles" in config) == (deployment == "second")
+        objects = CliRunner().invoke(cli, [*words, "--manifests"])
+        kinds = [one["kind"] for one in yaml.safe_load_all(objects.output)]
+        assert kinds.count("Deployment") == (2 if deployment == "second" else 1)
+    assert json.dumps(kinds)
+
+
+def test_mutual_tls_needs_tls() -> None:
+    """It is a mistake to ask for one without the other."""
+    words = ["extender", "config", "--mutual-tls", "--no-tls"]
+    printed = CliRunner().invoke(cli, words)
+    assert printed.exit_code == 2
