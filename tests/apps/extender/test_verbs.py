@@ -270,6 +270,30 @@ async def test_preemption_adds_victims_until_one_zone_is_clear(place: Place) -> 
     assert {one.uid for one in chosen.pods or ()} == {one.metadata.uid for one in lows}
 
 
+async def test_nobody_else_is_evicted_while_room_is_being_made(place: Place) -> None:
+    """kube-scheduler may see victims gone before we do, and must not look for others then."""
+    extender = await place.start()
+    victims = {}
+    for node in ("n", "other"):
+        await place.node(node, 8)
+        low = await place.pod(f"low-{node}", "5")
+        assert not (await extender.verbs.bind(binding(low, node))).error
+        victims[node] = low.metadata.uid
+    await place.pod("vip", "7", priorityClassName="high")
+    patch = strategic_patch({"status": {"nominatedNodeName": "n"}})
+    before = await place.client.get(PODS, "vip", namespace="default")
+    found = extender.verbs.preempt(_preempt(before, victims))
+    assert set(found.node_name_to_meta_victims) == {"n", "other"}
+    vip = await place.client.patch(PODS, "vip", patch, namespace="default", subresource="status")
+    again = extender.verbs.preempt(_preempt(vip, {"other": victims["other"]}))
+    assert again.node_name_to_meta_victims == {}
+    # Another pod has taken the room: now others may go.
+    taken = await place.pod("taken", "3", priorityClassName="high")
+    assert not (await extender.verbs.bind(binding(taken, "n"))).error
+    again = extender.verbs.preempt(_preempt(vip, {"other": victims["other"]}))
+    assert set(again.node_name_to_meta_victims) == {"other"}
+
+
 async def test_room_that_is_being_made_is_kept_for_whom_it_is_made(place: Place) -> None:
     """A pod of no higher priority must not slip in."""
     extender = await place.start()

@@ -16,6 +16,7 @@ from numakube.apps.extender.protocol import (
     PreemptionResult,
     name_of,
 )
+from numakube.apps.extender.rooms import Rooms
 from numakube.apps.extender.victims import Proposal, budgets_of, reconsider
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -64,6 +65,7 @@ class Verbs:
         self._claims = claims
         self._waking = waking
         self._metrics = metrics
+        self._rooms = Rooms()
 
     # The verbs.
 
@@ -97,9 +99,12 @@ class Verbs:
 
     def preempt(self, args: PreemptionArgs) -> PreemptionResult:
         """Say on which nodes preemption helps, and whom it takes there."""
-        pod = PodInfo(args.pod)
+        pod, now = PodInfo(args.pod), self._clock.monotonic()
+        if self._rooms.is_made_for(pod, self._judge, now):
+            return PreemptionResult(node_name_to_meta_victims={})
         budgets = tuple(budgets_of(self._judge.cluster.objects))
         found = reconsider(self._judge, pod, _proposals(args), budgets)
+        self._rooms.note(pod, found, now)
         return PreemptionResult(node_name_to_meta_victims=found)
 
     async def bind(self, args: BindingArgs) -> BindingResult:
@@ -170,6 +175,7 @@ class Verbs:
         self._holds.drop(uid)
         self._waking.settled(uid)
         self._judge.nominations.drop(uid)
+        self._rooms.forget(uid)
 
 
 def _names(args: ExtenderArgs) -> Sequence[str]:
