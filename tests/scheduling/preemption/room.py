@@ -11,7 +11,6 @@ from numakube.api.meta import ObjectMeta
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
-from numakube.scheduling.numa.belief import Extensible
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -39,8 +38,6 @@ class PlainFilters:
         """Put *added* on *node*."""
         del state, pod
         node.add_pod(added)
-        if not added.node_name and isinstance(node.numa, Extensible):
-            node.numa = node.numa.followed_by(added)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Take *removed* off *node*."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from numakube.scheduling.numa.belief import Extensible
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -86,5 +88,9 @@ class Trial:
     def _beside_nominated(self) -> Status:
         state, node = self._state.clone(), self._node.clone()
         for other in self._nominated:
+            before = node.numa
             self._runtime.add_pod(state, self._pod, other, node)
+            # A runtime without the NUMA plugin leaves the zones to us.
+            if node.numa is before and isinstance(before, Extensible):
+                node.numa = before.followed_by(other) or before
         return self._runtime.admits(state, self._pod, node)
