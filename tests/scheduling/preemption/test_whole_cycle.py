@@ -116,3 +116,50 @@ def test_the_zones_of_nominated_pods_are_kept_for_them() -> None:
     assert isinstance(scheduler.decide(pod("small", cpus=4, priority=1)), Chosen)
     assert isinstance(scheduler.decide(pod("large", cpus=5, priority=1)), Refused)
     assert isinstance(scheduler.decide(pod("urgent", cpus=5, priority=10)), Chosen)
+
+
+def evict(scheduler: Scheduler, site: Site, refused: object) -> None:
+    """Delete the victims before anybody sees them end."""
+    assert isinstance(refused, Refused)
+    assert refused.nomination is not None
+    for victim in refused.nomination.victims:
+        site.remove(victim.uid)
+        for name in scheduler.cache.pod_gone(victim.uid).nodes:
+            scheduler.handle.cluster.set_belief(name, scheduler.cache.belief(name))
+        scheduler.handle.cluster.remove_pod(victim.uid)
+
+
+def crowded() -> tuple[Scheduler, Site]:
+    """A node with two pods in each zone, all of which are reported."""
+    site = Site.make("n1")
+    scheduler = Scheduler(site)
+    for number, cpus in enumerate((3, 4, 4, 4)):
+        scheduler.run(pod(f"p{number}", cpus=cpus, priority=1), "n1")
+    scheduler.report(site)
+    return scheduler, site
+
+
+def test_nobody_else_is_evicted_while_the_victims_are_gone_but_still_reported() -> None:
+    """The zone looks occupied until the next report, and is the pod's from then on."""
+    scheduler, site = crowded()
+    new = pod("new", cpus=7, priority=9)
+    evict(scheduler, site, scheduler.decide(new))
+    again = scheduler.decide(new)
+    assert isinstance(again, Refused)
+    assert again.nomination is None
+    assert "until the nominated node reports" in again.diagnosis.message()
+    scheduler.report(site)
+    assert isinstance(scheduler.decide(new), Chosen)
+
+
+def test_a_node_that_never_reports_does_not_keep_a_pod_waiting_for_good() -> None:
+    """Its exporter may be dead; others are evicted in the end."""
+    scheduler, site = crowded()
+    new = pod("new", cpus=7, priority=9)
+    evict(scheduler, site, scheduler.decide(new))
+    for _ in range(8):
+        scheduler.cycle.forget()
+        decision = scheduler.decide(new)
+        if isinstance(decision, Refused) and decision.nomination is not None:
+            return
+    raise AssertionError("the pod waits for a report that never comes")

@@ -11,6 +11,7 @@ the order of the least that could be lost on them, so that few are tried at all.
     trial         one node, in thought without some of its pods
     budgets       which evictions violate a disruption budget
     victims       the fewest and least important pods on one node
+    aftermath     victims that are gone but still reported
     plugin        the post-filter: which node
     registry      how it is configured
 """

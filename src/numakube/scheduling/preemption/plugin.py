@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from numakube.scheduling.framework.plugins import Nomination, PostFilter
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unschedulable
+from numakube.scheduling.preemption.aftermath import Aftermath
 from numakube.scheduling.preemption.bounds import Bounds
 from numakube.scheduling.preemption.eligibility import why_not
 from numakube.scheduling.preemption.trial import Trial
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_AWAITS_REPORT: Final = "not eligible until the nominated node reports that its victims are gone."
 _MOST_TRIALS: Final = 256
 """Nodes tried in one cycle; the next attempt goes on with others."""
 _MOST_CANDIDATES: Final = 32
@@ -67,6 +69,7 @@ class DefaultPreemption(PostFilter):
         self._budgets = budgets
         self._handle = handle
         self._bounds = Bounds()
+        self._aftermath = Aftermath()
         self._turn = 0
         self._attempts = 0
 
@@ -79,6 +82,8 @@ class DefaultPreemption(PostFilter):
             return None, failure("the plugins of the profile are not known")
         nominated = self._handle.nominations.node_of(pod.uid) or pod.nominated_node_name
         reason = why_not(pod, nominated, snapshot, refusals)
+        if reason is None and self._aftermath.awaits_report(pod, snapshot):
+            reason = _AWAITS_REPORT
         if reason is not None:
             return None, unschedulable(f"preemption: {reason}")
         search = _Search(
@@ -89,7 +94,9 @@ class DefaultPreemption(PostFilter):
         best = search.run(nodes, enough=enough)
         if best is None:
             return None, unschedulable(f"preemption: {search.message(len(snapshot.rows))}")
-        return Nomination(best.node, best.victims.pods), SUCCESS
+        nomination = Nomination(best.node, best.victims.pods)
+        self._aftermath.note(pod, nomination)
+        return nomination, SUCCESS
 
     def _in_order(
         self, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
