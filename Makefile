@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint fmt bench clean
+.PHONY: help venv demo test soak lint fmt bench clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: venv  ## Show what numakube does
 
 test: venv lint  ## Run every check
 	$(BIN)/pytest -n $(WORKERS) -q
+
+soak: venv  ## Minutes of faults, and ten thousand pods that fit nowhere
+	$(BIN)/pytest -q -m soak
 
 lint: venv  ## Style, types and layers
 	$(BIN)/ruff check --quiet .

@@ -1,0 +1,81 @@
+"""Whose turn it is: nobody is passed over, and nobody who fits nowhere keeps others waiting."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from tests.apps.scheduler.invariants import Ledger, assert_invariants
+from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+
+from numakube.kube.catalog import PRIORITY_CLASSES
+
+SHAPE = "1 socket, 8 cores, smt 1, 32Gi"
+IMPOSSIBLE = 40
+
+
+@pytest.mark.timeout(180)
+async def test_equals_are_served_in_the_order_of_their_coming() -> None:
+    """Each time that room appears, who has waited longest gets it, though others fit as well."""
+    async with world_of(1, shape=SHAPE) as world:
+        ledger = Ledger.of(world)
+        await world.start()
+        names = [f"p{number}" for number in range(5)]
+        for name in names:
+            await world.create(pod_document(name, "6"))
+        deleted = set()
+        for number, name in enumerate(names):
+            await world.until(lambda name=name: name in world.by_phase("Running"))  # type: ignore[misc]
+            assert world.by_phase("Running") == {name}
+            await world.until(lambda n=number: refused(world) == set(names[n + 1 :]))  # type: ignore[misc]
+            deleted.add(world.pod(name).metadata.uid)
+            await world.delete(name)
+        await assert_invariants(world, ledger, deleted=deleted)
+
+
+def refused(world: World) -> set[str]:
+    """Return the names of the pods that were told that they do not fit."""
+    return {pod.metadata.name for pod in world.pods.store if refusal_of(pod)}
+
+
+@pytest.mark.timeout(180)
+async def test_the_urgent_who_fit_nowhere_keep_nobody_waiting() -> None:
+    """They are tried first, and then let others pass, time and again."""
+    async with world_of(2, shape=SHAPE) as world:
+        await world.lab.client.create(
+            PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000}
+        )
+        await world.start()
+        await world.create(
+            *(
+                pod_document(f"huge{number}", "60", priorityClassName="urgent")
+                for number in range(IMPOSSIBLE)
+            )
+        )
+        deleted: set[str] = set()
+        ledger = Ledger.of(world)
+        for number in range(8):
+            name = f"small{number}"
+            await world.create(pod_document(name, "2"))
+            await world.until(lambda name=name: name in world.by_phase("Running"))  # type: ignore[misc]
+            deleted.add(world.pod(name).metadata.uid)
+            await world.delete(name)
+        await assert_invariants(world, ledger, deleted=deleted)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
+    """What fits is placed within seconds all the same."""
+    async with world_of(10, shape=SHAPE) as world:
+        (running) = await world.start()
+        for start in range(0, 10_000, 500):
+            await world.create(*(pod_document(f"huge{start + n}", "60") for n in range(500)))
+        await world.until(lambda: len(running.process.scheduler.queue) == 10_000)
+        slowest = 0.0
+        for number in range(20):
+            name, began = f"small{number}", time.monotonic()
+            await world.create(pod_document(name, "2"))
+            await world.until(lambda name=name: bool(world.pod(name).spec.node_name))  # type: ignore[misc]
+            slowest = max(slowest, time.monotonic() - began)
+        assert slowest < 10

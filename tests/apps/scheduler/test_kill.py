@@ -1,0 +1,82 @@
+"""Schedulers as processes that are killed with SIGKILL, at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.apps.scheduler.invariants import Ledger, assert_invariants
+from tests.apps.scheduler.world import World, pod_document, world_of
+
+from numakube.kube.catalog import LEASES
+
+PROGRAM = Path(sys.executable).with_name("numakube")
+KILLS = 2
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaseDuration: 3s
+  renewDeadline: 2s
+  retryPeriod: 500ms
+  resourceName: numakube-scheduler
+  resourceNamespace: kube-system
+profiles:
+- schedulerName: numakube-scheduler
+  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}}
+"""
+
+
+async def launch(world: World) -> asyncio.subprocess.Process:
+    """Start the program."""
+    config = world.folder.path / "config.yaml"
+    config.write_text(CONFIG)
+    words = ["scheduler", "--config", str(config), "--kubeconfig", str(world.folder.kubeconfig)]
+    words += ["--bind-address", "127.0.0.1:0", "--log-level", "error"]
+    return await asyncio.create_subprocess_exec(PROGRAM, *words)
+
+
+async def leader(world: World) -> str:
+    """Return who leads as soon as somebody does."""
+    holder = ""
+
+    async def is_led() -> bool:
+        nonlocal holder
+        leases = (await world.lab.client.list(LEASES, namespace="kube-system")).items
+        for lease in leases:
+            if lease.metadata.name == "numakube-scheduler":
+                holder = lease.spec.holder_identity or ""
+        return bool(holder)
+
+    await world.until_true(is_led)
+    return holder
+
+
+@pytest.mark.timeout(240)
+async def test_killing_the_leader_at_any_moment_loses_nothing() -> None:
+    """The other one takes over; no pod is bound twice, lost or rejected."""
+    rng = Random(3)
+    async with world_of(3, shape="2 sockets, 8 cores, smt 2, 64Gi") as world:
+        ledger = Ledger.of(world)
+        processes = [await launch(world)]
+        try:
+            await leader(world)
+            for turn in range(KILLS):
+                processes.append(await launch(world))
+                pods = [pod_document(f"p{turn}-{n}", "2", "512Mi") for n in range(12)]
+                creating = asyncio.create_task(world.create(*pods))
+                await asyncio.sleep(rng.random() * 0.5)
+                processes[turn].kill()
+                await processes[turn].wait()
+                await creating
+            total = KILLS * 12
+            await world.until(lambda: len(world.by_phase("Running")) == total)
+            await assert_invariants(world, ledger)
+        finally:
+            for process in processes:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()

@@ -1,0 +1,101 @@
+"""Whatever happens, nothing is lost, nothing is bound twice, and who fits runs in the end."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from random import Random
+
+import pytest
+from tests.apps.scheduler.invariants import Ledger, assert_invariants
+from tests.apps.scheduler.test_side_by_side import mixed_plans
+from tests.apps.scheduler.turmoil import Turmoil
+from tests.apps.scheduler.world import pod_document, world_of
+
+from numakube.kube.clock import SystemClock
+from numakube.kube.config import load_config
+from numakube.kube.connect import connect
+
+SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "300"))
+
+
+async def live_through(seconds: float, seed: int, *, truthful: bool) -> None:
+    """Let a cluster with a scheduler have such a day."""
+    rng = Random(seed)
+    async with world_of(0, plans=mixed_plans(rng, 5)) as world:
+        turmoil = Turmoil(world, rng, Ledger.of(world), truthful=truthful)
+        await world.start()
+        await turmoil.last(seconds)
+        await turmoil.calm()
+        await assert_invariants(world, turmoil.ledger, deleted=turmoil.deleted, truthful=truthful)
+        assert not any(running.task.done() for running in world.running)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("truthful", [True, False])
+async def test_a_bad_day(truthful: bool) -> None:
+    """A few seconds of it."""
+    await live_through(7, seed=5, truthful=truthful)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("truthful", [True, False])
+async def test_a_long_bad_day(truthful: bool) -> None:
+    """Five minutes in all."""
+    await live_through(SOAK_SECONDS / 2, seed=11, truthful=truthful)
+
+
+class LeapingClock(SystemClock):
+    """The clock of a machine that sleeps, and whose time is set anew."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+        self.set = timedelta()
+
+    def now(self) -> datetime:
+        """Return what the wall clock says."""
+        return super().now() + self.set
+
+    def monotonic(self) -> float:
+        """Return the time since some moment, sleep of the machine included."""
+        return super().monotonic() + self.slept
+
+
+@pytest.mark.timeout(180)
+async def test_clocks_that_jump_stop_nothing() -> None:
+    """An hour back, a year forward, and a machine that slept for ten minutes."""
+    clock = LeapingClock()
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+        ledger = Ledger.of(world)
+        config = load_config(kubeconfig=world.folder.kubeconfig, env={})
+        await world.start(client=connect(config, clock=clock, rate=0))
+        leaps = (timedelta(hours=-1), timedelta(days=365), timedelta())
+        for number, leap in enumerate(leaps):
+            clock.set = leap
+            clock.slept += 600
+            await world.create(pod_document(f"p{number}", "6"))
+            await world.until(lambda: len(world.by_phase("Running")) == number + 1)  # noqa: B023
+        await assert_invariants(world, ledger)
+
+
+@pytest.mark.timeout(180)
+async def test_nodes_that_go_and_come_back_are_used_again() -> None:
+    """A pod that waits for room runs on the node that came."""
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+        ledger = Ledger.of(world)
+        await world.start()
+        await world.create(*(pod_document(f"p{number}", "6") for number in range(5)))
+        await world.until(lambda: len(world.by_phase("Running")) == 4)
+        plan = world.lab.pool.kubelet("node-0").plan
+        lost = [pod for pod in world.pods.store if pod.spec.node_name == "node-0"]
+        await world.lab.pool.remove("node-0")
+        (running,) = world.running
+        await world.until(lambda: "node-0" not in running.process.mirror.cluster.row_of)
+        for pod in lost:
+            # What the collector of pods does after a while.
+            await world.delete(pod.metadata.name)
+        await world.lab.pool.add(plan)
+        await world.until(lambda: len(world.by_phase("Running")) == 3)
+        assert world.by_phase("Pending") == set()
+        await assert_invariants(world, ledger, deleted={pod.metadata.uid for pod in lost})
