@@ -91,7 +91,7 @@ class Judge:
         """Return which of *names* can take *pod*, given those that others are on their way to."""
         snapshot, state = self.cluster.snapshot(), CycleState()
         every = _rows_of(names, snapshot.row_of)
-        rows = np.unique(every[every >= 0])
+        rows = np.sort(every[every >= 0])
         refusals: list[_Refusal] = []
         kept = self._by_counts(state, pod, snapshot, rows, refusals)
         kept = self._beside_others(pod, kept, holds, refusals)
@@ -110,7 +110,7 @@ class Judge:
         rows = _rows_of(names, self.cluster.row_of)
         known = self._ratings.get(pod.uid)
         if known is None or known.generation != self.cluster.generation:
-            known = self._rate_anew(pod, np.unique(rows[rows >= 0]))
+            known = self._rate_anew(pod, np.sort(rows[rows >= 0]))
         scores: list[int] = on_scale(known.by_row[rows]).tolist()
         return scores
 
@@ -250,7 +250,7 @@ class Judge:
 def _rows_of(names: Sequence[str], row_of: Mapping[str, int]) -> Rows:
     """Return the row of each name; -1 for those that are not known."""
     try:
-        return np.array([row_of[name] for name in names], dtype=np.intp)
+        return np.array(list(map(row_of.__getitem__, names)), dtype=np.intp)
     except KeyError:
         return np.array([row_of.get(name, -1) for name in names], dtype=np.intp)
 
