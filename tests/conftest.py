@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import structlog
 from hypothesis import HealthCheck, settings
 
 # How long an example takes says more about the load of the machine than about the code; pytest's
@@ -13,3 +14,13 @@ settings.register_profile("numakube", deadline=None, suppress_health_check=[Heal
 # at a desk they are new each time, which is how rare mistakes are found.
 settings.register_profile("ci", parent=settings.get_profile("numakube"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "numakube")
+
+# Tests print plain logs: drawing tracebacks with all their variables takes seconds.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
+    ],
+)

@@ -146,8 +146,9 @@ class Mirror:
 
     def apply(self, changes: Changes) -> None:
         """Take over what the cache believes now, and pass on what it has to tell."""
+        freed = frozenset(changes.freed)
         for node in changes.nodes:
-            self.cluster.set_belief(node, self.cache.belief(node))
+            self.cluster.set_belief(node, self.cache.belief(node), booked=node not in freed)
         self.pass_on(changes)
 
     def pass_on(self, changes: Changes) -> None:
