@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.apps.scheduler.world import NAME, World, pod_document, refusal_of, world_of
 
+from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
 from numakube.lab.exporters.faults import Skew
 
@@ -45,8 +46,11 @@ async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: World) -> N
 
 
 async def test_a_replica_set_that_is_rejected_does_not_run_away(world: World) -> None:
-    """A handful of failed pods instead of hundreds, and one event on the owner."""
-    await world.start()
+    """A handful of failed pods, and one event on the owner though two schedulers see it."""
+    config = default_configuration(NAME)
+    leader = await world.start(config)
+    await world.until(lambda: leader.process.leading)
+    await world.start(config)
     await lies_are_believed(world)
     template = pod_document("any", "2")
     labels = {"app": "runaway"}

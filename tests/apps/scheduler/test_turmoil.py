@@ -99,3 +99,18 @@ async def test_nodes_that_go_and_come_back_are_used_again() -> None:
         await world.until(lambda: len(world.by_phase("Running")) == 3)
         assert world.by_phase("Pending") == set()
         await assert_invariants(world, ledger, deleted={pod.metadata.uid for pod in lost})
+
+
+@pytest.mark.timeout(180)
+async def test_who_is_stopped_in_a_burst_blames_nobody() -> None:
+    """What was under way is finished or left to the next one; no event tells of failures."""
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+        ledger = Ledger.of(world)
+        first = await world.start()
+        await world.create(*(pod_document(f"p{number}", "1") for number in range(16)))
+        assert await first.end() == 0
+        assert await world.events("FailedScheduling") == []
+        await world.start()
+        await world.until(lambda: len(world.by_phase("Running")) == 16)
+        assert await world.events("FailedScheduling") == []
+        await assert_invariants(world, ledger)

@@ -1,0 +1,160 @@
+"""The mirror: what the server says, as the state that decisions need."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tests.apps.scheduler.world import World, pod_document, world_of
+
+from numakube.apps.mirror import Mirror
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.patches import merge_patch
+from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.numa.caches.contract import Changes
+from numakube.scheduling.snapshot.pods import PodInfo
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@dataclass(slots=True)
+class Told:
+    """A listener that writes everything down."""
+
+    waiting: list[str] = field(default_factory=list)
+    placed: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    events: list[ClusterEvent] = field(default_factory=list)
+
+    def pod_waits(self, pod: PodInfo) -> None:
+        """A pod waits."""
+        self.waiting.append(pod.name)
+
+    def pod_placed(self, pod: PodInfo) -> None:
+        """A pod is bound."""
+        self.placed.append(pod.name)
+
+    def pod_gone(self, pod: PodInfo) -> None:
+        """A pod is gone."""
+        self.gone.append(pod.name)
+
+    def pod_ended(self, pod: PodInfo) -> None:
+        """A pod that was counted has ended."""
+        self.ended.append(pod.name)
+
+    def happened(self, event: ClusterEvent) -> None:
+        """Something happened."""
+        self.events.append(event)
+
+    def cache_changed(self, changes: Changes) -> None:
+        """The cache has news."""
+
+    def kinds(self) -> set[EventKind]:
+        """Return the kinds of events so far."""
+        return {event.kind for event in self.events}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """One node."""
+    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi") as world:
+        yield world
+
+
+@pytest.fixture
+async def setup(world: World) -> tuple[Mirror, Told]:
+    """The mirror of a scheduler that watches, and what it tells."""
+    running = await world.start()
+    mirror, told = running.process.mirror, Told()
+    mirror.listener = told
+    return mirror, told
+
+
+async def test_pods_are_told_from_their_coming_to_their_end(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """Waiting, bound, ended: its end is told once, however often the pod changes after it."""
+    mirror, told = setup
+    await world.create(pod_document("p", schedulerName="nobody"))
+    await world.until(lambda: told.waiting == ["p"])
+    await world.create(pod_document("q", nodeName="node-0"))
+    await world.until(lambda: "q" in world.by_phase("Running") and "q" in told.placed)
+    uid = world.pod("q").metadata.uid
+    assert mirror.cluster.node_of(uid) == "node-0"
+    await end(world, "q")
+    await world.until(lambda: told.ended == ["q"])
+    assert mirror.cluster.node_of(uid) is None
+    assert EventKind.POD_DELETED in told.kinds()
+    patch = merge_patch({"metadata": {"labels": {"a": "b"}}})
+    await world.lab.client.patch(PODS, "q", patch, namespace="default")
+    await world.delete("q")
+    await world.until(lambda: len(told.gone) >= 2)
+    assert told.ended == ["q"]
+
+
+async def end(world: World, name: str) -> None:
+    """Let a pod have succeeded."""
+    patch = merge_patch({"status": {"phase": "Succeeded"}})
+    await world.lab.client.patch(PODS, name, patch, namespace="default", subresource="status")
+
+
+async def test_an_assumed_pod_counts_until_it_is_forgotten(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """And what is told of it meanwhile does not put it back into the queue."""
+    mirror, told = setup
+    await world.create(pod_document("p", schedulerName="nobody"))
+    await world.until(lambda: told.waiting == ["p"])
+    pod = PodInfo(world.pod("p"))
+    mirror.assume(pod, "node-0")
+    assert mirror.is_assumed(pod.uid)
+    node = mirror.cluster.node("node-0")
+    assert node is not None
+    assert pod.uid in node.pods
+    patch = merge_patch({"metadata": {"labels": {"a": "b"}}})
+    await world.lab.client.patch(PODS, "p", patch, namespace="default")
+    await world.create(pod_document("q", schedulerName="nobody"))
+    await world.until(lambda: "q" in told.waiting)
+    assert told.waiting == ["p", "q"]
+    mirror.forget(pod)
+    assert not mirror.is_assumed(pod.uid)
+    assert pod.uid not in node.pods
+
+
+async def test_heartbeats_wake_nobody_but_changes_of_a_node_do(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """Five thousand nodes say every few seconds that they are alive."""
+    _, told = setup
+    told.events.clear()
+    now = {"lastHeartbeatTime": "2030-01-01T00:00:00Z", "type": "Ready", "status": "True"}
+    await patch_node(world, {"status": {"conditions": [now]}}, subresource="status")
+    await patch_node(world, {"metadata": {"labels": {"zone": "a"}}})
+    await world.until(lambda: EventKind.NODE_UPDATED in told.kinds())
+    updates = [one for one in told.events if one.kind is EventKind.NODE_UPDATED]
+    assert len(updates) == 1
+
+
+async def patch_node(world: World, change: dict[str, Any], *, subresource: str = "") -> None:
+    """Change the node."""
+    await world.lab.client.patch(NODES, "node-0", merge_patch(change), subresource=subresource)
+
+
+async def test_a_report_that_is_gone_leaves_a_node_without_data(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """Until the exporter publishes it again."""
+    mirror, _ = setup
+    assert world.lab.exporters is not None
+    world.lab.exporters.freeze(["node-0"])
+    await world.lab.client.delete(NODE_RESOURCE_TOPOLOGIES, "node-0")
+
+    def has_data() -> bool:
+        node = mirror.cluster.node("node-0")
+        return node is not None and node.numa is not None and node.numa.topology is not None
+
+    await world.until(lambda: not has_data())
+    assert mirror.missing() == ""
