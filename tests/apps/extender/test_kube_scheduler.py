@@ -90,10 +90,12 @@ async def test_pods_run_where_they_are_aligned_and_the_rest_waits(tmp_path: Path
     async with world_of(3) as world, extended(world, tmp_path, token="secret") as (extender,):
         await world.create(*(pod(f"p{number}", "6") for number in range(15)))
         await world.until(lambda: len(world.by_phase("Running")) == 12)
-        await world.until(lambda: all(refusal_of(world.pod(n)) for n in world.by_phase("Pending")))
+        # One that lost the race for a zone is tried once more, and refused then.
+        refusal = "3 NUMA: cannot align container main (cpu)"
+        await world.until(
+            lambda: all(refusal in refusal_of(world.pod(n)) for n in world.by_phase("Pending"))
+        )
         assert world.by_phase("Failed") == set()
-        for name in world.by_phase("Pending"):
-            assert "3 NUMA: cannot align container main (cpu)" in refusal_of(world.pod(name))
         calls = extender.metrics.requests.labels("filter", "200")._value.get()
         assert calls < 200
         # Room on one zone: whichever of them is woken runs, and nobody is rejected.

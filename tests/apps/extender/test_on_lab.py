@@ -83,8 +83,8 @@ async def test_everything_that_fits_runs_and_no_kubelet_rejects_a_pod(
     """With bindings under way while the next pods are filtered."""
     async with extended(world, replicas=replicas, names_only=names_only) as (scheduler, _):
         await world.create(*(pod(f"p{number}", "6") for number in range(15)))
+        await world.until(lambda: len(world.by_phase("Running")) == 12)
         await world.settled()
-        assert len(world.by_phase("Running")) == 12
         assert world.by_phase("Failed") == set()
         for name in world.by_phase("Pending"):
             assert not would_fit(world, name)
@@ -112,8 +112,8 @@ async def test_an_important_pod_gets_a_zone_cleared_for_it(world: World) -> None
     await world.lab.client.create(PRIORITY_CLASSES, urgent)
     async with extended(world) as (scheduler, _):
         await world.create(*(pod(f"p{number}", "7") for number in range(12)))
+        await world.until(lambda: len(world.by_phase("Running")) == 12)
         await world.settled()
-        assert len(world.by_phase("Running")) == 12
         await world.create(pod("vip", "14", priorityClassName="urgent"))
         await world.until(lambda: "vip" in world.by_phase("Running"))
         assert len(scheduler.log.evicted) == 2
@@ -127,6 +127,7 @@ async def test_as_many_pods_run_as_with_our_own_scheduler(world: World) -> None:
     sizes = [rng.choice(["6", "7"]) for _ in range(16)]
     await world.start()
     await world.create(*(pod_document(f"own{n}", size) for n, size in enumerate(sizes)))
+    await world.until(lambda: len(world.by_phase("Running")) == 12)
     await world.settled()
     ours = len(world.by_phase("Running"))
     assert world.by_phase("Failed") == set()
