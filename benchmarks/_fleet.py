@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from numakube.api.crds import crd
-from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES, NODES
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.lab.cluster import uniform_plans
+from numakube.lab.exporters.definition import install_definition
 from numakube.lab.nodes.node_object import Offer, base_offer, node_document
 from numakube.topology.model_report import nrt_of
 
@@ -38,7 +38,7 @@ def kubelet_of(plan: NodePlan) -> KubeletNode:
 
 async def create_fleet(client: Client, plans: tuple[NodePlan, ...]) -> None:
     """Create the objects of all nodes; equal nodes share one report."""
-    await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd())
+    await install_definition(client)
     report = nrt_of("", kubelet_of(plans[0]))
     waiting = iter(plans)
     async with asyncio.TaskGroup() as group:

@@ -68,7 +68,7 @@ async def test_the_urgent_who_fit_nowhere_keep_nobody_waiting() -> None:
 async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
     """What fits is placed within seconds all the same."""
     async with world_of(10, shape=SHAPE) as world:
-        (running) = await world.start()
+        running = await world.start()
         for start in range(0, 10_000, 500):
             await world.create(*(pod_document(f"huge{start + n}", "60") for n in range(500)))
         await world.until(lambda: len(running.process.scheduler.queue) == 10_000)
