@@ -10,7 +10,7 @@ from aiohttp import web
 
 from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
-from numakube.apps.scheduler.binding import Result, bind
+from numakube.apps.binding import Result, bind
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.apps.binding import Bound, Lanes, Result, bind
 from numakube.apps.extender.texts import text_of
-from numakube.apps.scheduler.binding import Bound, Lanes, Result, bind
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import ObjectKey

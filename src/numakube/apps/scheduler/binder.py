@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.scheduler.binding import Result, bind
+from numakube.apps.binding import Result, bind
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
 from numakube.scheduling.framework.plugins import Bind

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.api.meta import ObjectReference
-from numakube.apps.scheduler.binding import Bound, Lanes, Result
+from numakube.apps.binding import Bound, Lanes, Result
 from numakube.apps.scheduler.eviction import evict
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind

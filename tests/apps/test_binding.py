@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from numakube.apps.scheduler.binding import Lanes
+from numakube.apps.binding import Lanes
 
 
 async def test_pods_of_one_node_are_bound_in_the_order_of_their_decisions() -> None:
