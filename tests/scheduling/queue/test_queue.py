@@ -202,3 +202,18 @@ def test_no_pod_starves_behind_one_that_is_refused_again_and_again(
         queue.handle([GONE], step / 100)
         tried.append(refuse(queue, step / 100))
     assert "modest" in tried
+
+
+def test_of_those_who_back_off_the_first_to_come_is_tried_first(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """However often each was refused, and whenever its backoff would end."""
+    queue.add(make_pod("old"), 0)
+    refuse(queue, 0)
+    queue.activate(["old"], 0)
+    refuse(queue, 0)
+    queue.add(make_pod("young"), 1)
+    refuse(queue, 1)
+    queue.handle([GONE], 1.5)
+    assert queue.counts()[Place.BACKOFF] == 2
+    assert names(queue, 1.6) == ["old", "young"]

@@ -73,6 +73,7 @@ class SchedulingQueue:
         self._entries: dict[str, QueuedPod] = {}
         self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
         self._waiting: list[tuple[float, int, QueuedPod]] = []
+        self._eager: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
         self._parked: dict[frozenset[str], dict[str, QueuedPod]] = {}
         self._order = count()
 
@@ -239,6 +240,9 @@ class SchedulingQueue:
         entry.place = Place.BACKOFF
         entry.queued_at = now
         heapq.heappush(self._waiting, (entry.retry_at, next(self._order), entry))
+        if not entry.errors:
+            key = self._judge.sort_key(entry.pod, entry.added_at)
+            heapq.heappush(self._eager, (key, next(self._order), entry))
 
     def _park(self, entry: QueuedPod, now: float) -> None:
         entry.place = Place.UNSCHEDULABLE
@@ -262,18 +266,8 @@ class SchedulingQueue:
         return None
 
     def _impatient(self) -> QueuedPod | None:
-        """Return the woken pod whose backoff ends first, if nobody else is waiting for a turn."""
-        kept = []
-        found = None
-        while self._waiting and found is None:
-            item = heapq.heappop(self._waiting)
-            entry = item[2]
-            if entry.place is not Place.BACKOFF:
-                continue
-            if entry.errors:
-                kept.append(item)
-            else:
-                found = entry
-        for item in kept:
-            heapq.heappush(self._waiting, item)
-        return found
+        """Return who came first of those that are woken and back off, whatever time is left."""
+        while (entry := self._first(self._eager, Place.BACKOFF)) is not None:
+            if not entry.errors:
+                return entry
+        return None
