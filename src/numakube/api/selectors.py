@@ -17,7 +17,7 @@ from numakube.errors import InvalidValue
 from numakube.values.names import label_value_problems, qualified_name_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.meta import LabelSelector
 
@@ -47,23 +47,34 @@ class Requirement:
 
     def accepts(self, value: str | None) -> bool:
         """Tell whether a label with this *value*, or none, is all right."""
-        match self.operator:
-            case "In":
-                return value is not None and value in self.values
-            case "NotIn":
-                return value is None or value not in self.values
-            case "Exists":
-                return value is not None
-            case "DoesNotExist":
-                return value is None
-            case _:
-                return value is not None and self._compares(value)
+        return accepts(self.operator, self.values, value)
 
-    def _compares(self, value: str) -> bool:
-        number, bound = as_int64(value), as_int64(next(iter(self.values)))
-        if number is None or bound is None:
+
+def accepts(operator: str, values: Collection[str], value: str | None) -> bool:
+    """Tell whether a label with this *value*, or none, fulfils a requirement of any selector.
+
+    One that Kubernetes would refuse is fulfilled by nothing.
+    """
+    match operator:
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            return value is not None and len(values) == 1 and _compares(operator, values, value)
+        case _:
             return False
-        return number > bound if self.operator == GREATER else number < bound
+
+
+def _compares(operator: str, values: Collection[str], value: str) -> bool:
+    number, bound = as_int64(value), as_int64(next(iter(values)))
+    if number is None or bound is None:
+        return False
+    return number > bound if operator == GREATER else number < bound
 
 
 def as_int64(text: str) -> int | None:

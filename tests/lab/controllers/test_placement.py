@@ -11,7 +11,8 @@ from numakube.api.placement import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from numakube.lab.controllers.placement import is_wanted_node, named_nodes, tolerates, untolerated
+from numakube.api.placement_rules import tolerates
+from numakube.lab.controllers.placement import is_wanted_node, named_nodes, untolerated
 from numakube.lab.controllers.scheduler.choosing import CORDONED, NOT_WANTED, TAINTED, obstacle
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")

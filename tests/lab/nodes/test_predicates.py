@@ -17,7 +17,8 @@ from numakube.api.placement import (
     Taint,
     Toleration,
 )
-from numakube.lab.nodes.predicates import check_placement, check_system, matches_node, tolerates
+from numakube.api.placement_rules import allows_node, tolerates
+from numakube.lab.nodes.predicates import check_placement, check_system
 
 LABELS = {"zone": "a", "size": "8"}
 
@@ -30,7 +31,7 @@ def requiring(*terms: NodeSelectorTerm) -> Pod:
 
 def matches(pod: Pod) -> bool:
     """Whether the pod may run on node n1."""
-    return matches_node(pod, node_name="n1", labels=LABELS)
+    return allows_node(pod.spec, LABELS, "n1")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +106,15 @@ def test_only_taints_that_evict_count() -> None:
 
 
 def test_tolerations_compare_key_value_and_effect() -> None:
-    """An empty key tolerates everything, but only with Exists."""
+    """An empty key stands for every key; Exists for every value."""
     taint = Taint(key="k", value="v", effect="NoExecute")
     assert tolerates(Toleration(operator="Exists"), taint)
     assert tolerates(Toleration(key="k", value="v"), taint)
     assert not tolerates(Toleration(key="k", value="w"), taint)
     assert not tolerates(Toleration(key="k", operator="Exists", effect="NoSchedule"), taint)
-    assert not tolerates(Toleration(value="v"), taint)
+    # The API server lets no such toleration pass; Kubernetes itself would compare the value.
+    assert tolerates(Toleration(value="v"), taint)
+    assert not tolerates(Toleration(value="w"), taint)
 
 
 def test_pods_for_other_systems_are_refused() -> None:
@@ -130,4 +133,4 @@ def test_pods_for_other_systems_are_refused() -> None:
 def test_a_selector_made_of_the_nodes_own_labels_matches(labels: dict[str, str]) -> None:
     """Whatever they are."""
     pod = Pod(spec=PodSpec(node_selector=labels))
-    assert matches_node(pod, node_name="n", labels={**labels, "more": "z"})
+    assert allows_node(pod.spec, {**labels, "more": "z"}, "n")

@@ -17,8 +17,9 @@ from numakube.apps.extender.protocol import (
     name_of,
 )
 from numakube.apps.extender.rooms import Rooms
-from numakube.apps.extender.victims import Proposal, budgets_of, reconsider
+from numakube.apps.extender.victims import Proposal, reconsider
 from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.preemption.budgets import budgets_of
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Verbs:
         pod, now = PodInfo(args.pod), self._clock.monotonic()
         if self._rooms.is_made_for(pod, self._judge, now):
             return PreemptionResult(node_name_to_meta_victims={})
-        budgets = tuple(budgets_of(self._judge.cluster.objects))
+        budgets = budgets_of(self._judge.cluster.objects.disruption_budgets.values())
         found = reconsider(self._judge, pod, _proposals(args), budgets)
         self._rooms.note(pod, found, now)
         return PreemptionResult(node_name_to_meta_victims=found)

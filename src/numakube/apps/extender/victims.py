@@ -12,9 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.selectors import selector_of
 from numakube.apps.extender.protocol import MetaPod, MetaVictims
-from numakube.errors import InvalidValue
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, unschedulable
 from numakube.scheduling.preemption.budgets import Budget, split_by_violation
@@ -24,12 +22,11 @@ from numakube.scheduling.shapes import depends_on_pods
 from numakube.values.resources import PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numakube.apps.extender.judging import Judge
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _TOO_SMALL: Final = unschedulable("not enough room on the node")
@@ -164,18 +161,3 @@ def _is_in_the_way(victim: PodInfo) -> bool:
     """Tell whether *victim* may have been chosen for more than its resources."""
     ports = any(port.host_port for one in victim.pod.spec.containers for port in one.ports)
     return ports or depends_on_pods(victim)
-
-
-def budgets_of(objects: ClusterObjects) -> Iterator[Budget]:
-    """Yield the disruption budgets; one that cannot be read protects nobody, as in Kubernetes."""
-    for one in objects.disruption_budgets.values():
-        try:
-            pods = selector_of(one.spec.selector)
-        except InvalidValue:
-            continue
-        yield Budget(
-            namespace=one.metadata.namespace,
-            pods=pods,
-            allowed=one.status.disruptions_allowed,
-            disrupted=frozenset(one.status.disrupted_pods),
-        )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import convert
 from numakube.api.core import Pod
+from numakube.api.placement_rules import NAME_FIELD
 from numakube.lab.controllers.ownership import owner_document
 from numakube.lab.controllers.placement import (
-    NAME_FIELD,
     NO_EXECUTE,
     is_wanted_node,
     named_nodes,

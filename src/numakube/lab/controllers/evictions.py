@@ -9,13 +9,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
+from numakube.api.placement_rules import tolerates
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.lab.controllers.actions import NOTHING, Delete, Note, Plan
 from numakube.lab.controllers.loop import Controller
 from numakube.lab.controllers.nodes import BY_NODE, node_of
 from numakube.lab.controllers.ownership import reference_to
-from numakube.lab.controllers.placement import NO_EXECUTE, tolerates
+from numakube.lab.controllers.placement import NO_EXECUTE
 from numakube.lab.controllers.pods import is_terminating, time_of
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.api.placement_rules import NAME_FIELD
 from numakube.api.selectors import IN, NOT_IN, Requirement, exactly, requirement
 from numakube.errors import InvalidValue
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
-
-NAME_FIELD: Final = "metadata.name"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,11 @@
-"""Which taints a pod puts up with.
-
-Follows Kubernetes 1.35 with its defaults: the operators ``Lt`` and ``Gt`` (alpha) tolerate nothing.
-"""
+"""Which taints a pod puts up with."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.placement import Taint
+from numakube.api.placement_rules import tolerates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,21 +19,6 @@ NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 FORBIDDING: Final = frozenset({NO_SCHEDULE, NO_EXECUTE})
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Tell whether a pod with *toleration* puts up with *taint*."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "" | "Equal":
-            return toleration.value == taint.value
-        case "Exists":
-            return True
-        case _:
-            return False
 
 
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.api.placement_rules import NAME_FIELD
 from numakube.api.selectors import IN
 from numakube.errors import InvalidValue
 from numakube.scheduling.framework.events import EventKind
@@ -26,7 +27,6 @@ from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.matching.node_terms import (
-    NAME_FIELD,
     NodePreferences,
     node_preferences,
     node_rule,
