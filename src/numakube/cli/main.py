@@ -78,12 +78,23 @@ def cli(*, debug: bool) -> None:  # declared for the help; `run` takes it
 
 def main() -> NoReturn:
     """Run ``numakube``."""
+    _silence_grpc()
     sys.exit(run(sys.argv[1:], program="numakube"))
 
 
 def kubectl_main() -> NoReturn:
     """Run ``kubectl numa``, for which kubectl starts the program ``kubectl-numa``."""
+    _silence_grpc()
     sys.exit(run(sys.argv[1:], program="kubectl numa"))
+
+
+def _silence_grpc() -> None:
+    """Keep the gRPC library's own lines out of the log, unless the user asks for them.
+
+    Its core writes lines of another form straight to standard error (a kubelet that goes away is
+    enough), where a reader of the log expects events only. It reads the variable when imported.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def complete_main() -> NoReturn:
