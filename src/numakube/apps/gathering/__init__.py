@@ -1,0 +1,12 @@
+"""Reads everything that tools need from a live cluster into one `Collected`.
+
+    collected = await gather(client, what=SCHEDULING)
+
+Nodes and pods must be readable; everything else is read as far as the server has it and the user
+may see it, and what is missing is noted with the reason.
+"""
+
+from numakube.apps.gathering.gather import gather
+from numakube.apps.gathering.kinds import EVERYTHING, SCHEDULING, ZONES
+
+__all__ = ["EVERYTHING", "SCHEDULING", "ZONES", "gather"]

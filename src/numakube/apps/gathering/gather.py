@@ -1,0 +1,122 @@
+"""Read a cluster: lists side by side, kubelets a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+import numakube
+from numakube.apps.gathering.kinds import EVERYTHING, LISTED, NEEDED
+from numakube.apps.gathering.listing import list_raw
+from numakube.errors import ApiError, ClusterUnreachable, Forbidden, MalformedObject, NotFound
+from numakube.insight.collected import (
+    CONFIGZ,
+    ERRORS,
+    META,
+    NODES,
+    VERSION,
+    Collected,
+    configz_file,
+    list_file,
+)
+from numakube.insight.unreadable import Unreadable
+from numakube.kube.transport import Request
+from numakube.values.times import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numakube.kube.client import Client
+    from numakube.kube.resources import Resource
+
+_LISTS_AT_ONCE: Final = 4
+_KUBELETS_AT_ONCE: Final = 16
+_KUBELET_SECONDS: Final = 10.0
+_REFUSALS: Final = (ApiError, MalformedObject)
+
+
+async def gather(client: Client, *, what: Collection[str] = EVERYTHING) -> Collected:
+    """Read *what* (plurals of kinds, ``configz``) from the cluster.
+
+    Raises:
+        ClusterUnreachable: the server does not answer.
+        ApiError: nodes or pods cannot be listed.
+    """
+    taken_at = format_time(client.clock.now())
+    gathering = _Gathering(client)
+    await gathering.run(frozenset(what) | NEEDED)
+    about = {"takenAt": taken_at, "numakube": numakube.__version__}
+    gathering.files[META] = msgspec.json.encode(about)
+    gathering.files[ERRORS] = msgspec.json.encode(sorted(gathering.errors, key=lambda e: e.what))
+    return Collected(taken_at, dict(sorted(gathering.files.items())))
+
+
+class _Gathering:
+    """The files read so far, and what could not be read."""
+
+    def __init__(self, client: Client) -> None:
+        self.files: dict[str, bytes] = {}
+        self.errors: list[Unreadable] = []
+        self._client = client
+        self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
+        self._kubelets = asyncio.Semaphore(_KUBELETS_AT_ONCE)
+
+    async def run(self, what: frozenset[str]) -> None:
+        # The version first: a server that is not there is told about once, in plain words.
+        await self._version()
+        wanted = [resource for resource in LISTED if resource.plural in what]
+        await _together(*(self._list(resource) for resource in wanted))
+        if CONFIGZ in what:
+            await _together(*(self._configz(node) for node in self._node_names()))
+
+    async def _version(self) -> None:
+        try:
+            answer = await self._client.request(Request(method="GET", path="/version"))
+            self.files[VERSION] = bytes(answer.body)
+        except ApiError as error:
+            self.errors.append(Unreadable(what="version", why=_why(error)))
+
+    async def _list(self, resource: Resource[Any]) -> None:
+        async with self._lists:
+            try:
+                self.files[list_file(resource.plural)] = await list_raw(self._client, resource)
+            except _REFUSALS as error:
+                if resource.plural in NEEDED:
+                    raise
+                self.errors.append(Unreadable(what=resource.plural, why=_why(error)))
+
+    async def _configz(self, node: str) -> None:
+        path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"
+        request = Request(method="GET", path=path, timeout=_KUBELET_SECONDS)
+        async with self._kubelets:
+            try:
+                answer = await self._client.request(request, retry=False)
+                self.files[configz_file(node)] = bytes(answer.body)
+            except (ApiError, ClusterUnreachable) as error:
+                self.errors.append(Unreadable(what=configz_file(node), why=_why(error)))
+
+    def _node_names(self) -> list[str]:
+        tree = msgspec.json.decode(self.files[list_file(NODES)])
+        return [str(item["metadata"]["name"]) for item in tree["items"]]
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, Forbidden):
+        return f"not allowed: {error.message}"
+    if isinstance(error, NotFound):
+        return "the server does not have it"
+    return str(error)
+
+
+async def _together(*works: Any) -> None:  # noqa: ANN401 - coroutines
+    """Run *works* side by side; the first failure ends them all and is raised as it is."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,55 @@
+"""The kinds that are read, and which of them a tool needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.apps.kinds import KINDS
+from numakube.insight.collected import CONFIGZ, SCHEDULER
+from numakube.kube.catalog import (
+    CORE_EVENTS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+)
+
+if TYPE_CHECKING:
+    from numakube.kube.resources import Resource
+
+LISTED: Final[tuple[Resource[Any], ...]] = (
+    NODES,
+    PODS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NAMESPACES,
+    *(kind.resource for kind in KINDS),
+    PRIORITY_CLASSES,
+    CORE_EVENTS,
+    LEASES,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+)
+"""Every kind of which all objects are read."""
+
+NEEDED: Final = frozenset({NODES.plural, PODS.plural})
+"""Without these no tool has anything to say."""
+
+ZONES: Final = frozenset({*NEEDED, NODE_RESOURCE_TOPOLOGIES.plural})
+"""Who has what, and who uses it."""
+
+SCHEDULING: Final = ZONES | {
+    NAMESPACES.plural,
+    PRIORITY_CLASSES.plural,
+    *(kind.resource.plural for kind in KINDS),
+}
+"""What decides where a pod goes."""
+
+EVERYTHING: Final = SCHEDULING | {
+    *(resource.plural for resource in LISTED),
+    CONFIGZ,
+    SCHEDULER,
+}

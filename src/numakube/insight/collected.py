@@ -1,0 +1,73 @@
+"""What was read from a cluster, as bytes: the one thing that live tools and bundles share.
+
+Each file is a Kubernetes list as the API server gave it (``nodes.json``), the configuration of a
+kubelet (``configz/<node>.json``), or what a scheduler tells of itself
+(``scheduler/<name>/cache.json``). What could not be read is in ``errors.json``, with the reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NODES: Final = "nodes"
+PODS: Final = "pods"
+TOPOLOGIES: Final = "noderesourcetopologies"
+NAMESPACES: Final = "namespaces"
+EVENTS: Final = "events"
+LEASES: Final = "leases"
+DAEMON_SETS: Final = "daemonsets"
+DEPLOYMENTS: Final = "deployments"
+PRIORITY_CLASSES: Final = "priorityclasses"
+
+CLAIMS: Final = "persistentvolumeclaims"
+VOLUMES: Final = "persistentvolumes"
+STORAGE_CLASSES: Final = "storageclasses"
+CSI_NODES: Final = "csinodes"
+CSI_DRIVERS: Final = "csidrivers"
+CSI_CAPACITIES: Final = "csistoragecapacities"
+ATTACHMENTS: Final = "volumeattachments"
+SERVICES: Final = "services"
+REPLICATION_CONTROLLERS: Final = "replicationcontrollers"
+REPLICA_SETS: Final = "replicasets"
+STATEFUL_SETS: Final = "statefulsets"
+BUDGETS: Final = "poddisruptionbudgets"
+
+CONFIGZ: Final = "configz"
+SCHEDULER: Final = "scheduler"
+
+VERSION: Final = "version.json"
+META: Final = "meta.json"
+ERRORS: Final = "errors.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """Everything that was read.
+
+    Attributes:
+        taken_at: when the reading began, in RFC 3339.
+        files: content by name, as a bundle holds them.
+    """
+
+    taken_at: str
+    files: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def list_file(plural: str) -> str:
+    """Return the name of the file with all objects of a kind."""
+    return f"{plural}.json"
+
+
+def configz_file(node: str) -> str:
+    """Return the name of the file with the configuration of a node's kubelet."""
+    return f"{CONFIGZ}/{node}.json"
+
+
+def scheduler_file(scheduler: str, what: str) -> str:
+    """Return the name of the file with one thing that a scheduler tells of itself."""
+    return f"{SCHEDULER}/{scheduler}/{what}.json"

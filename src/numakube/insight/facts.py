@@ -1,0 +1,242 @@
+"""What is known of a cluster, as typed values: the one input of every tool.
+
+    facts = facts_of(collected)
+    facts.pod("default", "web"), facts.pods_on("node-1"), facts.view("node-1")
+
+Reading never fails as a whole: an object that cannot be read, a kind that the user may not list and
+a cluster without NodeResourceTopologies are told in `ClusterFacts.unreadable`, so that a tool can
+say what its answer does not rest on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.api.core import Node, Pod
+from numakube.api.events import CoreEvent
+from numakube.api.kubelet_config import read_kubelet_config
+from numakube.api.leases import Lease
+from numakube.api.nrt import NodeResourceTopology
+from numakube.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from numakube.api.workloads import (
+    Namespace,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+from numakube.errors import NumakubeError
+from numakube.insight import collected as names
+from numakube.insight.listing import read_list, read_object
+from numakube.insight.unreadable import Unreadable
+from numakube.insight.workloads import PriorityClass, ServerVersion, Workload
+from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.topology.view import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.insight.collected import Collected
+    from numakube.topology.view import NodeTopology, Unusable
+
+OBJECTS: Final[Mapping[str, tuple[str, type[Any]]]] = MappingProxyType(
+    {
+        names.CLAIMS: ("claims", PersistentVolumeClaim),
+        names.VOLUMES: ("volumes", PersistentVolume),
+        names.STORAGE_CLASSES: ("storage_classes", StorageClass),
+        names.CSI_NODES: ("csi_nodes", CSINode),
+        names.CSI_DRIVERS: ("csi_drivers", CSIDriver),
+        names.CSI_CAPACITIES: ("csi_capacities", CSIStorageCapacity),
+        names.ATTACHMENTS: ("attachments", VolumeAttachment),
+        names.SERVICES: ("services", Service),
+        names.REPLICATION_CONTROLLERS: ("replication_controllers", ReplicationController),
+        names.REPLICA_SETS: ("replica_sets", ReplicaSet),
+        names.STATEFUL_SETS: ("stateful_sets", StatefulSet),
+        names.BUDGETS: ("disruption_budgets", PodDisruptionBudget),
+    }
+)
+"""Kinds by plural: the mapping of `ClusterObjects` that holds them, and their type."""
+
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerFacts:
+    """What one scheduler (or extender) told of itself.
+
+    Attributes:
+        documents: by name (``cache``, ``queue``, ``reservations``, ``attempts``, ``configz``), as
+            plain JSON values.
+    """
+
+    name: str
+    documents: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterFacts:
+    """Everything that is known of a cluster.
+
+    Attributes:
+        taken_at: when it was read, in RFC 3339.
+        nodes: by name; so are ``topologies`` and ``kubelet_configs``.
+        pods: all of them, those that have ended included, in the server's order.
+        objects: what scheduling depends on besides; its namespace labels are filled in.
+        unreadable: what could not be read, and why.
+    """
+
+    taken_at: str = ""
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    pods: tuple[Pod, ...] = ()
+    topologies: Mapping[str, NodeResourceTopology] = field(default_factory=dict)
+    objects: ClusterObjects = field(default_factory=ClusterObjects)
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)
+    events: tuple[CoreEvent, ...] = ()
+    leases: tuple[Lease, ...] = ()
+    daemon_sets: tuple[Workload, ...] = ()
+    deployments: tuple[Workload, ...] = ()
+    priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    kubelet_configs: Mapping[str, KubeletConfiguration] = field(default_factory=dict)
+    schedulers: Mapping[str, SchedulerFacts] = field(default_factory=dict)
+    version: ServerVersion = field(default_factory=ServerVersion)
+    unreadable: tuple[Unreadable, ...] = ()
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod by name."""
+        return self._pods_by_key.get(f"{namespace}/{name}")
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """Return the pods that are bound to *node* and have not ended."""
+        return self._pods_by_node.get(node, ())
+
+    def view(self, node: str) -> NodeTopology | Unusable | None:
+        """Return what the NodeResourceTopology of *node* says; ``None`` if there is none."""
+        if node not in self.topologies:
+            return None
+        if node not in self._views:
+            self._views[node] = view_of(self.topologies[node])
+        return self._views[node]
+
+    def missing(self, plural: str) -> Unreadable | None:
+        """Return why a kind could not be listed; ``None`` if it was."""
+        return next((one for one in self.unreadable if one.what == plural), None)
+
+    @cached_property
+    def _pods_by_key(self) -> dict[str, Pod]:
+        return {pod.metadata.key: pod for pod in self.pods}
+
+    @cached_property
+    def _pods_by_node(self) -> dict[str, tuple[Pod, ...]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods:
+            if pod.spec.node_name and not has_ended(pod):
+                found.setdefault(pod.spec.node_name, []).append(pod)
+        return {node: tuple(pods) for node, pods in found.items()}
+
+    @cached_property
+    def _views(self) -> dict[str, NodeTopology | Unusable]:
+        return {}
+
+
+def has_ended(pod: Pod) -> bool:
+    """Tell whether a pod runs no more, and holds nothing."""
+    return pod.status is not None and pod.status.phase in _ENDED
+
+
+def facts_of(collected: Collected) -> ClusterFacts:
+    """Return what was collected as typed values."""
+    reader = _Reader(collected)
+    namespaces = reader.by_key(names.NAMESPACES, Namespace)
+    return ClusterFacts(
+        taken_at=collected.taken_at,
+        nodes=reader.by_key(names.NODES, Node),
+        pods=reader.all(names.PODS, Pod),
+        topologies=reader.by_key(names.TOPOLOGIES, NodeResourceTopology),
+        objects=reader.objects(namespaces),
+        namespaces=namespaces,
+        events=reader.all(names.EVENTS, CoreEvent),
+        leases=reader.all(names.LEASES, Lease),
+        daemon_sets=reader.all(names.DAEMON_SETS, Workload),
+        deployments=reader.all(names.DEPLOYMENTS, Workload),
+        priority_classes=reader.by_key(names.PRIORITY_CLASSES, PriorityClass),
+        kubelet_configs=reader.kubelet_configs(),
+        schedulers=reader.schedulers(),
+        version=reader.one(names.VERSION, ServerVersion) or ServerVersion(),
+        unreadable=(*reader.refusals(), *reader.unreadable),
+    )
+
+
+class _Reader:
+    """Reads file by file, and remembers what it could not read."""
+
+    def __init__(self, collected: Collected) -> None:
+        self.unreadable: list[Unreadable] = []
+        self._files = collected.files
+
+    def all(self, plural: str, type_: type[Any]) -> tuple[Any, ...]:
+        found, bad = read_list(type_, self._files.get(names.list_file(plural)), plural)
+        self.unreadable += bad
+        return found
+
+    def by_key(self, plural: str, type_: type[Any]) -> dict[str, Any]:
+        return {one.metadata.key: one for one in self.all(plural, type_)}
+
+    def one(self, file: str, type_: type[Any]) -> Any:  # noqa: ANN401 - of the given type
+        found, bad = read_object(type_, self._files.get(file), file)
+        self.unreadable += bad
+        return found
+
+    def objects(self, namespaces: Mapping[str, Namespace]) -> ClusterObjects:
+        objects = ClusterObjects()
+        for name, namespace in namespaces.items():
+            objects.namespace_labels[name] = namespace.metadata.labels
+        for plural, (attribute, type_) in OBJECTS.items():
+            getattr(objects, attribute).update(self.by_key(plural, type_))
+        return objects
+
+    def kubelet_configs(self) -> dict[str, KubeletConfiguration]:
+        configs = {}
+        for node, content in self._below(names.CONFIGZ):
+            try:
+                configs[node] = read_kubelet_config(content, names.configz_file(node))
+            except NumakubeError as error:
+                self.unreadable.append(Unreadable(names.configz_file(node), str(error)))
+        return configs
+
+    def schedulers(self) -> dict[str, SchedulerFacts]:
+        documents: dict[str, dict[str, Any]] = {}
+        for path, content in self._below(names.SCHEDULER):
+            scheduler, _, what = path.rpartition("/")
+            try:
+                documents.setdefault(scheduler, {})[what] = msgspec.json.decode(content)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                file = names.scheduler_file(scheduler, what)
+                self.unreadable.append(Unreadable(file, f"not JSON: {error}"))
+        return {name: SchedulerFacts(name, found) for name, found in documents.items()}
+
+    def refusals(self) -> tuple[Unreadable, ...]:
+        found: tuple[Unreadable, ...] | None = self.one(names.ERRORS, tuple[Unreadable, ...])
+        return found or ()
+
+    def _below(self, folder: str) -> list[tuple[str, bytes]]:
+        start, end = f"{folder}/", ".json"
+        return [
+            (name[len(start) : -len(end)], content)
+            for name, content in sorted(self._files.items())
+            if name.startswith(start) and name.endswith(end)
+        ]
