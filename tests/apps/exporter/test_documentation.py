@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-
-from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.settings import SETTINGS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "exporter.md"
@@ -19,12 +16,3 @@ def test_every_setting_is_on_the_page() -> None:
         wanted = [setting.flag.split()[0].split("/")[0], setting.key, setting.env]
         marks = [f"`{name}`" for name in wanted if name]
         assert any(all(mark in line for mark in marks) for line in lines), marks
-
-
-def test_every_metric_is_on_the_page() -> None:
-    """By its name."""
-    registry = CollectorRegistry()
-    ExporterMetrics("node", registry)
-    text = PAGE.read_text(encoding="utf-8")
-    for metric in registry.collect():
-        assert f"`{metric.name}" in text, metric.name

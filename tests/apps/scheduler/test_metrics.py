@@ -1,31 +1,33 @@
-"""Metrics and their documentation are the same."""
+"""What the metrics show."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry
 from tests.scheduling.conftest import pod_of
 from tests.scheduling.queue.test_queue import Rules
 
+from numakube.api.core import Node, ObjectMeta
+from numakube.apps.node_states import NodeState
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.scheduling.queue.queue import SchedulingQueue
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.topology.view import NodeTopology
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "scheduler.md"
+if TYPE_CHECKING:
+    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.values.resources import Amounts
 
 
-def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
-    """A dashboard built from the page must find its figures."""
-    registry = CollectorRegistry(auto_describe=True)
-    SchedulerMetrics(registry)
-    # Families of counters lack the suffix that their samples have.
-    known = {
-        f"{family.name}_total" if family.type == "counter" else family.name
-        for family in registry.collect()
-    }
-    rows = re.findall(r"^\| `((?:scheduler|numakube|leader)_\w+)`", PAGE.read_text(), re.MULTILINE)
-    assert set(rows) == known
+@dataclass(frozen=True)
+class Belief:
+    """As much of a belief as decides about the state."""
+
+    topology: NodeTopology | None
+    blocked: str = ""
+    available: tuple[Amounts, ...] = ()
 
 
 def test_gauges_show_what_the_queue_holds() -> None:
@@ -44,3 +46,27 @@ def test_gauges_show_what_the_queue_holds() -> None:
 
     assert (value("active"), value("unschedulable"), value("gated")) == (2, 1, 0)
     assert registry.get_sample_value("scheduler_unschedulable_pods", {"plugin": "Fit"}) == 1
+
+
+def test_nodes_are_counted_by_what_is_known_of_them() -> None:
+    """Each once, and every state is there, so that an alert finds a zero."""
+    registry = CollectorRegistry(auto_describe=True)
+    metrics, cluster = SchedulerMetrics(registry), Cluster()
+    metrics.node_states.cluster = cluster
+    topology = NodeTopology(node="n", zones=())
+    beliefs = {
+        "none": None,
+        "unusable": Belief(None),
+        "blocked": Belief(replace(topology, stale_reason="kubelet away"), blocked="foreign pods"),
+        "stale": Belief(replace(topology, stale_reason="kubelet away")),
+        "counts": Belief(topology),
+    }
+    for name, belief in beliefs.items():
+        cluster.set_node(Node(metadata=ObjectMeta(name=name)))
+        cluster.set_belief(name, cast("NumaBelief | None", belief))
+
+    found = {
+        state.value: registry.get_sample_value("numakube_cache_nodes", {"state": state.value})
+        for state in NodeState
+    }
+    assert found == {"unknown": 2, "blocked": 1, "stale": 1, "counts": 1, "exact": 0}

@@ -147,6 +147,7 @@ class Exporter:
     def _compute(self, inputs: NodeInputs, cause: str) -> Report:
         report = topology_of(inputs, self.options, cause=cause)
         self._tell_problems(report)
+        self.metrics.zones.keep(report)
         for keep in self.on_report:
             keep(report)
         return report

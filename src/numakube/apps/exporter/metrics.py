@@ -10,6 +10,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from numakube.apps.exporter.zone_metrics import ZoneFigures
+
 SCAN: Final = "podresources_scan"
 UPDATE: Final = "node_resource_object_update"
 _MILLISECONDS: Final = 1000.0
@@ -22,6 +24,7 @@ class ExporterMetrics:
 
     Attributes:
         node: the node's name, a label of RTE's metrics.
+        zones: told of every report.
     """
 
     def __init__(self, node: str, registry: CollectorRegistry) -> None:
@@ -94,6 +97,8 @@ class ExporterMetrics:
         self.report_bytes = Gauge(
             "numakube_exporter_report_bytes", "Size of the last report.", registry=registry
         )
+        self.zones = ZoneFigures(node)
+        registry.register(self.zones)
 
     def took(self, operation: str, cause: str, seconds: float) -> None:
         """Record how long an operation took."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from numakube.apps.node_states import NodeStates
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -36,7 +38,7 @@ class ExtenderMetrics:
         )
         self.bindings = Counter(
             "numakube_extender_bindings_total",
-            "Bind calls, by result: bound, refused by us, or failed.",
+            "Bind calls, by result: bound or failed.",
             ("result",),
             registry=registry,
         )
@@ -65,3 +67,5 @@ class ExtenderMetrics:
             ("kind",),
             registry=registry,
         )
+        self.node_states = NodeStates()
+        registry.register(self.node_states)

@@ -151,6 +151,7 @@ class ExtenderProcess:
             metrics=self.metrics,
         )
         self.mirror.listener = self.verbs
+        self.metrics.node_states.cluster = self.mirror.cluster
         self.url = ""
         self.serving = asyncio.Event()
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from numakube.apps.node_states import NodeStates
 from numakube.scheduling.queue.entries import Place
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class SchedulerMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.attempts = Counter(
             "scheduler_schedule_attempts_total",
-            "Attempts to schedule pods, by result.",
+            "Attempts to schedule pods, by result: scheduled, unschedulable or error.",
             ("result", "profile"),
             registry=registry,
         )
@@ -67,7 +68,10 @@ class SchedulerMetrics:
             "scheduler_pending_pods", "Waiting pods, by queue.", ("queue",), registry=registry
         )
         self.cache_size = Gauge(
-            "scheduler_cache_size", "Objects in the cache.", ("type",), registry=registry
+            "scheduler_cache_size",
+            "Objects in the cache: nodes, pods and assumed_pods.",
+            ("type",),
+            registry=registry,
         )
         self.victims = Histogram(
             "scheduler_preemption_victims",
@@ -109,7 +113,7 @@ class SchedulerMetrics:
         )
         self.plugin_seconds = Histogram(
             "scheduler_plugin_execution_duration_seconds",
-            "Duration of a plugin at an extension point, over all nodes.",
+            "Duration of a plugin at a point, over all nodes; of binding with the plugin all.",
             ("plugin", "extension_point"),
             buckets=_PLUGIN_SECONDS,
             registry=registry,
@@ -122,6 +126,8 @@ class SchedulerMetrics:
         self.leader = Gauge(
             "leader_election_master_status", "Whether this one leads.", ("name",), registry=registry
         )
+        self.node_states = NodeStates()
+        registry.register(self.node_states)
 
     def stopwatch(self, point: str, plugin: str) -> AbstractContextManager[object]:
         """Return a context that measures *plugin* at *point*."""
@@ -137,6 +143,7 @@ class SchedulerMetrics:
     def watch_mirror(self, mirror: Mirror) -> None:
         """Let the gauges of the cache show what it holds whenever they are read."""
         cluster = mirror.cluster
+        self.node_states.cluster = cluster
         self.cache_size.labels("nodes").set_function(lambda: len(cluster.row_of))
         self.cache_size.labels("pods").set_function(
             lambda: sum(len(node.pods) for node in cluster.nodes())
