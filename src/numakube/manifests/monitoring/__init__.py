@@ -1,0 +1,5 @@
+"""Alerts and a dashboard over what exporter, scheduler, extender and gc export.
+
+One source for the files under ``deploy/monitoring``. Tests check every metric and label that an
+expression uses against what the processes really export, and every runbook against the page.
+"""

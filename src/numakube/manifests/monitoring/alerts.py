@@ -1,0 +1,263 @@
+"""The alerts: when somebody has to look, and what they are told.
+
+kube-scheduler exports figures of the same names as our scheduler, so those are joined with
+``numakube_build_info``: only targets that say they are ours count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+RUNBOOKS: Final = "https://github.com/numakube/numakube/blob/main/docs/how-to/alerts.md"
+
+OURS: Final = 'on (job, instance) group_left () numakube_build_info{component="scheduler"}'
+"""What a figure that kube-scheduler exports too is multiplied with."""
+_NUMA_PLUGIN: Final = "NodeResourceTopologyMatch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert.
+
+    Attributes:
+        severity: ``critical`` pods are not placed; ``warning`` placed badly or soon not at all;
+            ``info`` worth knowing.
+        lasts: how long the expression must hold, in Prometheus' notation.
+        summary: one line.
+        description: what is wrong and where to look; a template of Prometheus.
+    """
+
+    name: str
+    severity: str
+    expression: str
+    lasts: str
+    summary: str
+    description: str
+
+    @property
+    def anchor(self) -> str:
+        """Where on the page of runbooks it is explained."""
+        return self.name.lower()
+
+    def rule(self) -> dict[str, Any]:
+        """Return the rule as Prometheus reads it."""
+        return {
+            "alert": self.name,
+            "expr": self.expression,
+            "for": self.lasts,
+            "labels": {"severity": self.severity},
+            "annotations": {
+                "summary": self.summary,
+                "description": self.description,
+                "runbook_url": f"{RUNBOOKS}#{self.anchor}",
+            },
+        }
+
+
+EXPORTER: Final = (
+    Alert(
+        name="NumakubeTargetDown",
+        severity="critical",
+        # What ran there is remembered from when it still answered.
+        expression=(
+            "(up == 0) * on (job, instance) group_left (component) "
+            "max by (job, instance, component) (last_over_time(numakube_build_info[6h]))"
+        ),
+        lasts="5m",
+        summary="A numakube process does not answer",
+        description=(
+            "{{ $labels.component }} at {{ $labels.instance }} has not answered for five minutes."
+        ),
+    ),
+    Alert(
+        name="NumakubeTopologyStale",
+        severity="warning",
+        expression="numakube_exporter_stale == 1",
+        lasts="5m",
+        summary="A node's topology is marked stale",
+        description=(
+            "The exporter at {{ $labels.instance }} cannot reach its kubelet: nothing new is known"
+            " of the node's zones, and pods are placed on old data."
+        ),
+    ),
+    Alert(
+        name="NumakubeExporterNotScanning",
+        severity="warning",
+        expression="time() - numakube_exporter_last_scan_timestamp_seconds > 600",
+        lasts="5m",
+        summary="An exporter has not read its kubelet for ten minutes",
+        description=(
+            "The exporter at {{ $labels.instance }} read its kubelet"
+            " {{ $value | humanizeDuration }} ago; it should at least every minute."
+        ),
+    ),
+    Alert(
+        name="NumakubeTopologyNotWritten",
+        severity="warning",
+        expression="increase(rte_noderesourcetopology_patch_failures_total[15m]) > 3",
+        lasts="10m",
+        summary="An exporter cannot write its NodeResourceTopology",
+        description="{{ $value }} writes for node {{ $labels.node }} failed within 15 minutes.",
+    ),
+    Alert(
+        name="NumakubeNodesWithoutTopology",
+        severity="info",
+        expression='max(numakube_cache_nodes{state="unknown"}) > 0',
+        lasts="30m",
+        summary="Nodes have no usable NodeResourceTopology",
+        description="{{ $value }} nodes have none: their zones are not known to the scheduler.",
+    ),
+    Alert(
+        name="NumakubeOrphanedTopologies",
+        severity="info",
+        expression="numakube_gc_orphans > 0",
+        lasts="2h",
+        summary="NodeResourceTopology objects of vanished nodes stay",
+        description="{{ $value }} objects belong to nodes that are gone, and are not removed.",
+    ),
+)
+
+PLACEMENT: Final = (
+    Alert(
+        name="NumakubeStrandedCapacity",
+        severity="warning",
+        expression=(
+            'sum(numakube_stranded{resource="cpu"}) '
+            '/ sum(numakube_zone_available{resource="cpu"}) > 0.4 '
+            f'and sum(scheduler_unschedulable_pods{{plugin="{_NUMA_PLUGIN}"}}) > 0'
+        ),
+        lasts="30m",
+        summary="Pods wait for a zone while CPUs are free in several",
+        description=(
+            "{{ $value | humanizePercentage }} of the free CPUs are outside the best zone of their"
+            " node, and pods wait because no zone holds them."
+        ),
+    ),
+    Alert(
+        name="NumakubeRunawayWorkload",
+        severity="warning",
+        expression="numakube_runaway_workloads > 0",
+        lasts="5m",
+        summary="Kubelets keep rejecting the pods of a workload",
+        description=(
+            "{{ $value }} workloads are held back because kubelets rejected their pods again and"
+            " again."
+        ),
+    ),
+    Alert(
+        name="NumakubeKubeletRejections",
+        severity="warning",
+        expression="sum by (reason) (increase(numakube_kubelet_rejections_total[15m])) > 2",
+        lasts="1m",
+        summary="Kubelets reject pods that the scheduler placed",
+        description="{{ $value }} pods were rejected with {{ $labels.reason }} in 15 minutes.",
+    ),
+    Alert(
+        name="NumakubeMispredictions",
+        severity="warning",
+        expression='sum(increase(numakube_mispredictions_total{severity="verdict"}[1h])) > 2',
+        lasts="1m",
+        summary="Kubelets decide otherwise than foreseen",
+        description="{{ $value }} pods within an hour; either data or the model is wrong.",
+    ),
+)
+
+SCHEDULING: Final = (
+    Alert(
+        name="NumakubeNoLeader",
+        severity="critical",
+        expression=f"max(leader_election_master_status * {OURS}) == 0",
+        lasts="2m",
+        summary="No scheduler leads",
+        description="Schedulers run, but none holds the lease: no pod is scheduled.",
+    ),
+    Alert(
+        name="NumakubeQueueStuck",
+        severity="critical",
+        # Attempts of one result or another are unknown until the first: that is none as well.
+        expression=(
+            f'sum(scheduler_pending_pods{{queue="active"}} * {OURS}) > 0 '
+            f"unless sum(rate(scheduler_schedule_attempts_total[10m]) * {OURS}) > 0"
+        ),
+        lasts="10m",
+        summary="Pods are ready to be tried and none is",
+        description="{{ $value }} pods wait in the active queue; nothing was tried in ten minutes.",
+    ),
+    Alert(
+        name="NumakubeCacheStalled",
+        severity="warning",
+        expression='max(numakube_cache_nodes{state="blocked"}) > 0',
+        lasts="10m",
+        summary="Nodes are blocked because their reports do not add up",
+        description="{{ $value }} nodes take no pods until a report has the pods that are there.",
+    ),
+    Alert(
+        name="NumakubeSchedulingErrors",
+        severity="warning",
+        expression=(
+            f'sum(rate(scheduler_schedule_attempts_total{{result="error"}}[10m]) * {OURS}) > 0.1'
+        ),
+        lasts="10m",
+        summary="Attempts to schedule pods fail",
+        description="{{ $value }} attempts a second end with an error; the scheduler's log tells.",
+    ),
+    Alert(
+        name="NumakubeExtenderErrors",
+        severity="critical",
+        expression=(
+            'sum(rate(numakube_extender_requests_total{status!="200"}[5m])) '
+            "/ sum(rate(numakube_extender_requests_total[5m])) > 0.05"
+        ),
+        lasts="5m",
+        summary="The extender fails calls of kube-scheduler",
+        description=(
+            "{{ $value | humanizePercentage }} of the calls failed; pods whose calls fail wait."
+        ),
+    ),
+    Alert(
+        name="NumakubeExtenderSlow",
+        severity="warning",
+        expression=(
+            "histogram_quantile(0.99, "
+            "sum by (le, verb) (rate(numakube_extender_request_seconds_bucket[5m]))) > 1"
+        ),
+        lasts="10m",
+        summary="The extender is slow",
+        description=(
+            "One in a hundred {{ $labels.verb }} calls takes {{ $value }} s; kube-scheduler gives"
+            " up after its httpTimeout."
+        ),
+    ),
+)
+
+GROUPS: Final = {
+    "numakube-reports": EXPORTER,
+    "numakube-placement": PLACEMENT,
+    "numakube-scheduling": SCHEDULING,
+}
+ALERTS: Final = tuple(alert for group in GROUPS.values() for alert in group)
+
+
+def rule_file() -> dict[str, Any]:
+    """Return a file for ``rule_files`` of Prometheus."""
+    return {
+        "groups": [
+            {"name": name, "rules": [alert.rule() for alert in alerts]}
+            for name, alerts in GROUPS.items()
+        ]
+    }
+
+
+def prometheus_rule(namespace: str = "numakube") -> dict[str, Any]:
+    """Return the same rules for the Prometheus operator."""
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {
+            "name": "numakube",
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/part-of": "numakube"},
+        },
+        "spec": rule_file(),
+    }

@@ -1,0 +1,74 @@
+"""The table of metrics is what the processes export."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tests.docs.pages import ROOT
+from tests.manifests.exported import Exported, exported
+
+PAGE = ROOT / "docs" / "reference" / "metrics.md"
+TITLES = {
+    "exporter": "Exporter",
+    "gc": "Garbage collector",
+    "scheduler": "Scheduler",
+    "extender": "Extender",
+    "process": "Every process",
+}
+UNITS = {
+    "_seconds": "seconds",
+    "_seconds_total": "seconds",
+    "_bytes": "bytes",
+    "_milliseconds": "milliseconds",
+    "_ratio": "ratio",
+    "_info": "1",
+    "numakube_zone_allocatable": "cores, bytes or devices",
+    "numakube_zone_available": "cores, bytes or devices",
+    "numakube_stranded": "cores, bytes or devices",
+    "numakube_exporter_stale": "0 or 1",
+    "leader_election_master_status": "0 or 1",
+}
+
+
+def unit_of(name: str) -> str:
+    """Return the unit that the end of a name tells; otherwise it is a number of something."""
+    return next((unit for end, unit in UNITS.items() if name.endswith(end)), "number")
+
+
+def row_of(metric: Exported) -> str:
+    """Return the line of the table."""
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    meaning = metric.meaning.rstrip(".")
+    return f"| `{metric.name}` | {metric.type} | {labels} | {unit_of(metric.name)} | {meaning} |"
+
+
+def table_of(component: str, metrics: list[Exported]) -> str:
+    """Return the table between the marks of *component*."""
+    head = "| metric | type | labels | unit | meaning |\n|---|---|---|---|---|\n"
+    rows = [row_of(one) for one in metrics if one.component == component]
+    return f"## {TITLES[component]}\n\n{head}" + "\n".join(rows) + "\n"
+
+
+def test_the_page_has_every_metric_and_nothing_else() -> None:
+    """Run ``UPDATE_DOCS=1 pytest tests/docs`` after a change of metrics."""
+    written = PAGE.read_text(encoding="utf-8")
+    metrics = exported()
+    real = written
+    for component, title in TITLES.items():
+        table = table_of(component, metrics)
+        place = re.search(rf"^## {title}\n\n\|.*?\n(?=\n|\Z)", real, re.MULTILINE | re.DOTALL)
+        assert place is not None, f"the page has no table under {title}"
+        real = real[: place.start()] + table + real[place.end() :]
+    if os.environ.get("UPDATE_DOCS"):
+        PAGE.write_text(real, encoding="utf-8")
+    else:
+        assert real == written
+
+
+def test_names_and_labels_follow_the_conventions() -> None:
+    """Counters end in ``_total``, nothing is labelled with a pod, and all have a meaning."""
+    for metric in exported():
+        assert metric.meaning, metric.name
+        assert (metric.type == "counter") == metric.name.endswith("_total"), metric.name
+        assert not {"pod", "namespace", "uid", "container"} & set(metric.labels), metric.name
