@@ -14,6 +14,7 @@ TITLES = {
     "gc": "Garbage collector",
     "scheduler": "Scheduler",
     "extender": "Extender",
+    "operator": "Operator",
     "process": "Every process",
 }
 UNITS = {
@@ -28,6 +29,7 @@ UNITS = {
     "numakube_stranded": "cores, bytes or devices",
     "numakube_exporter_stale": "0 or 1",
     "leader_election_master_status": "0 or 1",
+    "numakube_operator_condition": "0 or 1",
 }
 
 

@@ -9,6 +9,7 @@ from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.gc.metrics import GcMetrics
 from numakube.apps.metrics import new_registry
+from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def exported() -> list[Exported]:
         "gc": GcMetrics,
         "scheduler": SchedulerMetrics,
         "extender": ExtenderMetrics,
+        "operator": OperatorMetrics,
     }.items():
         registry = new_registry(component)
         make(registry)

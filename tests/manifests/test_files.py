@@ -8,6 +8,7 @@ from typing import Any
 
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.extender import ExtenderManifest
+from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.scheduler import SchedulerManifest
 
 FOLDER = Path(__file__).parents[2] / "deploy"
@@ -43,3 +44,8 @@ def test_the_extender_file_is_up_to_date() -> None:
     manifest = ExtenderManifest()
     documents = [namespace(manifest.namespace), *manifest.objects()]
     assert is_up_to_date("extender.yaml", documents)
+
+
+def test_the_operator_file_is_up_to_date() -> None:
+    """With the kinds of its objects, and its namespace."""
+    assert is_up_to_date("operator.yaml", OperatorManifest().objects())

@@ -42,6 +42,10 @@ class ObjectMeta(Wire, frozen=True):
         """``namespace/name``, or the name alone if the object has no namespace."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
+    def is_owned_by(self, uid: str) -> bool:
+        """Tell whether the object with this *uid* is one of its owners."""
+        return any(owner.uid == uid for owner in self.owner_references)
+
     @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if there is one."""

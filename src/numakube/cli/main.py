@@ -34,6 +34,9 @@ COMMANDS: Final = {
     ),
     "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
+    "operator": Lazy(
+        "numakube.cli.operator", "Run exporters and a scheduler as two objects ask for."
+    ),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
     "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),

@@ -96,6 +96,13 @@ CUSTOM_RESOURCE_DEFINITIONS = _document(
     "CustomResourceDefinition",
     namespaced=False,
 )
+NETWORK_POLICIES = _document("networking.k8s.io", "networkpolicies", "NetworkPolicy")
+SECURITY_CONTEXT_CONSTRAINTS = _document(
+    "security.openshift.io",
+    "securitycontextconstraints",
+    "SecurityContextConstraints",
+    namespaced=False,
+)
 TOKEN_REVIEWS = _document("authentication.k8s.io", "tokenreviews", "TokenReview", namespaced=False)
 SUBJECT_ACCESS_REVIEWS = _document(
     "authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
@@ -116,6 +123,9 @@ _DOCUMENTS = (
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    NETWORK_POLICIES,
+    SECURITY_CONTEXT_CONSTRAINTS,
+    POD_DISRUPTION_BUDGETS,
 )
 _BY_KIND = {(one.api_version, one.kind): one for one in _DOCUMENTS}
 

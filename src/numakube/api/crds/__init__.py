@@ -6,6 +6,8 @@ from typing import Any, Final
 from numakube.api.yamls import load_manifests
 
 NRT_CRD: Final = "topology.node.k8s.io_noderesourcetopologies.yaml"
+OPERATOR_CRD: Final = "nodetopology.openshift.io_numaresourcesoperators.yaml"
+SCHEDULER_CRD: Final = "nodetopology.openshift.io_numaresourcesschedulers.yaml"
 
 
 def crd_text(name: str = NRT_CRD) -> str:

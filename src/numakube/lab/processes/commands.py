@@ -14,6 +14,7 @@ import click
 from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.gc import command as gc_command
 from numakube.apps.gc import process as gc_process
+from numakube.apps.operator import command as operator_command
 from numakube.apps.surroundings import Surroundings
 from numakube.errors import NumakubeError
 
@@ -73,6 +74,14 @@ async def run_extender(process: Process) -> int:
 
     around = replace(_around(process), serve=True)
     return await command.perform(command.parse(process.args), around, process.stop)
+
+
+async def run_operator(process: Process) -> int:
+    """Run ``numakube operator``."""
+    around = _around(process)
+    return await operator_command.perform(
+        operator_command.parse(process.args), around, process.stop
+    )
 
 
 def _around(process: Process) -> Surroundings:

@@ -10,6 +10,7 @@ from numakube.lab.processes.commands import (
     run_exporter,
     run_extender,
     run_gc,
+    run_operator,
     run_scheduler,
 )
 from numakube.lab.processes.probe import run_probe
@@ -28,6 +29,7 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
         "gc": explained(run_gc),
         "scheduler": explained(run_scheduler),
         "extender": explained(run_extender),
+        "operator": explained(run_operator),
     }
 )
 """Programs by name; a component joins by an entry here."""

@@ -1,0 +1,113 @@
+"""The conditions of both objects, by the rules of the NUMA Resources Operator.
+
+``Available``, ``Upgradeable``, ``Progressing`` and ``Degraded`` are always written together, and
+after a pass exactly one of available (with upgradeable), progressing and degraded holds. The time
+of a condition changes with its status only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.nodetopology import Condition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+AVAILABLE: Final = "Available"
+UPGRADEABLE: Final = "Upgradeable"
+PROGRESSING: Final = "Progressing"
+DEGRADED: Final = "Degraded"
+POOL_PAUSED: Final = "MachineConfigPoolPaused"
+DEDICATED_INFORMER: Final = "DedicatedInformerActive"
+
+INTERNAL_ERROR: Final = "InternalError"
+_BASE: Final = (AVAILABLE, UPGRADEABLE, PROGRESSING, DEGRADED)
+_LONGEST_MESSAGE: Final = 32768
+
+
+class State(StrEnum):
+    """How things stand."""
+
+    AVAILABLE = AVAILABLE
+    PROGRESSING = PROGRESSING
+    DEGRADED = DEGRADED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """A condition besides the four."""
+
+    type: str
+    holds: bool | None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a pass concludes.
+
+    Attributes:
+        reason: in one word; the state's own name if empty.
+        extras: further conditions.
+    """
+
+    state: State
+    reason: str = ""
+    message: str = ""
+    extras: tuple[Extra, ...] = ()
+
+
+def degraded(reason: str, message: str, *extras: Extra) -> Verdict:
+    """Return that something is wrong."""
+    return Verdict(state=State.DEGRADED, reason=reason, message=message, extras=extras)
+
+
+def conditions_of(
+    verdict: Verdict, before: Sequence[Condition], *, generation: int, now: str
+) -> tuple[Condition, ...]:
+    """Return all conditions; those of *before* that nothing is known of stay as they are."""
+    known = {condition.type: condition for condition in before}
+    fresh = [_base(type_, verdict, generation, now) for type_ in _BASE]
+    fresh += [_extra(extra, generation, now) for extra in verdict.extras]
+    settled = {one.type: _aged(one, known.get(one.type)) for one in fresh}
+    return tuple({**known, **settled}.values())
+
+
+def _base(type_: str, verdict: Verdict, generation: int, now: str) -> Condition:
+    holds = type_ == verdict.state or (type_ == UPGRADEABLE and verdict.state is State.AVAILABLE)
+    told = holds and type_ == verdict.state
+    return Condition(
+        type=type_,
+        status="True" if holds else "False",
+        reason=(verdict.reason if told else "") or type_,
+        message=verdict.message[:_LONGEST_MESSAGE] if told else "",
+        observed_generation=generation,
+        last_transition_time=now,
+    )
+
+
+def _extra(extra: Extra, generation: int, now: str) -> Condition:
+    return Condition(
+        type=extra.type,
+        status="Unknown" if extra.holds is None else str(extra.holds),
+        reason=extra.type,
+        message=extra.message,
+        observed_generation=generation,
+        last_transition_time=now,
+    )
+
+
+def _aged(condition: Condition, before: Condition | None) -> Condition:
+    if before is None or before.status != condition.status:
+        return condition
+    return Condition(
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
+        observed_generation=condition.observed_generation,
+        last_transition_time=before.last_transition_time,
+    )

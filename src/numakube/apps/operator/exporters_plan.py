@@ -1,0 +1,278 @@
+"""From a NUMAResourcesOperator and the present state to exporters on the nodes of its pools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.api.crds import crd
+from numakube.api.nodetopology import (
+    OPERATOR_NAME,
+    NamespacedName,
+    NodeGroupStatus,
+    PoolStatus,
+    RelatedObject,
+)
+from numakube.api.yamls import dump_yaml
+from numakube.apps.operator.conditions import POOL_PAUSED, Extra, State, Verdict, degraded
+from numakube.apps.operator.defaults import ENABLED, EVENTS, PERIODIC, log_level
+from numakube.apps.operator.kubelet_configs import kubelet_settings
+from numakube.apps.operator.plan import Apply, Delete, Plan, owned
+from numakube.apps.operator.pools import BadGroups, Pool, Pools, expressions_of, pools_of
+from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
+from numakube.manifests.secondary_scheduler import hash_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.core import Node
+    from numakube.api.nodetopology import MachineConfigPool, NUMAResourcesOperator
+    from numakube.api.operands import ConfigMap, DaemonSet
+    from numakube.apps.operator.kubelet_configs import KubeletConfigObject
+    from numakube.kube.resources import Document
+
+PAUSE: Final = "config.numa-operator.openshift.io/pause-reconciliation"
+KEEP_DEFINITION: Final = "config.numa-operator.openshift.io/nrt-api-definition"
+SEVERAL_POOLS: Final = "config.node.openshift-kni.io/multiple-pools-per-tree"
+CR_LABEL: Final = "numaresourcesoperator.nodetopology.openshift.io/name"
+POOL_LABEL: Final = "nodegroup.nodetopology.openshift.io/machineconfigpool"
+
+BAD_NAME: Final = "IncorrectNUMAResourcesOperatorResourceName"
+BAD_IMAGE: Final = "CustomUserImage"
+BAD_GROUPS: Final = "ValidationErrorUnderNodeGroups"
+
+_FINGERPRINTS: Final[Mapping[str, str]] = {
+    "Enabled": "all",
+    "EnabledExclusiveResources": "with-exclusive-resources",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What the operator itself was told.
+
+    Attributes:
+        namespace: where everything lives.
+        image: of the exporters; so is ``pull_policy``.
+        custom_image: whether the user may name another.
+    """
+
+    namespace: str
+    image: str
+    pull_policy: str = "IfNotPresent"
+    custom_image: bool = True
+    api_ports: tuple[int, ...] = (443, 6443)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The present state.
+
+    Attributes:
+        daemon_sets: those of our namespace, by name; so are ``config_maps``.
+        machine_config_pools: ``None`` where there are no such things.
+        kubelet_configs: OpenShift's objects of that kind.
+    """
+
+    object: NUMAResourcesOperator
+    nodes: tuple[Node, ...] = ()
+    daemon_sets: Mapping[str, DaemonSet] = field(default_factory=lambda: MappingProxyType({}))
+    config_maps: Mapping[str, ConfigMap] = field(default_factory=lambda: MappingProxyType({}))
+    machine_config_pools: tuple[MachineConfigPool, ...] | None = None
+    kubelet_configs: tuple[KubeletConfigObject, ...] = ()
+
+
+def plan_exporters(seen: Seen, setup: Setup) -> Plan | None:
+    """Return what to do; ``None`` if the user asked to leave everything alone."""
+    wanted = seen.object
+    if wanted.metadata.name != OPERATOR_NAME:
+        text = f"incorrect NUMAResourcesOperator resource name: {wanted.metadata.name}"
+        return _stopped(BAD_NAME, text)
+    if wanted.metadata.annotations.get(PAUSE) == "enabled":
+        return None
+    if wanted.spec.image_spec and not setup.custom_image:
+        text = f"custom operand image is not supported: {wanted.spec.image_spec}"
+        return _stopped(BAD_IMAGE, text)
+    pools = pools_of(
+        wanted.spec.node_groups,
+        machine_config_pools=seen.machine_config_pools,
+        nodes=seen.nodes,
+        several_pools_allowed=wanted.metadata.annotations.get(SEVERAL_POOLS) == "enabled",
+    )
+    if isinstance(pools, BadGroups):
+        return _stopped(BAD_GROUPS, pools.message)
+    return _Pass(seen, setup, pools).plan()
+
+
+def _stopped(reason: str, message: str) -> Plan:
+    return Plan(verdict=degraded(reason, message), status={})
+
+
+class _Pass:
+    """One pass over a state that makes sense."""
+
+    def __init__(self, seen: Seen, setup: Setup, pools: Pools) -> None:
+        self._seen = seen
+        self._setup = setup
+        self._pools = pools.pools
+        self._doubt = pools.doubt
+        self._owner: Document = msgspec.to_builtins(seen.object)
+
+    def plan(self) -> Plan:
+        waiting = self._first_not_ready()
+        return Plan(
+            actions=(*self._leftovers(), *self._definition(), *self._operands()),
+            verdict=self._verdict(waiting),
+            status=self._status(complete=waiting is None),
+        )
+
+    def _operands(self) -> list[Apply]:
+        if not self._pools:
+            return []
+        configs = {pool.name: self._config_map(pool) for pool in self._pools}
+        operands = PoolExporters(
+            namespace=self._setup.namespace,
+            image=self._seen.object.spec.image_spec or self._setup.image,
+            pull_policy=self._setup.pull_policy,
+            log_level=log_level(self._seen.object.spec.log_level),
+            openshift=self._seen.machine_config_pools is not None,
+            api_ports=self._setup.api_ports,
+            pools=tuple(self._exporter(pool, configs[pool.name]) for pool in self._pools),
+        )
+        documents = [*(one for one in configs.values() if one is not None), *operands.objects()]
+        return [Apply(owned(document, self._owner)) for document in documents]
+
+    def _exporter(self, pool: Pool, config_map: Document | None) -> PoolExporter:
+        config = pool.config
+        name = self._name(pool)
+        theirs = self._seen.config_maps.get(name)
+        data = config_map["data"] if config_map else theirs.data if theirs else None
+        return PoolExporter(
+            name=name,
+            node_labels=pool.selector.match_labels,
+            node_expressions=expressions_of(pool.selector),
+            config_hash=hash_of(data) if data is not None else "",
+            fingerprint=_FINGERPRINTS.get(config.pods_fingerprinting or ""),
+            period=None if config.info_refresh_mode == EVENTS else config.info_refresh_period,
+            notified=config.info_refresh_mode != PERIODIC,
+            paused=config.info_refresh_pause == ENABLED,
+            tolerations=tuple(msgspec.to_builtins(one) for one in config.tolerations),
+        )
+
+    def _config_map(self, pool: Pool) -> Document | None:
+        """Return the exporters' configuration; one that the user made under its name counts."""
+        name = self._name(pool)
+        theirs = self._seen.config_maps.get(name)
+        if theirs is not None and CR_LABEL not in theirs.metadata.labels:
+            return None
+        kubelet = kubelet_settings(pool, self._seen.kubelet_configs)
+        excludes = [
+            {"namespacePattern": one.namespace or "*", "namePattern": one.name or "*"}
+            for one in self._seen.object.spec.pod_excludes
+        ]
+        if not kubelet and not excludes and theirs is None:
+            return None
+        content: dict[str, Any] = {"kubelet": kubelet}
+        if excludes:
+            content["podExclude"] = excludes
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": name,
+                "namespace": self._setup.namespace,
+                "labels": {CR_LABEL: self._seen.object.metadata.name, POOL_LABEL: pool.name},
+            },
+            "data": {"config.yaml": dump_yaml(content)},
+        }
+
+    def _definition(self) -> list[Apply]:
+        """Return the kind of topologies, which outlives everything: others have objects of it."""
+        kept = self._seen.object.metadata.annotations.get(KEEP_DEFINITION) == "cluster"
+        return [] if kept else [Apply(crd())]
+
+    def _leftovers(self) -> list[Delete]:
+        """Remove what we made for pools that are no more."""
+        current = {self._name(pool) for pool in self._pools}
+        uid = self._seen.object.metadata.uid
+        sets = [("apps/v1", "DaemonSet", one.metadata) for one in self._seen.daemon_sets.values()]
+        maps = [("v1", "ConfigMap", one.metadata) for one in self._seen.config_maps.values()]
+        return [
+            Delete(
+                api_version=api_version,
+                kind=kind,
+                namespace=one.namespace,
+                name=one.name,
+                uid=one.uid,
+            )
+            for api_version, kind, one in (*sets, *maps)
+            if one.name not in current and one.is_owned_by(uid)
+        ]
+
+    def _first_not_ready(self) -> str | None:
+        for pool in self._pools:
+            daemon_set = self._seen.daemon_sets.get(self._name(pool))
+            if daemon_set is None or not daemon_set.is_ready:
+                return f"{self._setup.namespace}/{self._name(pool)}"
+        return None
+
+    def _verdict(self, waiting: str | None) -> Verdict:
+        extras = self._paused()
+        if waiting is not None:
+            text = f"{waiting} is updating"
+            return Verdict(state=State.PROGRESSING, message=text, extras=extras)
+        if self._doubt:
+            return degraded(BAD_GROUPS, self._doubt, *extras)
+        return Verdict(state=State.AVAILABLE, extras=extras)
+
+    def _paused(self) -> tuple[Extra, ...]:
+        if self._seen.machine_config_pools is None:
+            return ()
+        names = sorted(pool.name for pool in self._pools if pool.paused)
+        text = f"detected paused MCPs: {', '.join(names)}" if names else ""
+        return (Extra(type=POOL_PAUSED, holds=bool(names), message=text),)
+
+    def _status(self, *, complete: bool) -> dict[str, Any]:
+        ready = []
+        for pool in self._pools:
+            daemon_set = self._seen.daemon_sets.get(self._name(pool))
+            if daemon_set is None or not daemon_set.is_ready:
+                break
+            ready.append(NamespacedName(namespace=self._setup.namespace, name=self._name(pool)))
+        status: dict[str, Any] = {
+            "daemonsets": ready,
+            "relatedObjects": _related(self._setup.namespace, ready),
+        }
+        if self._seen.machine_config_pools is not None:
+            status["machineconfigpools"] = [
+                PoolStatus(name=pool.name, config=pool.config) for pool in self._pools
+            ]
+        if complete:
+            status["nodeGroups"] = [
+                NodeGroupStatus(selector=pool.name, daemonsets=one, config=pool.config)
+                for pool, one in zip(self._pools, ready, strict=True)
+            ]
+        document: dict[str, Any] = msgspec.to_builtins(status)
+        return document
+
+    def _name(self, pool: Pool) -> str:
+        return f"{self._seen.object.metadata.name}-{pool.name}"
+
+
+def _related(namespace: str, daemon_sets: list[NamespacedName]) -> list[RelatedObject]:
+    openshift = "machineconfiguration.openshift.io"
+    return [
+        RelatedObject(resource="namespaces", name=namespace),
+        RelatedObject(group=openshift, resource="kubeletconfigs"),
+        RelatedObject(group=openshift, resource="machineconfigs"),
+        RelatedObject(group="topology.node.k8s.io", resource="noderesourcetopologies"),
+        *(
+            RelatedObject(
+                group="apps", resource="daemonsets", namespace=one.namespace, name=one.name
+            )
+            for one in daemon_sets
+        ),
+    ]

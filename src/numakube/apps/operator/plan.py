@@ -1,0 +1,62 @@
+"""What a pass over the present state decides: what to apply and delete, and what to say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from numakube.apps.operator.conditions import Verdict
+    from numakube.kube.resources import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Make an object be as described; the fields that it does not mention are others'."""
+
+    document: Document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delete:
+    """Remove an object, if it is still the one that was seen."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+Action: TypeAlias = Apply | Delete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do about one object of the user.
+
+    Attributes:
+        actions: in order; the first that fails ends the pass.
+        verdict: what to say if all of them succeed.
+        status: fields of the status besides the conditions.
+        retry_seconds: when to look again even if nothing changes; ``None`` for never.
+    """
+
+    actions: tuple[Action, ...] = ()
+    verdict: Verdict
+    status: dict[str, Any]
+    retry_seconds: float | None = None
+
+
+def owned(document: Document, owner: Document) -> Document:
+    """Return *document* with *owner* as its controller, so that it vanishes with it."""
+    metadata = owner["metadata"]
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {**document, "metadata": {**document["metadata"], "ownerReferences": [reference]}}

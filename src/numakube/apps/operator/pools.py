@@ -1,0 +1,287 @@
+"""Node groups: which nodes each of them stands for.
+
+On OpenShift a group names a MachineConfigPool, or selects some by their labels. Without pools a
+group selects nodes by their labels, or names their role (``node-role.kubernetes.io/<name>``).
+Checks and texts are those of the NUMA Resources Operator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.api.meta import LabelSelector, LabelSelectorRequirement
+from numakube.api.selectors import selector_of
+from numakube.apps.operator.defaults import normalised
+from numakube.errors import InvalidValue
+from numakube.values.names import dns_subdomain_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numakube.api.core import Node
+    from numakube.api.nodetopology import MachineConfigPool, NodeGroup, NodeGroupConfig
+
+MOST_ANNOTATIONS: Final = 8
+ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class BadGroups:
+    """Why node groups cannot be used."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Nodes that get a DaemonSet of their own.
+
+    Attributes:
+        name: what it is called in names of objects.
+        selector: which nodes it has.
+        config: how their exporters work, complete.
+        labels: of the MachineConfigPool, if there is one.
+        paused: whether that one is paused.
+    """
+
+    name: str
+    selector: LabelSelector
+    config: NodeGroupConfig
+    labels: Mapping[str, str]
+    paused: bool = False
+
+    def has(self, node: Node) -> bool:
+        """Tell whether *node* belongs to it."""
+        return selector_of(self.selector).matches(node.metadata.labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pools:
+    """The pools of all groups.
+
+    Attributes:
+        doubt: what is wrong, though all of them can be served.
+    """
+
+    pools: tuple[Pool, ...]
+    doubt: str = ""
+
+
+def pools_of(
+    groups: Sequence[NodeGroup],
+    *,
+    machine_config_pools: Sequence[MachineConfigPool] | None,
+    nodes: Iterable[Node] = (),
+    several_pools_allowed: bool = False,
+) -> Pools | BadGroups:
+    """Return the pools of *groups*.
+
+    Args:
+        groups: as the user gave them.
+        machine_config_pools: those of the cluster; ``None`` where there are no such things.
+        nodes: all nodes, to find those that are in two pools.
+        several_pools_allowed: whether one group may stand for several pools.
+    """
+    message = _mistakes(groups, openshift=machine_config_pools is not None)
+    if message:
+        return BadGroups(message)
+    if machine_config_pools is None:
+        pools = tuple(_plain(group) for group in groups)
+        return Pools(pools=pools, doubt=_shared_nodes(pools, nodes))
+    return _openshift(groups, machine_config_pools, several_pools_allowed=several_pools_allowed)
+
+
+def _mistakes(groups: Sequence[NodeGroup], *, openshift: bool) -> str:
+    for check in (_specifiers, _names, _annotations, _selectors):
+        problems = list(check(groups))
+        if problems:
+            return "\n".join(problems)
+    if not openshift:
+        return "\n".join(_without_pools(groups))
+    return ""
+
+
+def _specifiers(groups: Sequence[NodeGroup]) -> Iterable[str]:
+    for index, group in enumerate(groups):
+        given = [
+            one
+            for one in (group.pool_name, group.machine_config_pool_selector, group.node_selector)
+            if one is not None
+        ]
+        if not given:
+            yield f"node group {index} missing any pool specifier"
+            return
+        if len(given) > 1:
+            yield (
+                f"node group {index} must have only a single specifier set:"
+                " either PoolName or MachineConfigPoolSelector"
+            )
+            return
+
+
+def _names(groups: Sequence[NodeGroup]) -> Iterable[str]:
+    seen: set[str] = set()
+    for index, group in enumerate(groups):
+        name = group.pool_name
+        if name is None:
+            continue
+        if not name:
+            yield f"pool name for pool #{index} cannot be empty"
+        elif dns_subdomain_problems(name):
+            yield f'pool name "{name}" for pool #{index} is no valid name'
+        elif name in seen:
+            yield f'the pool name "{name}" has duplicates'
+        seen.add(name)
+
+
+def _annotations(groups: Sequence[NodeGroup]) -> Iterable[str]:
+    for index, group in enumerate(groups):
+        count = len(group.annotations)
+        if count > MOST_ANNOTATIONS:
+            yield f"pool #{index} has too many annotations {count} max {MOST_ANNOTATIONS}"
+
+
+def _selectors(groups: Sequence[NodeGroup]) -> Iterable[str]:
+    seen: set[tuple[str, str]] = set()
+    for index, group in enumerate(groups):
+        for field, selector in (
+            ("machineConfigPoolSelector", group.machine_config_pool_selector),
+            ("nodeSelector", group.node_selector),
+        ):
+            if selector is None:
+                continue
+            try:
+                selector_of(selector)
+            except InvalidValue as error:
+                yield f"node group {index}: {field}: {error}"
+                continue
+            text = selector_text(selector)
+            if (field, text) in seen:
+                yield f'the node group with the {field} "{text}" has duplicates'
+            seen.add((field, text))
+
+
+def _without_pools(groups: Sequence[NodeGroup]) -> Iterable[str]:
+    for index, group in enumerate(groups):
+        if group.machine_config_pool_selector is not None:
+            yield (
+                f"node group {index} specifies MachineConfigPoolSelector, but this cluster has no"
+                " MachineConfigPools; use nodeSelector or poolName"
+            )
+
+
+def _plain(group: NodeGroup) -> Pool:
+    config = normalised(group.config)
+    if group.pool_name is not None:
+        role = LabelSelectorRequirement(key=ROLE_PREFIX + group.pool_name, operator="Exists")
+        selector = LabelSelector(match_expressions=(role,))
+        return Pool(name=group.pool_name, selector=selector, config=config, labels={})
+    chosen = group.node_selector or LabelSelector()
+    return Pool(name=_name_of(chosen), selector=chosen, config=config, labels={})
+
+
+def _name_of(selector: LabelSelector) -> str:
+    """Return a name for the nodes with these labels that stays the same."""
+    labels = sorted(selector.match_labels.items())
+    words = [value or key.rpartition("/")[2] for key, value in labels]
+    text = "-".join(words).lower()
+    readable = "".join(char for char in text if char.isalnum() or char == "-").strip("-")[:20]
+    digest = hashlib.sha256(selector_text(selector).encode()).hexdigest()[:6]
+    return f"{readable}-{digest}" if readable else f"nodes-{digest}"
+
+
+def _openshift(
+    groups: Sequence[NodeGroup],
+    machine_config_pools: Sequence[MachineConfigPool],
+    *,
+    several_pools_allowed: bool,
+) -> Pools | BadGroups:
+    pools: list[Pool] = []
+    doubts: list[str] = []
+    for group in groups:
+        if group.node_selector is not None:
+            pools.append(_plain(group))
+            continue
+        found = [one for one in machine_config_pools if _stands_for(group, one)]
+        if not found:
+            return BadGroups(
+                f"failed to find MachineConfigPool for the node group {group_text(group)}"
+            )
+        if len(found) > 1 and not several_pools_allowed:
+            names = " ".join(one.metadata.name for one in found)
+            doubts.append(
+                f"found multiple pools matches for node group {group_text(group)} but expected"
+                f" one. Pools found [{names}]"
+            )
+        for one in found:
+            if one.spec.node_selector is None:
+                return BadGroups(
+                    f'the machine config pool "{one.metadata.name}" does not have node selector'
+                )
+            pools.append(_of_machine_config(group, one, one.spec.node_selector))
+    twice = _named_twice(pools)
+    return BadGroups(twice) if twice else Pools(pools=tuple(pools), doubt="\n".join(doubts))
+
+
+def _stands_for(group: NodeGroup, pool: MachineConfigPool) -> bool:
+    if group.pool_name is not None:
+        return pool.metadata.name == group.pool_name
+    selector = group.machine_config_pool_selector
+    return selector is not None and selector_of(selector).matches(pool.metadata.labels)
+
+
+def _of_machine_config(group: NodeGroup, pool: MachineConfigPool, selector: LabelSelector) -> Pool:
+    return Pool(
+        name=pool.metadata.name,
+        selector=selector,
+        config=normalised(group.config),
+        labels=pool.metadata.labels,
+        paused=pool.spec.paused,
+    )
+
+
+def _named_twice(pools: Iterable[Pool]) -> str:
+    seen: set[str] = set()
+    twice = []
+    for pool in pools:
+        if pool.name in seen:
+            twice.append(
+                f'the MachineConfigPool "{pool.name}" selected by at least two node groups'
+            )
+        seen.add(pool.name)
+    return "\n".join(twice)
+
+
+def _shared_nodes(pools: Sequence[Pool], nodes: Iterable[Node]) -> str:
+    """Tell of nodes that two pools claim: the exporter of the second would not start there."""
+    for node in nodes:
+        names = [pool.name for pool in pools if pool.has(node)]
+        if len(names) > 1:
+            return f'node "{node.metadata.name}" is selected by node groups {", ".join(names)}'
+    return ""
+
+
+def group_text(group: NodeGroup) -> str:
+    """Return how a group is called in messages."""
+    if group.pool_name is not None:
+        return group.pool_name
+    selector = group.machine_config_pool_selector or group.node_selector
+    return "<missingName>" if selector is None else selector_text(selector)
+
+
+def selector_text(selector: LabelSelector) -> str:
+    """Return a selector as one text, the same for the same selector."""
+    words = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
+    for one in sorted(selector.match_expressions, key=lambda one: (one.key, one.operator)):
+        values = f" ({','.join(sorted(one.values))})" if one.values else ""
+        words.append(f"{one.key} {one.operator}{values}")
+    return ",".join(words)
+
+
+def expressions_of(selector: LabelSelector) -> tuple[dict[str, Any], ...]:
+    """Return the conditions of *selector* besides its labels, as a node affinity has them."""
+    return tuple(msgspec.to_builtins(one) for one in selector.match_expressions)

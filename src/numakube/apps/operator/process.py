@@ -1,0 +1,212 @@
+"""The operator as a process: finds out where it is, watches, and works while it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+import structlog
+
+from numakube.apps.metrics import new_registry
+from numakube.apps.operator.controller import Controller
+from numakube.apps.operator.executor import Executor
+from numakube.apps.operator.exporters_plan import Setup
+from numakube.apps.operator.metrics import OperatorMetrics
+from numakube.apps.operator.scheduler_plan import SchedulerSetup, digests_of
+from numakube.apps.operator.settings import DEFAULT_IMAGE, LEASE
+from numakube.apps.operator.state import (
+    MACHINE_CONFIG_POOLS,
+    ExporterView,
+    SchedulerView,
+    Watched,
+)
+from numakube.apps.process import cluster_of, listen_of
+from numakube.apps.serving import Health, Serving
+from numakube.errors import ApiError, ConfigError, LeadershipLost
+from numakube.kube.catalog import PODS
+from numakube.kube.connect import connect
+from numakube.kube.events import EventRecorder
+from numakube.kube.lease import LeaderElection
+from numakube.kube.objects import ObjectKey
+from numakube.kube.reflector import wait_synced
+from numakube.kube.workqueue import WorkQueue, run_workers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.apps.serving import Listen
+    from numakube.apps.surroundings import Surroundings
+    from numakube.kube.client import Client
+
+LOST: Final = 1
+_OPENSHIFT: Final = "openshift"
+_LAST_EVENTS_SECONDS: Final = 2.0
+_LONGEST_RETRY_SECONDS: Final = 30.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Event) -> int:
+    """Operate until *stop* is set; return the exit code.
+
+    Raises:
+        ConfigError: it cannot even start.
+    """
+    ports = _ports(values["api_ports"])
+    cluster = cluster_of(values, env=around.env, root=around.root)
+    async with connect(
+        cluster, clock=around.clock, env=around.env, user_agent="numakube-operator"
+    ) as client:
+        image, pull_policy = await _own_image(client, values)
+        openshift = await _is_openshift(client, values)
+        _log.info("found", image=image, openshift=openshift, namespace=values["namespace"])
+        process = OperatorProcess(
+            client,
+            Setup(
+                namespace=values["namespace"],
+                image=image,
+                pull_policy=pull_policy,
+                custom_image=not values["exporter_image_restriction"],
+                api_ports=ports,
+            ),
+            SchedulerSetup(
+                namespace=values["namespace"],
+                pull_policy=pull_policy,
+                trusted=_trusted(values),
+                api_ports=ports,
+            ),
+            openshift=openshift,
+            leader_elect=values["leader_elect"],
+        )
+        listen = listen_of(values, locate=around.locate) if around.serve else None
+        return await process.run(stop, listen)
+
+
+def _ports(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--api-server-ports: {text!r} is no list of ports") from None
+
+
+def _trusted(values: Mapping[str, Any]) -> frozenset[str] | None:
+    if not values["scheduler_image_validation"]:
+        return None
+    return digests_of(values["scheduler_image_digests"])
+
+
+async def _own_image(client: Client, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return image and pull policy of exporters: as told, or the operator's own."""
+    if values["image_exporter"]:
+        return values["image_exporter"], "IfNotPresent"
+    if values["pod_name"]:
+        try:
+            pod = await client.get(PODS.raw, values["pod_name"], namespace=values["namespace"])
+            container = pod["spec"]["containers"][0]
+            return container["image"], container.get("imagePullPolicy", "IfNotPresent")
+        except (ApiError, KeyError, IndexError) as error:
+            _log.warning("own_image_unknown", pod=values["pod_name"], error=str(error))
+    return DEFAULT_IMAGE, "IfNotPresent"
+
+
+async def _is_openshift(client: Client, values: Mapping[str, Any]) -> bool:
+    if values["platform"]:
+        return bool(values["platform"] == _OPENSHIFT)
+    try:
+        await client.list(MACHINE_CONFIG_POOLS, page_size=1)
+    except ApiError:
+        return False
+    return True
+
+
+class OperatorProcess:
+    """A running operator."""
+
+    def __init__(
+        self,
+        client: Client,
+        setup: Setup,
+        scheduler_setup: SchedulerSetup,
+        *,
+        openshift: bool = False,
+        leader_elect: bool = True,
+    ) -> None:
+        self.identity = f"numakube-operator_{uuid4()}"
+        self.registry = new_registry("operator")
+        self.watched = Watched(client, setup.namespace, openshift=openshift)
+        self._client = client
+        self._lease = ObjectKey(setup.namespace, LEASE)
+        self._leader_elect = leader_elect
+        self._recorder = EventRecorder(
+            client, component="numakube-operator", instance=self.identity
+        )
+        metrics = OperatorMetrics(self.registry)
+        executor = Executor(client, self.watched.live)
+        common = (client, executor, self._recorder, metrics)
+        self._exporters = Controller(ExporterView(self.watched, setup), *common)
+        self._scheduler = Controller(SchedulerView(self.watched, scheduler_setup), *common)
+        self._queue: WorkQueue[tuple[str, str]] = WorkQueue(
+            clock=client.clock, cap=_LONGEST_RETRY_SECONDS
+        )
+        self.watched.on_change(self._all_again)
+
+    async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
+        """Operate until *stop* is set; return the exit code."""
+        async with AsyncExitStack() as stack:
+            if listen is not None:
+                await self._serve(stack, listen)
+            async with asyncio.TaskGroup() as tasks:
+                beside = [tasks.create_task(one.run()) for one in self.watched.reflectors()]
+                beside.append(tasks.create_task(self._recorder.run()))
+                work = tasks.create_task(self._work())
+                ended = tasks.create_task(stop.wait())
+                await asyncio.wait({work, ended}, return_when=asyncio.FIRST_COMPLETED)
+                code = work.result() if work.done() else 0
+                ended.cancel()
+                work.cancel()
+                await asyncio.wait({work})
+                with suppress(TimeoutError):
+                    async with self._client.clock.timeout(_LAST_EVENTS_SECONDS):
+                        await self._recorder.flush()
+                for job in beside:
+                    job.cancel()
+        return code
+
+    async def _work(self) -> int:
+        await wait_synced(*self.watched.reflectors())
+        if not self._leader_elect:
+            await self._lead()
+            return 0
+        election = LeaderElection(self._client, self._lease, identity=self.identity)
+        try:
+            await election.run(self._lead)
+        except LeadershipLost as error:
+            _log.error("leadership_lost", error=str(error))
+            return LOST
+        return 0
+
+    async def _lead(self) -> None:
+        _log.info("leading", identity=self.identity)
+        self._all_again()
+        await run_workers(self._queue, self._reconcile)
+
+    async def _reconcile(self, key: tuple[str, str]) -> float | None:
+        kind, name = key
+        controller = self._exporters if kind == "exporters" else self._scheduler
+        return await controller.reconcile(name)
+
+    def _all_again(self) -> None:
+        for one in self.watched.operators.store.values():
+            self._queue.add(("exporters", one.metadata.name))
+        for other in self.watched.schedulers.store.values():
+            self._queue.add(("scheduler", other.metadata.name))
+
+    async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
+        health = Health()
+        health.ready("caches", self.watched.missing)
+        server = await stack.enter_async_context(
+            Serving(listen, health=health, registry=self.registry)
+        )
+        _log.info("serving", url=server.url)

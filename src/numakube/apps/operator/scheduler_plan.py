@@ -1,0 +1,214 @@
+"""From a NUMAResourcesScheduler and the present state to a scheduler."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.api.nodetopology import SCHEDULER_NAME, NamespacedName, RelatedObject
+from numakube.apps.operator.conditions import (
+    DEDICATED_INFORMER,
+    INTERNAL_ERROR,
+    Extra,
+    State,
+    Verdict,
+    degraded,
+)
+from numakube.apps.operator.defaults import log_level, normalised_scheduler
+from numakube.apps.operator.exporters_plan import PAUSE
+from numakube.apps.operator.plan import Apply, Plan, owned
+from numakube.errors import InvalidValue
+from numakube.manifests.secondary_scheduler import (
+    DEFAULT_SCHEDULER_NAME,
+    NAME,
+    SecondaryScheduler,
+)
+from numakube.values.durations import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.core import Node
+    from numakube.api.nodetopology import NUMAResourcesScheduler, SchedulerSpec
+    from numakube.api.operands import Deployment
+
+QOS: Final = "config.numa-operator.openshift.io/scheduler-qos-request"
+CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+DIGESTS_VARIABLE: Final = "SCHEDULER_IMAGE_DIGESTS"
+
+BAD_NAME: Final = "IncorrectNUMAResourcesSchedulerResourceName"
+BAD_IMAGE: Final = "InvalidSchedulerImage"
+
+_SECOND: Final = 1_000_000_000
+_MOST_REPLICAS: Final = 3
+_DIGEST: Final = re.compile(r"sha256:[a-f0-9]{64}", re.ASCII)
+_DETECTION: Final[Mapping[str, str]] = {"Relaxed": "OnlyExclusiveResources", "Aggressive": "All"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSetup:
+    """What the operator itself was told.
+
+    Attributes:
+        trusted: digests of images that may run; ``None`` for any image.
+    """
+
+    namespace: str
+    pull_policy: str = "IfNotPresent"
+    trusted: frozenset[str] | None = None
+    api_ports: tuple[int, ...] = (443, 6443)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSeen:
+    """The present state."""
+
+    object: NUMAResourcesScheduler
+    nodes: tuple[Node, ...] = ()
+    deployment: Deployment | None = None
+
+
+def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
+    """Return what to do; ``None`` if the user asked to leave everything alone."""
+    wanted = seen.object
+    if wanted.metadata.name != SCHEDULER_NAME:
+        text = f"incorrect NUMAResourcesScheduler resource name: {wanted.metadata.name}"
+        return _stopped(BAD_NAME, text)
+    if wanted.metadata.annotations.get(PAUSE) == "enabled":
+        return None
+    problem = _image_problem(wanted.spec.image_spec, setup.trusted)
+    if problem:
+        return _stopped(BAD_IMAGE, problem)
+    spec = normalised_scheduler(wanted.spec)
+    try:
+        seconds = whole_seconds(spec.cache_resync_period or "")
+    except InvalidValue as error:
+        return _stopped(INTERNAL_ERROR, f"spec.cacheResyncPeriod: {error}")
+    replicas = _replicas(wanted.spec.replicas, seen.nodes)
+    if isinstance(replicas, str):
+        return _stopped(INTERNAL_ERROR, replicas)
+    manifest = SecondaryScheduler(
+        namespace=setup.namespace,
+        image=spec.image_spec,
+        pull_policy=setup.pull_policy,
+        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
+        replicas=replicas,
+        log_level=log_level(spec.log_level),
+        plugin_args=plugin_args(spec, seconds),
+        guaranteed=wanted.metadata.annotations.get(QOS) == "guaranteed",
+        api_ports=setup.api_ports,
+    )
+    owner = msgspec.to_builtins(wanted)
+    return Plan(
+        actions=tuple(Apply(owned(document, owner)) for document in manifest.objects()),
+        verdict=_verdict(seen.deployment, spec),
+        status=_status(setup.namespace, manifest.scheduler_name, seconds),
+    )
+
+
+def _stopped(reason: str, message: str) -> Plan:
+    return Plan(verdict=degraded(reason, message), status={})
+
+
+def _image_problem(image: str, trusted: frozenset[str] | None) -> str:
+    if not image:
+        return "spec.imageSpec must name an image"
+    if trusted is None:
+        return ""
+    _, at, digest = image.partition("@")
+    if not at:
+        return f'image "{image}" must be referenced by digest, not by tag'
+    if not _DIGEST.fullmatch(digest):
+        return f'image "{image}" has malformed digest "{digest}": expected sha256:<64 hex chars>'
+    if digest not in trusted:
+        return (
+            f'image "{image}" digest "{digest}" is not in the trusted list. To extend the list,'
+            f' update the environment variable "{DIGESTS_VARIABLE}" with comma separated list of'
+            " digests"
+        )
+    return ""
+
+
+def digests_of(text: str) -> frozenset[str]:
+    """Return the digests in *text*, which separates them by commas; others are passed over."""
+    words = (word.strip() for word in text.split(","))
+    return frozenset(word for word in words if _DIGEST.fullmatch(word))
+
+
+def _replicas(explicit: int | None, nodes: tuple[Node, ...]) -> int | str:
+    """Return how many schedulers to run, or why that cannot be said.
+
+    They prefer nodes of the control plane. Clusters whose control plane is elsewhere have none.
+    """
+    if explicit is not None:
+        if explicit < 0:
+            return "failed to compute scheduler replicas: replicas must not be negative"
+        if explicit > len(nodes):
+            return (
+                "failed to compute scheduler replicas: explicitly set replicas count should not be"
+                f" greater than the number of the nodes, which is {len(nodes)}"
+            )
+        return explicit
+    control_plane = sum(1 for node in nodes if CONTROL_PLANE in node.metadata.labels)
+    candidates = control_plane or len(nodes)
+    return _MOST_REPLICAS if candidates >= _MOST_REPLICAS else 1
+
+
+def whole_seconds(period: str) -> int:
+    """Return a duration in seconds, rounded.
+
+    Raises:
+        InvalidValue: it is no duration.
+    """
+    return max(0, (parse_duration(period) + _SECOND // 2) // _SECOND)
+
+
+def plugin_args(spec: SchedulerSpec, resync_seconds: int) -> dict[str, Any]:
+    """Return the arguments of NodeResourceTopologyMatch that a complete *spec* amounts to."""
+    scoring = spec.scoring_strategy
+    args: dict[str, Any] = {
+        "cache": {
+            "resyncMethod": "Autodetect",
+            "foreignPodsDetect": _DETECTION.get(spec.cache_resync_detection or "", "All"),
+            "informerMode": spec.scheduler_informer,
+        }
+    }
+    if resync_seconds:
+        args["cacheResyncPeriodSeconds"] = resync_seconds
+    if scoring is not None:
+        resources = [{"name": one.name, "weight": one.weight or 1} for one in scoring.resources]
+        args["scoringStrategy"] = {
+            "type": scoring.type,
+            **({"resources": resources} if resources else {}),
+        }
+    if spec.preemption_mode is not None:
+        # Ours is on unless told otherwise, so that "Disabled" has to be said.
+        args["preemptionMode"] = spec.preemption_mode
+    return args
+
+
+def _verdict(deployment: Deployment | None, spec: SchedulerSpec) -> Verdict:
+    extra = Extra(type=DEDICATED_INFORMER, holds=spec.scheduler_informer == "Dedicated")
+    if deployment is not None and deployment.is_available:
+        return Verdict(state=State.AVAILABLE, extras=(extra,))
+    return Verdict(state=State.PROGRESSING, extras=(extra,))
+
+
+def _status(namespace: str, scheduler_name: str, seconds: int) -> dict[str, Any]:
+    deployment = NamespacedName(namespace=namespace, name=NAME)
+    related = [
+        RelatedObject(resource="namespaces", name=namespace),
+        RelatedObject(group="apps", resource="deployments", namespace=namespace, name=NAME),
+    ]
+    document: dict[str, Any] = msgspec.to_builtins(
+        {
+            "deployment": deployment,
+            "schedulerName": scheduler_name,
+            "cacheResyncPeriod": format_duration(seconds * _SECOND),
+            "relatedObjects": related,
+        }
+    )
+    return document

@@ -1,0 +1,25 @@
+"""``numakube operator``: run exporters and a scheduler as two objects ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.apps.operator.command import make_command
+from numakube.apps.operator.process import run
+from numakube.apps.operator.settings import SETTINGS
+from numakube.apps.running import run_until_stopped
+from numakube.apps.surroundings import Surroundings
+from numakube.cli.logs import configure_logs
+
+if TYPE_CHECKING:
+    from numakube.apps.settings import Values
+
+
+def _run(flags: Values) -> int:
+    around = Surroundings()
+    values = SETTINGS.resolve(files=(), env=around.env, flags=flags)
+    configure_logs(values["log_level"], values["log_format"])
+    return run_until_stopped(lambda stop: run(values, around, stop))
+
+
+command = make_command(_run)

@@ -1,0 +1,142 @@
+"""The operator: its kinds, its account, its rights and its Deployment.
+
+Nobody can give rights that they do not have, so the operator holds those of everything it runs
+besides its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
+from numakube.manifests import pool_exporters, scheduler, secondary_scheduler
+from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+
+NAME: Final = "numaresources-controller-manager"
+LEASE: Final = "0e2a6bd3.openshift-kni.io"
+_PORT: Final = 8081
+_LABELS: Final = {"app": "numaresources-operator", "control-plane": "controller-manager"}
+_WRITE: Final = (*READ, "create", "patch", "delete")
+_GROUP: Final = "nodetopology.openshift.io"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_DEFINITION: Final = "noderesourcetopologies.topology.node.k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorManifest:
+    """What is deployed."""
+
+    namespace: str = "numaresources"
+    image: str = "ghcr.io/numakube/numakube:latest"
+    replicas: int = 1
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        return [
+            crd(OPERATOR_CRD),
+            crd(SCHEDULER_CRD),
+            self.namespace_object(),
+            *self.access(),
+            self.deployment(),
+        ]
+
+    def namespace_object(self) -> dict[str, Any]:
+        """Return the namespace; exporters need to see their hosts."""
+        labels = {
+            "control-plane": "controller-manager",
+            "pod-security.kubernetes.io/enforce": "privileged",
+        }
+        metadata = {"name": self.namespace, "labels": labels}
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+    def access(self) -> list[dict[str, Any]]:
+        """Return account and rights."""
+        account = service_account(NAME, self.namespace)
+        return [
+            account,
+            *cluster_role("numaresources-manager-role", cluster_rules(), account),
+            *role("numaresources-manager-role", self.namespace, namespace_rules(), account),
+        ]
+
+    def deployment(self) -> dict[str, Any]:
+        """Return the Deployment."""
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": NAME, "namespace": self.namespace, "labels": dict(_LABELS)},
+            "spec": {
+                "replicas": self.replicas,
+                "selector": {"matchLabels": dict(_LABELS)},
+                "template": {"metadata": {"labels": dict(_LABELS)}, "spec": self._pod()},
+            },
+        }
+
+    def _pod(self) -> dict[str, Any]:
+        return {
+            "serviceAccountName": NAME,
+            "priorityClassName": "system-cluster-critical",
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "terminationGracePeriodSeconds": 10,
+            **secondary_scheduler.on_control_plane(),
+            "containers": [self._container()],
+        }
+
+    def _container(self) -> dict[str, Any]:
+        return {
+            "name": "manager",
+            "image": self.image,
+            "args": ["operator", f"--bind-address=0.0.0.0:{_PORT}", "--insecure-serving"],
+            "env": [
+                pool_exporters.from_field("NAMESPACE", "metadata.namespace"),
+                pool_exporters.from_field("PODNAME", "metadata.name"),
+            ],
+            "ports": [{"name": "metrics", "containerPort": _PORT}],
+            "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}},
+            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        }
+
+
+def cluster_rules() -> list[dict[str, Any]]:
+    """Return what the operator does all over the cluster, and gives to what it runs."""
+    definitions = "customresourcedefinitions"
+    return [
+        rule(_GROUP, ["numaresourcesoperators", "numaresourcesschedulers"], READ),
+        rule(
+            _GROUP,
+            ["numaresourcesoperators/status", "numaresourcesschedulers/status"],
+            ["patch"],
+        ),
+        rule(
+            _GROUP,
+            ["numaresourcesoperators/finalizers", "numaresourcesschedulers/finalizers"],
+            ["update"],
+        ),
+        rule("apiextensions.k8s.io", [definitions], ["list", "watch", "create"]),
+        rule("apiextensions.k8s.io", [definitions], ["get", "patch"], names=[_DEFINITION]),
+        rule(_RBAC, ["clusterroles", "clusterrolebindings"], _WRITE),
+        rule("machineconfiguration.openshift.io", ["machineconfigpools", "kubeletconfigs"], READ),
+        rule("security.openshift.io", ["securitycontextconstraints"], _WRITE),
+        *pool_exporters.cluster_rules(),
+        *scheduler.cluster_rules(),
+    ]
+
+
+def namespace_rules() -> list[dict[str, Any]]:
+    """Return what the operator does in its own namespace, and gives to what it runs."""
+    return [
+        rule("", ["configmaps", "serviceaccounts", "services"], _WRITE),
+        rule("apps", ["daemonsets", "deployments"], _WRITE),
+        rule("networking.k8s.io", ["networkpolicies"], _WRITE),
+        rule(_RBAC, ["roles", "rolebindings"], _WRITE),
+        *pool_exporters.own_pod_rules(),
+        *scheduler.lease_rules(secondary_scheduler.LEASE),
+        *scheduler.lease_rules(LEASE),
+    ]

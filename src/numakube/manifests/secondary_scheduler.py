@@ -1,0 +1,187 @@
+"""The operator's scheduler, under the names that the NUMA Resources Operator gives its own."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numakube.api.yamls import dump_yaml
+from numakube.manifests.network import API_PORTS, allow_api_server, deny_all
+from numakube.manifests.pool_exporters import HASH
+from numakube.manifests.roles import cluster_role, role, service_account
+from numakube.manifests.scheduler import cluster_rules, lease_rules
+
+NAME: Final = "secondary-scheduler"
+CONFIG: Final = "topo-aware-scheduler-config"
+CONFIG_KEY: Final = "config.yaml"
+CLUSTER_ROLE: Final = "topology-aware-scheduler"
+LEADER_ROLE: Final = "topology-aware-scheduler-leader-elect"
+LEASE: Final = "numa-scheduler-leader"
+DEFAULT_SCHEDULER_NAME: Final = "topo-aware-scheduler"
+_PORT: Final = 10259
+_LABELS: Final = {"app": NAME}
+_CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+_MASTER: Final = "node-role.kubernetes.io/master"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondaryScheduler:
+    """What is deployed.
+
+    Attributes:
+        scheduler_name: what pods name in ``spec.schedulerName``.
+        plugin_args: arguments of NodeResourceTopologyMatch.
+        guaranteed: whether its resources are reserved for it alone.
+    """
+
+    namespace: str
+    image: str
+    pull_policy: str = "IfNotPresent"
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    replicas: int = 1
+    log_level: str = "info"
+    plugin_args: dict[str, Any]
+    guaranteed: bool = False
+    api_ports: tuple[int, ...] = API_PORTS
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        account = service_account(NAME, self.namespace)
+        return [
+            account,
+            self.config_map(),
+            *cluster_role(CLUSTER_ROLE, cluster_rules(), account),
+            *role(LEADER_ROLE, self.namespace, lease_rules(LEASE), account),
+            self.deployment(),
+            deny_all("scheduler-default-deny-all", self.namespace, _LABELS),
+            allow_api_server(
+                "scheduler-egress-to-api-server", self.namespace, _LABELS, ports=self.api_ports
+            ),
+        ]
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the KubeSchedulerConfiguration."""
+        plugin = "NodeResourceTopologyMatch"
+        kind = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "NodeResourceTopologyMatchArgs",
+        }
+        return {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {
+                "leaderElect": self.replicas > 1,
+                "resourceName": LEASE,
+                "resourceNamespace": self.namespace,
+            },
+            "profiles": [
+                {
+                    "schedulerName": self.scheduler_name,
+                    "plugins": {"multiPoint": {"enabled": [{"name": plugin}]}},
+                    "pluginConfig": [{"name": plugin, "args": {**kind, **self.plugin_args}}],
+                }
+            ],
+        }
+
+    def config_map(self) -> dict[str, Any]:
+        """Return the ConfigMap with the configuration."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONFIG, "namespace": self.namespace},
+            "data": {CONFIG_KEY: dump_yaml(self.configuration())},
+        }
+
+    def deployment(self) -> dict[str, Any]:
+        """Return the Deployment."""
+        annotations = {
+            HASH: hash_of(self.config_map()["data"]),
+            "target.workload.openshift.io/management": '{"effect": "PreferredDuringScheduling"}',
+        }
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": NAME, "namespace": self.namespace, "labels": dict(_LABELS)},
+            "spec": {
+                "replicas": self.replicas,
+                "selector": {"matchLabels": dict(_LABELS)},
+                "template": {
+                    "metadata": {"labels": dict(_LABELS), "annotations": annotations},
+                    "spec": self._pod(),
+                },
+            },
+        }
+
+    def _pod(self) -> dict[str, Any]:
+        return {
+            "serviceAccountName": NAME,
+            "priorityClassName": "system-node-critical",
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            **on_control_plane(),
+            "topologySpreadConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "kubernetes.io/hostname",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": {"matchLabels": dict(_LABELS)},
+                    "matchLabelKeys": ["pod-template-hash"],
+                }
+            ],
+            "containers": [self._container()],
+            "volumes": [{"name": "etckubernetes", "configMap": {"name": CONFIG}}],
+        }
+
+    def _container(self) -> dict[str, Any]:
+        return {
+            "name": NAME,
+            "image": self.image,
+            "imagePullPolicy": self.pull_policy,
+            "args": [
+                "scheduler",
+                f"--config=/etc/kubernetes/{CONFIG_KEY}",
+                f"--log-level={self.log_level}",
+                f"--bind-address=0.0.0.0:{_PORT}",
+                "--insecure-serving",
+            ],
+            "ports": [{"name": "metrics", "containerPort": _PORT}],
+            "livenessProbe": {"httpGet": {"path": "/livez", "port": "metrics"}},
+            "readinessProbe": {"httpGet": {"path": "/readyz", "port": "metrics"}},
+            "resources": self._resources(),
+            "securityContext": {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            },
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": [
+                {"name": "etckubernetes", "mountPath": "/etc/kubernetes", "readOnly": True}
+            ],
+        }
+
+    def _resources(self) -> dict[str, Any]:
+        if not self.guaranteed:
+            return {"requests": {"cpu": "150m", "memory": "500Mi"}}
+        all_of_it = {"cpu": "600m", "memory": "1200Mi"}
+        return {"requests": all_of_it, "limits": dict(all_of_it)}
+
+
+def hash_of(data: dict[str, str]) -> str:
+    """Return a digest of a ConfigMap's content."""
+    text = "\0".join(f"{key}\0{data[key]}" for key in sorted(data))
+    return f"SHA256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def on_control_plane() -> dict[str, Any]:
+    """Return what makes pods prefer nodes of the control plane, and be let onto them."""
+    term = {"matchExpressions": [{"key": _CONTROL_PLANE, "operator": "Exists"}]}
+    preferred = [{"weight": 1, "preference": term}]
+    return {
+        "tolerations": [
+            {"key": key, "operator": "Exists", "effect": "NoSchedule"}
+            for key in (_CONTROL_PLANE, _MASTER)
+        ],
+        "affinity": {
+            "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+        },
+    }

@@ -1,0 +1,266 @@
+"""The operator as a pod of the lab, under its own account: two objects become a working stack."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.errors import NotFound
+from numakube.kube.catalog import (
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    resource_of,
+)
+from numakube.kube.client import Client
+from numakube.kube.patches import json_patch, merge_patch
+from numakube.kube.resources import Document, Resource
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.rundir import RunDir
+from numakube.manifests.operator import OperatorManifest
+
+pytestmark = pytest.mark.timeout(240)
+
+NAMESPACE = "numaresources"
+IMAGE = "registry.example/numakube:test"
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    """A lab of three workers that asks for rights, with an operator in it."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as path:
+        folder = RunDir(Path(path) / "t")
+        folder.create()
+        machine = from_shape("2 sockets, 4 cores, smt 2, 16Gi")
+        plans = uniform_plans(3, machine, "policy=single-numa-node", "1.35")
+        async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
+            for name in ("node-0", "node-1"):
+                await label(lab.client, name, "node-role.kubernetes.io/worker")
+            for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
+                await create(lab.client, document)
+            yield lab
+
+
+async def label(client: Client, node: str, key: str, value: str | None = "") -> None:
+    """Give a node a label, or take it away."""
+    await client.patch(NODES, node, merge_patch({"metadata": {"labels": {key: value}}}))
+
+
+async def create(client: Client, document: Document) -> None:
+    """Create an object of any kind that we deploy."""
+    namespace = document["metadata"].get("namespace", "")
+    await client.create(resource_of(document), document, namespace=namespace)
+
+
+async def until(ask: Callable[[], Awaitable[Any]], what: str = "") -> Any:
+    """Return the first answer that is true."""
+    last: object = None
+    for _ in range(1200):
+        try:
+            last = await ask()
+        except NotFound as error:
+            last = error
+        else:
+            if last:
+                return last
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"never: {what}; last {last!r}")
+
+
+def conditions(document: Document) -> dict[str, str]:
+    """Return the status of each condition."""
+    found = document.get("status", {}).get("conditions", [])
+    return {one["type"]: one["status"] for one in found}
+
+
+def message_of(document: Document, type_: str) -> str:
+    """Return what a condition says."""
+    found = document.get("status", {}).get("conditions", [])
+    return next((one["message"] for one in found if one["type"] == type_), "")
+
+
+async def in_state(client: Client, resource: Resource[Any], state: str) -> Document:
+    """Wait until the user's object of a kind is in a state, and return it."""
+    name = resource.plural.removesuffix("s")
+
+    async def ask() -> Document | None:
+        found = await client.get(resource.raw, name)
+        return found if conditions(found).get(state) == "True" else None
+
+    found: Document = await until(ask, f"{name} {state}")
+    return found
+
+
+def wanted_exporters(**group: Any) -> Document:
+    """Return an object that asks for exporters on one group of nodes."""
+    return {
+        "apiVersion": "nodetopology.openshift.io/v1",
+        "kind": "NUMAResourcesOperator",
+        "metadata": {"name": "numaresourcesoperator"},
+        "spec": {"nodeGroups": [group]},
+    }
+
+
+def wanted_scheduler(**spec: Any) -> Document:
+    """Return an object that asks for a scheduler."""
+    return {
+        "apiVersion": "nodetopology.openshift.io/v1",
+        "kind": "NUMAResourcesScheduler",
+        "metadata": {"name": "numaresourcesscheduler"},
+        "spec": {"imageSpec": IMAGE, "schedulerName": "numa", **spec},
+    }
+
+
+def aligned_pod(name: str) -> Document:
+    """Return a pod that needs six CPUs of one NUMA node."""
+    amounts = {"cpu": "6", "memory": "1Gi"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "schedulerName": "numa",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.example/app",
+                    "resources": {"requests": amounts, "limits": amounts},
+                }
+            ],
+        },
+    }
+
+
+async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(lab: Lab) -> None:
+    """Each with no more than its own rights; and deleting them leaves nothing behind."""
+    client = lab.client
+    await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
+    await client.create(SCHEDULERS.raw, wanted_scheduler())
+    exporters = await in_state(client, OPERATORS, "Available")
+    scheduler = await in_state(client, SCHEDULERS, "Available")
+    pool = {"namespace": NAMESPACE, "name": "numaresourcesoperator-worker"}
+    assert exporters["status"]["daemonsets"] == [pool]
+    (group,) = exporters["status"]["nodeGroups"]
+    assert (group["selector"], group["daemonsets"]) == ("worker", pool)
+    assert group["config"]["podsFingerprinting"] == "EnabledExclusiveResources"
+    assert scheduler["status"]["schedulerName"] == "numa"
+    topologies = await client.list(NODE_RESOURCE_TOPOLOGIES)
+    assert {one.metadata.name for one in topologies.items} == {"node-0", "node-1"}
+
+    for name in ("a", "b", "c"):
+        await client.create(PODS.raw, aligned_pod(name), namespace="default")
+
+    async def running() -> bool:
+        found = await client.list(PODS, namespace="default")
+        return [one.status and one.status.phase for one in found.items] == ["Running"] * 3
+
+    await until(running, "all pods run")
+
+    await client.delete(OPERATORS, "numaresourcesoperator")
+    await client.delete(SCHEDULERS, "numaresourcesscheduler")
+
+    async def gone() -> bool:
+        sets = await client.list(DAEMON_SETS, namespace=NAMESPACE)
+        accounts = await client.list(SERVICE_ACCOUNTS, namespace=NAMESPACE)
+        roles = await client.list(CLUSTER_ROLES)
+        names = {one["metadata"]["name"] for one in (*accounts.items, *roles.items)}
+        return not sets.items and not names & {"rte", "secondary-scheduler"}
+
+    await until(gone, "everything is gone")
+
+
+async def test_what_somebody_changes_is_set_right_and_what_is_deleted_comes_back(lab: Lab) -> None:
+    """Unless the user asked to leave it alone."""
+    client = lab.client
+    await client.create(OPERATORS.raw, wanted_exporters(nodeSelector={"matchLabels": {}}))
+    found = await in_state(client, OPERATORS, "Available")
+    name = found["status"]["daemonsets"][0]["name"]
+    assert len((await client.list(NODE_RESOURCE_TOPOLOGIES)).items) == 3
+
+    async def image() -> str:
+        live = await client.get(DAEMON_SETS, name, namespace=NAMESPACE)
+        return str(live["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    tampered = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "x"}]
+    await client.patch(DAEMON_SETS, name, json_patch(tampered), namespace=NAMESPACE)
+
+    async def repaired() -> bool:
+        return await image() == IMAGE
+
+    await until(repaired, "the image is ours again")
+    await client.delete(SERVICE_ACCOUNTS, "rte", namespace=NAMESPACE)
+    await client.delete(CLUSTER_ROLES, "rte")
+
+    async def back() -> bool:
+        await client.get(SERVICE_ACCOUNTS, "rte", namespace=NAMESPACE)
+        await client.get(CLUSTER_ROLES, "rte")
+        return True
+
+    await until(back, "account and role are back")
+    pause = {"config.numa-operator.openshift.io/pause-reconciliation": "enabled"}
+    paused = await client.patch(
+        OPERATORS.raw, "numaresourcesoperator", merge_patch({"metadata": {"annotations": pause}})
+    )
+    assert paused["metadata"]["annotations"] == pause
+    await client.patch(DAEMON_SETS, name, json_patch(tampered), namespace=NAMESPACE)
+    # A change of the other object shows that the operator has passed by since.
+    await client.create(SCHEDULERS.raw, wanted_scheduler(replicas=7))
+    refused = await in_state(client, SCHEDULERS, "Degraded")
+    assert "greater than the number of the nodes, which is 3" in message_of(refused, "Degraded")
+    assert await image() == "x"
+
+
+async def test_a_changed_configuration_makes_new_exporters_and_mistakes_are_told(lab: Lab) -> None:
+    """And the group that was removed takes its DaemonSet along."""
+    client = lab.client
+    await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
+    await in_state(client, OPERATORS, "Available")
+    both = {
+        "podExcludes": [{"namespace": "ci", "name": "job-*"}],
+        "nodeGroups": [
+            {"poolName": "worker", "config": {"infoRefreshMode": "Events"}},
+            {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": "node-2"}}},
+        ],
+    }
+    await client.patch(OPERATORS.raw, "numaresourcesoperator", merge_patch({"spec": both}))
+
+    async def two() -> Document | None:
+        found = await in_state(client, OPERATORS, "Available")
+        return found if len(found["status"]["daemonsets"]) == 2 else None
+
+    found = await until(two, "two groups")
+    worker = await client.get(DAEMON_SETS, "numaresourcesoperator-worker", namespace=NAMESPACE)
+    template = worker["spec"]["template"]
+    arguments = template["spec"]["containers"][0]["args"]
+    assert "--sleep-interval=0s" in arguments
+    assert "--notify-file=/host-run-rte/notify" in arguments
+    assert template["metadata"]["annotations"]["configmap.hash"].startswith("SHA256:")
+    config = await client.get(CONFIG_MAPS, "numaresourcesoperator-worker", namespace=NAMESPACE)
+    assert "namePattern: job-*" in config["data"]["config.yaml"]
+
+    overlap = {"nodeGroups": [{"poolName": "worker"}, {"poolName": "worker"}]}
+    await client.patch(OPERATORS.raw, "numaresourcesoperator", merge_patch({"spec": overlap}))
+    wrong = await in_state(client, OPERATORS, "Degraded")
+    assert message_of(wrong, "Degraded") == 'the pool name "worker" has duplicates'
+    assert len((await client.list(DAEMON_SETS, namespace=NAMESPACE)).items) == 2
+
+    one = {"nodeGroups": [{"poolName": "worker"}]}
+    await client.patch(OPERATORS.raw, "numaresourcesoperator", merge_patch({"spec": one}))
+
+    async def single() -> bool:
+        sets = await client.list(DAEMON_SETS, namespace=NAMESPACE)
+        return [each["metadata"]["name"] for each in sets.items] == ["numaresourcesoperator-worker"]
+
+    await until(single, "one DaemonSet")
+    assert found["status"]["nodeGroups"][1]["selector"].startswith("node-2-")

@@ -1,0 +1,469 @@
+"""What the operator decides, from the present state alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from numakube.api.core import Node
+from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from numakube.api.nodetopology import (
+    MachineConfigPool,
+    MachineConfigPoolSpec,
+    NamespacedName,
+    NodeGroup,
+    NodeGroupConfig,
+    NUMAResourcesOperator,
+    NUMAResourcesScheduler,
+    OperatorSpec,
+    SchedulerSpec,
+    ScoredResource,
+    ScoringStrategy,
+)
+from numakube.api.operands import (
+    ConfigMap,
+    DaemonSet,
+    DaemonSetStatus,
+    Deployment,
+    DeploymentCondition,
+    DeploymentStatus,
+)
+from numakube.api.placement import Toleration
+from numakube.api.yamls import load_yaml
+from numakube.apps.operator.conditions import State
+from numakube.apps.operator.exporters_plan import Seen, Setup, plan_exporters
+from numakube.apps.operator.kubelet_configs import KubeletConfigObject, KubeletConfigSpec
+from numakube.apps.operator.plan import Apply, Delete, Plan
+from numakube.apps.operator.scheduler_plan import (
+    SchedulerSeen,
+    SchedulerSetup,
+    digests_of,
+    plan_scheduler,
+)
+from numakube.kube.resources import Document
+
+SETUP = Setup(namespace="ns", image="registry.example/numakube:1")
+NAME = "numaresourcesoperator"
+POOL = f"{NAME}-worker"
+
+
+def wanted(
+    *groups: NodeGroup, annotations: Mapping[str, str] | None = None, **spec: Any
+) -> NUMAResourcesOperator:
+    """Return the user's object."""
+    metadata = ObjectMeta(name=NAME, uid="u", annotations=dict(annotations or {}))
+    groups = groups or (NodeGroup(pool_name="worker"),)
+    return NUMAResourcesOperator(metadata=metadata, spec=OperatorSpec(node_groups=groups, **spec))
+
+
+def planned(seen: Seen, setup: Setup = SETUP) -> Plan:
+    """Return the plan, which there must be."""
+    plan = plan_exporters(seen, setup)
+    assert plan is not None
+    return plan
+
+
+def applied(plan: Plan, kind: str) -> dict[str, Document]:
+    """Return the objects of a kind that a plan applies."""
+    found = [one.document for one in plan.actions if isinstance(one, Apply)]
+    return {one["metadata"]["name"]: one for one in found if one["kind"] == kind}
+
+
+def arguments(plan: Plan, name: str = POOL) -> list[str]:
+    """Return the flags of a pool's exporters."""
+    (container,) = applied(plan, "DaemonSet")[name]["spec"]["template"]["spec"]["containers"]
+    found: list[str] = container["args"]
+    return found
+
+
+def daemon_set(name: str = POOL, *, ready: bool = True, owner: str = "u") -> DaemonSet:
+    """Return a DaemonSet on three nodes."""
+    reference = OwnerReference(api_version="x", kind="y", name="z", uid=owner)
+    count = 3 if ready else 2
+    return DaemonSet(
+        metadata=ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=f"uid-{name}",
+            generation=2,
+            owner_references=(reference,),
+        ),
+        status=DaemonSetStatus(
+            desired_number_scheduled=3,
+            number_ready=count,
+            updated_number_scheduled=3,
+            observed_generation=2,
+        ),
+    )
+
+
+def test_all_objects_are_owned_and_the_definition_is_nobodys() -> None:
+    """Topologies outlive the operator: others write them too."""
+    plan = planned(Seen(object=wanted()))
+    kinds = [one.document["kind"] for one in plan.actions if isinstance(one, Apply)]
+    assert kinds == [
+        "CustomResourceDefinition",
+        *("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+        *("NetworkPolicy", "NetworkPolicy", "NetworkPolicy"),
+        *("DaemonSet", "Service"),
+    ]
+    for action in plan.actions:
+        assert isinstance(action, Apply)
+        owners = action.document["metadata"].get("ownerReferences", [])
+        expected = [] if action.document["kind"] == "CustomResourceDefinition" else ["u"]
+        assert [one["uid"] for one in owners] == expected
+    assert plan.verdict.state is State.PROGRESSING
+    assert plan.verdict.message == f"ns/{POOL} is updating"
+
+
+def test_the_default_exporter() -> None:
+    """A fingerprint of pods with exclusive resources, every ten seconds."""
+    found = arguments(planned(Seen(object=wanted())))
+    assert found[0] == "exporter"
+    assert "--sleep-interval=10s" in found
+    assert "--pods-fingerprint-method=with-exclusive-resources" in found
+    assert "--metrics-mode=http" in found
+    assert not [one for one in found if one.startswith(("--notify-file", "--no-publish"))]
+
+
+@pytest.mark.parametrize(
+    ("config", "present", "absent"),
+    [
+        (
+            NodeGroupConfig(pods_fingerprinting="Disabled"),
+            ["--no-pods-fingerprint"],
+            ["--pods-fingerprint"],
+        ),
+        (
+            NodeGroupConfig(pods_fingerprinting="Enabled"),
+            ["--pods-fingerprint", "--pods-fingerprint-method=all"],
+            [],
+        ),
+        (NodeGroupConfig(info_refresh_period="12s"), ["--sleep-interval=12s"], []),
+        (
+            NodeGroupConfig(info_refresh_mode="Events"),
+            ["--sleep-interval=0s", "--notify-file=/host-run-rte/notify"],
+            [],
+        ),
+        (
+            NodeGroupConfig(info_refresh_mode="PeriodicAndEvents", info_refresh_period="1m"),
+            ["--sleep-interval=1m", "--notify-file=/host-run-rte/notify"],
+            [],
+        ),
+        (NodeGroupConfig(info_refresh_pause="Enabled"), ["--no-publish"], []),
+    ],
+)
+def test_flags_follow_the_groups_configuration(
+    config: NodeGroupConfig, present: list[str], absent: list[str]
+) -> None:
+    """Each switch has its flag."""
+    found = arguments(planned(Seen(object=wanted(NodeGroup(pool_name="worker", config=config)))))
+    assert set(present) <= set(found)
+    assert not set(absent) & set(found)
+
+
+def test_tolerations_are_the_groups() -> None:
+    """None by default."""
+    group = NodeGroup(
+        pool_name="worker",
+        config=NodeGroupConfig(tolerations=(Toleration(key="a", operator="Exists"),)),
+    )
+    plan = planned(Seen(object=wanted(group)))
+    pod = applied(plan, "DaemonSet")[POOL]["spec"]["template"]["spec"]
+    assert pod["tolerations"] == [{"key": "a", "operator": "Exists"}]
+    plain = planned(Seen(object=wanted()))
+    assert "tolerations" not in applied(plain, "DaemonSet")[POOL]["spec"]["template"]["spec"]
+
+
+def test_ready_exporters_make_it_available() -> None:
+    """And the groups are told."""
+    plan = planned(Seen(object=wanted(), daemon_sets={POOL: daemon_set()}))
+    assert plan.verdict.state is State.AVAILABLE
+    assert plan.status["daemonsets"] == [{"namespace": "ns", "name": POOL}]
+    assert plan.status["nodeGroups"][0]["selector"] == "worker"
+    assert plan.status["relatedObjects"] == [
+        {"group": "", "resource": "namespaces", "name": "ns"},
+        {"group": "machineconfiguration.openshift.io", "resource": "kubeletconfigs", "name": ""},
+        {"group": "machineconfiguration.openshift.io", "resource": "machineconfigs", "name": ""},
+        {"group": "topology.node.k8s.io", "resource": "noderesourcetopologies", "name": ""},
+        {"group": "apps", "resource": "daemonsets", "name": POOL, "namespace": "ns"},
+    ]
+
+
+def test_old_exporters_are_not_ready_ones() -> None:
+    """Neither are those that the controller has not looked at since the last change."""
+    for change in ({"updated_number_scheduled": 1}, {"observed_generation": 1}):
+        one = daemon_set()
+        one = msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, **change))
+        plan = planned(Seen(object=wanted(), daemon_sets={POOL: one}))
+        assert plan.verdict.state is State.PROGRESSING
+
+
+def test_what_was_made_for_a_group_that_is_gone_is_removed() -> None:
+    """What others own stays, whatever its name."""
+    stale = daemon_set(f"{NAME}-old")
+    foreign = daemon_set(f"{NAME}-other", owner="somebody")
+    sets = {one.metadata.name: one for one in (daemon_set(), stale, foreign)}
+    plan = planned(Seen(object=wanted(), daemon_sets=sets))
+    assert [one for one in plan.actions if isinstance(one, Delete)] == [
+        Delete(
+            api_version="apps/v1",
+            kind="DaemonSet",
+            namespace="ns",
+            name=f"{NAME}-old",
+            uid=f"uid-{NAME}-old",
+        )
+    ]
+
+
+def test_no_groups_leave_nothing_on_nodes_and_are_fine() -> None:
+    """The lists of the status are emptied, too."""
+    nothing = NUMAResourcesOperator(metadata=ObjectMeta(name=NAME, uid="u"))
+    plan = planned(Seen(object=nothing, daemon_sets={POOL: daemon_set()}))
+    assert plan.verdict.state is State.AVAILABLE
+    assert (plan.status["daemonsets"], plan.status["nodeGroups"]) == ([], [])
+    assert [type(one) for one in plan.actions] == [Delete, Apply]
+
+
+def test_a_paused_object_is_left_alone() -> None:
+    """Only by the exact word."""
+    key = "config.numa-operator.openshift.io/pause-reconciliation"
+    assert plan_exporters(Seen(object=wanted(annotations={key: "enabled"})), SETUP) is None
+    assert plan_exporters(Seen(object=wanted(annotations={key: "true"})), SETUP) is not None
+
+
+def test_the_definition_can_be_left_to_the_cluster() -> None:
+    """By annotation."""
+    key = "config.numa-operator.openshift.io/nrt-api-definition"
+    plan = planned(Seen(object=wanted(annotations={key: "cluster"})))
+    assert not applied(plan, "CustomResourceDefinition")
+
+
+def test_an_image_of_the_users_can_be_refused() -> None:
+    """It is used otherwise."""
+    own = wanted(image_spec="theirs")
+    refused = planned(Seen(object=own), replace(SETUP, custom_image=False))
+    assert (refused.verdict.reason, refused.verdict.message) == (
+        "CustomUserImage",
+        "custom operand image is not supported: theirs",
+    )
+    assert refused.actions == ()
+    taken = applied(planned(Seen(object=own)), "DaemonSet")[POOL]
+    assert taken["spec"]["template"]["spec"]["containers"][0]["image"] == "theirs"
+
+
+def test_another_name_is_refused() -> None:
+    """There is only one object of the kind."""
+    other = NUMAResourcesOperator(metadata=ObjectMeta(name="mine"))
+    plan = planned(Seen(object=other))
+    assert plan.verdict.reason == "IncorrectNUMAResourcesOperatorResourceName"
+    assert plan.verdict.message == "incorrect NUMAResourcesOperator resource name: mine"
+
+
+def test_excluded_pods_reach_the_exporters_and_make_them_new() -> None:
+    """By a ConfigMap whose digest the pods carry."""
+    excluded = wanted(pod_excludes=(NamespacedName(namespace="ci", name="job-*"),))
+    plan = planned(Seen(object=excluded))
+    config = load_yaml(applied(plan, "ConfigMap")[POOL]["data"]["config.yaml"], "config")
+    assert config == {
+        "kubelet": {},
+        "podExclude": [{"namespacePattern": "ci", "namePattern": "job-*"}],
+    }
+    template = applied(plan, "DaemonSet")[POOL]["spec"]["template"]
+    plain = applied(planned(Seen(object=wanted())), "DaemonSet")[POOL]["spec"]["template"]
+    hash_ = "configmap.hash"
+    assert template["metadata"]["annotations"] != plain["metadata"]["annotations"]
+    assert plain["metadata"]["annotations"][hash_] == ""
+
+
+def test_a_configuration_that_the_user_made_counts() -> None:
+    """It is not overwritten; its changes make new exporters."""
+    theirs = ConfigMap(metadata=ObjectMeta(name=POOL, namespace="ns"), data={"config.yaml": "a"})
+    excluded = wanted(pod_excludes=(NamespacedName(namespace="ci", name="job-*"),))
+    plan = planned(Seen(object=excluded, config_maps={POOL: theirs}))
+    assert not applied(plan, "ConfigMap")
+    template = applied(plan, "DaemonSet")[POOL]["spec"]["template"]
+    assert template["metadata"]["annotations"]["configmap.hash"].startswith("SHA256:")
+
+
+def test_openshift_tells_policy_and_scope_by_its_own_objects() -> None:
+    """And asks for security constraints and certificates."""
+    pool = MachineConfigPool(
+        metadata=ObjectMeta(name="worker", labels={"kind": "w"}),
+        spec=MachineConfigPoolSpec(
+            node_selector=LabelSelector(match_labels={"role": "worker"}), paused=True
+        ),
+    )
+    config = KubeletConfigObject(
+        spec=KubeletConfigSpec(
+            machine_config_pool_selector=LabelSelector(match_labels={"kind": "w"}),
+            kubelet_config={"topologyManagerPolicy": "single-numa-node", "cpuManagerPolicy": "x"},
+        )
+    )
+    seen = Seen(object=wanted(), machine_config_pools=(pool,), kubelet_configs=(config,))
+    plan = planned(seen)
+    text = applied(plan, "ConfigMap")[POOL]["data"]["config.yaml"]
+    assert load_yaml(text, "config") == {"kubelet": {"topologyManagerPolicy": "single-numa-node"}}
+    assert applied(plan, "SecurityContextConstraints")
+    assert "--metrics-mode=httptls" in arguments(plan)
+    template = applied(plan, "DaemonSet")[POOL]["spec"]["template"]
+    assert template["spec"]["nodeSelector"] == {"role": "worker"}
+    (extra,) = plan.verdict.extras
+    assert (extra.type, extra.holds) == ("MachineConfigPoolPaused", True)
+    assert extra.message == "detected paused MCPs: worker"
+
+
+SCHEDULER_SETUP = SchedulerSetup(namespace="ns")
+
+
+def scheduler_plan(
+    nodes: int = 3,
+    *,
+    control_plane: int = 0,
+    setup: SchedulerSetup = SCHEDULER_SETUP,
+    deployment: Deployment | None = None,
+    **spec: Any,
+) -> Plan:
+    """Return the plan for a scheduler on a cluster of so many nodes."""
+    label = {"node-role.kubernetes.io/control-plane": ""}
+    all_nodes = tuple(
+        Node(metadata=ObjectMeta(name=f"n{n}", labels=label if n < control_plane else {}))
+        for n in range(nodes)
+    )
+    own = NUMAResourcesScheduler(
+        metadata=ObjectMeta(name="numaresourcesscheduler", uid="s"),
+        spec=SchedulerSpec(**{"image_spec": "registry.example/numakube:1", **spec}),
+    )
+    plan = plan_scheduler(SchedulerSeen(object=own, nodes=all_nodes, deployment=deployment), setup)
+    assert plan is not None
+    return plan
+
+
+def configuration(plan: Plan) -> dict[str, Any]:
+    """Return the configuration that a plan gives the scheduler."""
+    text = applied(plan, "ConfigMap")["topo-aware-scheduler-config"]["data"]["config.yaml"]
+    found = load_yaml(text, "config")
+    assert isinstance(found, dict)
+    return found
+
+
+def plugin(plan: Plan) -> dict[str, Any]:
+    """Return the arguments of the NUMA plugin."""
+    found: dict[str, Any] = configuration(plan)["profiles"][0]["pluginConfig"][0]["args"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "control_plane", "explicit", "replicas"),
+    [
+        (5, 1, None, 1),
+        (5, 2, None, 1),
+        (5, 3, None, 3),
+        (9, 7, None, 3),
+        (2, 0, None, 1),
+        (4, 0, None, 3),
+        (0, 0, None, 1),
+        (3, 3, 0, 0),
+        (3, 3, 2, 2),
+    ],
+)
+def test_replicas(nodes: int, control_plane: int, explicit: int | None, replicas: int) -> None:
+    """As many as the control plane bears; a cluster that shows none still gets a scheduler."""
+    plan = scheduler_plan(nodes, control_plane=control_plane, replicas=explicit)
+    deployment = applied(plan, "Deployment")["secondary-scheduler"]
+    assert deployment["spec"]["replicas"] == replicas
+    assert configuration(plan)["leaderElection"] == {
+        "leaderElect": replicas > 1,
+        "resourceName": "numa-scheduler-leader",
+        "resourceNamespace": "ns",
+    }
+
+
+def test_more_replicas_than_nodes_are_refused() -> None:
+    """They would wait for ever."""
+    plan = scheduler_plan(2, replicas=3)
+    assert plan.verdict.state is State.DEGRADED
+    assert "greater than the number of the nodes, which is 2" in plan.verdict.message
+
+
+def test_the_default_scheduler_configuration() -> None:
+    """A real KubeSchedulerConfiguration."""
+    plan = scheduler_plan()
+    assert configuration(plan)["profiles"][0]["schedulerName"] == "topo-aware-scheduler"
+    found = plugin(plan)
+    assert found["cacheResyncPeriodSeconds"] == 5
+    assert found["cache"] == {
+        "resyncMethod": "Autodetect",
+        "foreignPodsDetect": "OnlyExclusiveResources",
+        "informerMode": "Dedicated",
+    }
+    assert found["scoringStrategy"] == {"type": "LeastAllocated"}
+    assert "preemptionMode" not in found
+    assert plan.status["cacheResyncPeriod"] == "5s"
+
+
+def test_every_field_of_the_scheduler_has_an_effect() -> None:
+    """Names, caches, scores and preemption."""
+    plan = scheduler_plan(
+        scheduler_name="mine",
+        cache_resync_period="7.6s",
+        cache_resync_detection="Aggressive",
+        scheduler_informer="Shared",
+        scoring_strategy=ScoringStrategy(
+            type="MostAllocated", resources=(ScoredResource(name="cpu", weight=3),)
+        ),
+        preemption_mode="Disabled",
+        log_level="Trace",
+    )
+    found = plugin(plan)
+    assert found["cacheResyncPeriodSeconds"] == 8
+    assert found["cache"]["foreignPodsDetect"] == "All"
+    assert found["scoringStrategy"]["resources"] == [{"name": "cpu", "weight": 3}]
+    assert found["preemptionMode"] == "Disabled"
+    assert plan.status["schedulerName"] == "mine"
+    container = applied(plan, "Deployment")["secondary-scheduler"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
+    assert "--log-level=debug" in container["args"]
+    assert [(one.type, one.holds) for one in plan.verdict.extras] == [
+        ("DedicatedInformerActive", False)
+    ]
+
+
+def test_a_period_of_nothing_turns_the_cache_off() -> None:
+    """And one that is no duration is told."""
+    assert "cacheResyncPeriodSeconds" not in plugin(scheduler_plan(cache_resync_period="0"))
+    wrong = scheduler_plan(cache_resync_period="soon")
+    assert wrong.verdict.state is State.DEGRADED
+    assert wrong.verdict.message.startswith("spec.cacheResyncPeriod: ")
+
+
+def test_only_trusted_images_run_where_that_is_asked_for() -> None:
+    """By digest."""
+    good = "sha256:" + "a" * 64
+    other = "sha256:" + "b" * 64
+    setup = SchedulerSetup(namespace="ns", trusted=digests_of(f"{good}, nonsense"))
+    assert scheduler_plan(setup=setup, image_spec=f"x@{good}").verdict.state is State.PROGRESSING
+    for image, text in (
+        ("x:1", "must be referenced by digest, not by tag"),
+        ("x@sha256:1", "has malformed digest"),
+        (f"x@{other}", "is not in the trusted list"),
+    ):
+        plan = scheduler_plan(setup=setup, image_spec=image)
+        assert plan.verdict.reason == "InvalidSchedulerImage"
+        assert text in plan.verdict.message
+
+
+def test_the_scheduler_is_available_with_its_present_deployment() -> None:
+    """Not with an older one."""
+    available = DeploymentCondition(type="Available", status="True")
+    for seen, state in ((2, State.AVAILABLE), (1, State.PROGRESSING)):
+        deployment = Deployment(
+            metadata=ObjectMeta(name="secondary-scheduler", generation=2),
+            status=DeploymentStatus(conditions=(available,), observed_generation=seen),
+        )
+        assert scheduler_plan(deployment=deployment).verdict.state is state
