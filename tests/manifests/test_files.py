@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from numakube.api.crds import crd
 from numakube.api.yamls import dump_yaml
+from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.scheduler import SchedulerManifest
@@ -37,6 +39,15 @@ def test_the_scheduler_file_is_up_to_date() -> None:
     manifest = SchedulerManifest()
     documents = [namespace(manifest.namespace), *manifest.objects()]
     assert is_up_to_date("scheduler.yaml", documents)
+
+
+def test_the_exporter_file_is_up_to_date() -> None:
+    """With the kind of topologies, which it fills."""
+    manifest = ExporterManifest()
+    privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
+    home = namespace(manifest.namespace)
+    home["metadata"]["labels"] = privileged
+    assert is_up_to_date("exporter.yaml", [crd(), home, *manifest.objects()])
 
 
 def test_the_extender_file_is_up_to_date() -> None:

@@ -1,10 +1,10 @@
-"""The operator's exporters: one DaemonSet a pool of nodes, and what all of them share.
+"""Exporters: one DaemonSet a pool of nodes, and what all of them share.
 
-Names, labels and settings are those that the NUMA Resources Operator gives its exporter (RTE), so
-that dashboards, policies and scripts written for it keep working; the program is our exporter.
-What we do otherwise: the notification file is looked for where it is mounted, a certificate is
-mounted whenever one is needed, and no helper container shows the shared CPUs, since the kubelet's
-state files tell them.
+Under the operator names, labels and settings are those that the NUMA Resources Operator gives its
+exporter (RTE), so that dashboards, policies and scripts written for it keep working; the program is
+our exporter. What we do otherwise: the notification file is looked for where it is mounted, a
+certificate is mounted whenever one is needed, and no helper container shows the shared CPUs, since
+the kubelet's state files tell them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,38 @@ from numakube.manifests.roles import cluster_role, role, rule, service_account
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NAME: Final = "rte"
-METRICS_SERVICE: Final = "numaresources-rte-metrics-service"
 METRICS_PORT: Final = 2112
-LABELS: Final[Mapping[str, str]] = MappingProxyType({"name": "resource-topology"})
 HASH: Final = "configmap.hash"
 """The annotation of pods by which a changed configuration makes them new."""
 CERTIFICATE: Final = "rte-metrics-service-cert"
 SECURITY_CONTEXT_CONSTRAINTS: Final = "resource-topology-exporter-v2"
 _SELINUX: Final = {"type": "container_device_plugin_t", "level": "s0"}
-_CONTAINER: Final = "resource-topology-exporter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What the objects that exporters share are called.
+
+    Attributes:
+        account: their account, and their roles.
+        service: by which their metrics are found.
+        container: the only one of a pod.
+        labels: of their pods.
+    """
+
+    account: str
+    service: str
+    container: str
+    labels: Mapping[str, str]
+
+
+RTE: Final = Names(
+    account="rte",
+    service="numaresources-rte-metrics-service",
+    container="resource-topology-exporter",
+    labels=MappingProxyType({"name": "resource-topology"}),
+)
+"""As the NUMA Resources Operator calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +94,7 @@ class PoolExporters:
     pull_policy: str = "IfNotPresent"
     log_level: str = "info"
     openshift: bool = False
+    names: Names = RTE
     api_ports: tuple[int, ...] = API_PORTS
     pools: tuple[PoolExporter, ...] = ()
 
@@ -87,21 +110,20 @@ class PoolExporters:
 
     def access(self) -> list[dict[str, Any]]:
         """Return account and rights."""
-        account = service_account(NAME, self.namespace)
+        account = service_account(self.names.account, self.namespace)
         return [
             account,
-            *role(NAME, self.namespace, own_pod_rules(), account),
-            *cluster_role(NAME, cluster_rules(), account),
+            *role(self.names.account, self.namespace, own_pod_rules(), account),
+            *cluster_role(self.names.account, cluster_rules(), account),
         ]
 
     def policies(self) -> list[dict[str, Any]]:
         """Return network policies."""
+        name, pods = self.names.account, (self.namespace, self.names.labels)
         return [
-            allow_api_server(
-                "rte-egress-to-api-server", self.namespace, LABELS, ports=self.api_ports
-            ),
-            allow_scraping("ingress-to-rte-metrics", self.namespace, LABELS, METRICS_PORT),
-            deny_all("rte-default-deny-all", self.namespace, LABELS),
+            allow_api_server(f"{name}-egress-to-api-server", *pods, ports=self.api_ports),
+            allow_scraping(f"ingress-to-{name}-metrics", *pods, METRICS_PORT),
+            deny_all(f"{name}-default-deny-all", *pods),
         ]
 
     def constraints(self) -> dict[str, Any]:
@@ -117,7 +139,7 @@ class PoolExporters:
             "supplementalGroups": anything,
             "readOnlyRootFilesystem": False,
             "seLinuxContext": {"type": "MustRunAs", "seLinuxOptions": dict(_SELINUX)},
-            "users": [f"system:serviceaccount:{self.namespace}:{NAME}"],
+            "users": [f"system:serviceaccount:{self.namespace}:{self.names.account}"],
             "volumes": ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
         }
 
@@ -130,12 +152,12 @@ class PoolExporters:
             "apiVersion": "v1",
             "kind": "Service",
             "metadata": {
-                "name": METRICS_SERVICE,
+                "name": self.names.service,
                 "namespace": self.namespace,
-                "labels": dict(LABELS),
+                "labels": dict(self.names.labels),
                 **annotations,
             },
-            "spec": {"selector": dict(LABELS), "ports": [{**port, "protocol": "TCP"}]},
+            "spec": {"selector": dict(self.names.labels), "ports": [{**port, "protocol": "TCP"}]},
         }
 
     def daemon_set(self, pool: PoolExporter) -> dict[str, Any]:
@@ -146,15 +168,19 @@ class PoolExporters:
         return {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
-            "metadata": {"name": pool.name, "namespace": self.namespace, "labels": dict(LABELS)},
+            "metadata": {
+                "name": pool.name,
+                "namespace": self.namespace,
+                "labels": dict(self.names.labels),
+            },
             "spec": {
-                "selector": {"matchLabels": dict(LABELS)},
+                "selector": {"matchLabels": dict(self.names.labels)},
                 "updateStrategy": {
                     "type": "RollingUpdate",
                     "rollingUpdate": {"maxUnavailable": "25%"},
                 },
                 "template": {
-                    "metadata": {"labels": dict(LABELS), "annotations": annotations},
+                    "metadata": {"labels": dict(self.names.labels), "annotations": annotations},
                     "spec": self._pod(pool),
                 },
             },
@@ -168,13 +194,13 @@ class PoolExporters:
             optional["tolerations"] = [dict(one) for one in pool.tolerations]
         return {
             **optional,
-            "serviceAccountName": NAME,
+            "serviceAccountName": self.names.account,
             "priorityClassName": "system-node-critical",
             "readinessGates": [
                 {"conditionType": "PodresourcesFetched"},
                 {"conditionType": "NodeTopologyUpdated"},
             ],
-            "affinity": _affinity(pool),
+            "affinity": self._affinity(pool),
             "containers": [self._container(pool)],
             "volumes": self._volumes(pool),
         }
@@ -184,7 +210,7 @@ class PoolExporters:
         if self.openshift:
             security["seLinuxOptions"] = dict(_SELINUX)
         return {
-            "name": _CONTAINER,
+            "name": self.names.container,
             "image": self.image,
             "imagePullPolicy": self.pull_policy,
             "args": ["exporter", *self.arguments(pool)],
@@ -219,6 +245,17 @@ class PoolExporters:
             "--metrics-ip=0.0.0.0",
             "--refresh-node-resources",
         ]
+
+    def _affinity(self, pool: PoolExporter) -> dict[str, Any]:
+        """Keep two exporters off one node, as groups that overlap would have it."""
+        selector = {"matchLabels": dict(self.names.labels)}
+        here = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+        apart = {"requiredDuringSchedulingIgnoredDuringExecution": [here]}
+        if not pool.node_expressions:
+            return {"podAntiAffinity": apart}
+        terms = [{"matchExpressions": [dict(one) for one in pool.node_expressions]}]
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+        return {"nodeAffinity": required, "podAntiAffinity": apart}
 
     def _mounts(self, pool: PoolExporter) -> list[_Volume]:
         return [
@@ -299,17 +336,6 @@ def _fingerprint(method: str | None) -> list[str]:
     if method is None:
         return ["--no-pods-fingerprint"]
     return ["--pods-fingerprint", f"--pods-fingerprint-method={method}"]
-
-
-def _affinity(pool: PoolExporter) -> dict[str, Any]:
-    """Keep two exporters off one node, as groups that overlap would have it."""
-    here = {"labelSelector": {"matchLabels": dict(LABELS)}, "topologyKey": "kubernetes.io/hostname"}
-    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [here]}
-    if not pool.node_expressions:
-        return {"podAntiAffinity": apart}
-    terms = [{"matchExpressions": [dict(one) for one in pool.node_expressions]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    return {"nodeAffinity": required, "podAntiAffinity": apart}
 
 
 def from_field(name: str, path: str) -> dict[str, Any]:
