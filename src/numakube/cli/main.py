@@ -25,6 +25,9 @@ COMMANDS: Final = {
     "demo": Lazy(
         "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
     ),
+    "doctor": Lazy(
+        "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
+    ),
     "exporter": Lazy(
         "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
     ),

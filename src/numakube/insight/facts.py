@@ -19,7 +19,7 @@ import msgspec
 
 from numakube.api.core import Node, Pod
 from numakube.api.events import CoreEvent
-from numakube.api.kubelet_config import read_kubelet_config
+from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.storage import (
@@ -213,7 +213,7 @@ class _Reader:
         configs = {}
         for node, content in self._below(names.CONFIGZ):
             try:
-                configs[node] = read_kubelet_config(content, names.configz_file(node))
+                configs[node] = decode_configz(content, names.configz_file(node))
             except NumakubeError as error:
                 self.unreadable.append(Unreadable(names.configz_file(node), str(error)))
         return configs

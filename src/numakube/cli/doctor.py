@@ -1,0 +1,126 @@
+"""``kubectl numa doctor``: what is wrong with the cluster, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from numakube.cli.cluster import ClusterOptions, cluster_options, facts_for
+from numakube.cli.output import Output, print_document
+
+if TYPE_CHECKING:
+    from numakube.insight.doctor.registry import Diagnosis, Entry
+
+_TEXT: Final = "text"
+_COLOURS: Final = {"error": "red", "warning": "yellow", "info": "blue"}
+_WIDTH: Final = 100
+_INDENT: Final = "  "
+
+
+@click.command("doctor")
+@cluster_options
+@click.option("--node", default="", metavar="NAME", help="Tell only what concerns this node.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CHECK,...",
+    help="Only these checks: ids, or how they begin (NUMA-POD). May be repeated.",
+)
+@click.option(
+    "--skip", multiple=True, metavar="CHECK,...", help="Not these checks. May be repeated."
+)
+@click.option("--list-checks", is_flag=True, help="List what is checked, and exit.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something is wrong.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([_TEXT, "wide", "json", "yaml"]),
+    default=_TEXT,
+    show_default=True,
+    help="Form of the output.",
+)
+def command(
+    cluster: ClusterOptions,
+    node: str,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    output: str,
+    *,
+    list_checks: bool,
+    exit_zero: bool,
+) -> int:
+    """Check everything that NUMA placement rests on, and say what to do.
+
+    Kubelets, device plugins, NodeResourceTopology objects, exporters, schedulers, pods, clocks and
+    rights. Exits with 1 if there are errors or warnings; notes do not count.
+    """
+    wanted, unwanted = _checks(only), _checks(skip)
+    if list_checks:
+        _print_checks()
+        return 0
+    from numakube.insight.doctor.registry import diagnose
+    from numakube.insight.doctor.rendering import document_of
+
+    facts = facts_for(cluster)
+    if node and node not in facts.nodes:
+        raise click.UsageError(f"There is no node {node}.")
+    diagnosis = diagnose(facts, only=wanted, skip=unwanted, node=node)
+    if output in ("json", "yaml"):
+        print_document(document_of(diagnosis, taken_at=facts.taken_at), Output(output))
+    else:
+        _print(diagnosis, wide=output == "wide")
+    return 0 if exit_zero or diagnosis.is_clean else 1
+
+
+def _checks(words: tuple[str, ...]) -> tuple[str, ...]:
+    from numakube.insight.doctor.registry import unknown_rules
+
+    names = tuple(name for word in words for name in word.split(",") if name)
+    unknown = unknown_rules(names)
+    if unknown:
+        raise click.UsageError(f"There is no check {unknown[0]}; see --list-checks.")
+    return names
+
+
+def _print_checks() -> None:
+    from numakube.insight.doctor.registry import RULES
+
+    width = max(len(rule.id) for rule in RULES)
+    for rule in RULES:
+        click.echo(f"{rule.id:{width}}  {rule.severity:7}  {rule.title}")
+
+
+def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
+    from numakube.insight.doctor.rendering import summary_of
+
+    for entry in diagnosis.entries:
+        _print_entry(entry, wide=wide)
+        click.echo()
+    click.echo(summary_of(diagnosis))
+
+
+def _print_entry(entry: Entry, *, wide: bool) -> None:
+    from numakube.insight.doctor.rendering import remedies_of, seen_lines
+
+    rule = entry.rule
+    head = f"{rule.severity.upper()} {rule.id}"
+    if not os.environ.get("NO_COLOR"):
+        head = click.style(head, fg=_COLOURS[rule.severity], bold=True)
+    click.echo(f"{head}  {rule.title}")
+    for line in seen_lines(entry, wide=wide):
+        _print_wrapped("", line)
+    _print_wrapped("why: ", rule.why)
+    fix, others = remedies_of(entry)
+    for place, line in enumerate(fix.splitlines()):
+        click.echo(f"{_INDENT}{'fix: ' if not place else '     '}{line}")
+    if others:
+        click.echo(f"{_INDENT}     # and likewise for {others:,} more; -o json has each")
+
+
+def _print_wrapped(label: str, text: str) -> None:
+    lines = textwrap.wrap(text, _WIDTH - len(_INDENT) - len(label), break_long_words=False)
+    for place, line in enumerate(lines):
+        click.echo(f"{_INDENT}{label if not place else ' ' * len(label)}{line}")

@@ -1,0 +1,110 @@
+"""Do exporters, schedulers and extenders run, and well?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject, about_node
+from numakube.insight.doctor.programs import Deployed, Program, deployed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.core import ContainerStatus, Pod
+    from numakube.insight.facts import ClusterFacts
+
+_MANY_RESTARTS: Final = 5
+
+EXPORTER_NOT_READY: Final = Rule(
+    id="NUMA-EXPORTER-NOT-READY",
+    severity=Severity.ERROR,
+    title="Exporters are not ready",
+    why="The zones of their nodes are not published, or only as they were.",
+    fix="kubectl get pods -n NAMESPACE -o wide   # then `kubectl logs` of those that are not ready",
+)
+SCHEDULER_NOT_READY: Final = Rule(
+    id="NUMA-SCHEDULER-NOT-READY",
+    severity=Severity.ERROR,
+    title="A NUMA scheduler or extender is not ready",
+    why="Without any that is ready, pods that name it stay Pending.",
+    fix="kubectl get pods -n NAMESPACE -o wide   # then `kubectl logs` of those that are not ready",
+)
+RESTARTS: Final = Rule(
+    id="NUMA-PROCESS-RESTARTS",
+    severity=Severity.WARNING,
+    title="A process of the NUMA stack keeps restarting",
+    why="What it knows has to be gathered anew each time; meanwhile nobody does its work.",
+    fix="kubectl logs -n NAMESPACE POD --previous",
+)
+BLOCKED: Final = Rule(
+    id="NUMA-SCHEDULER-BLOCKED-NODES",
+    severity=Severity.WARNING,
+    title="A scheduler lets no pods on a node because it does not trust its report",
+    why="The node is lost to pods with exclusive resources until a report settles the doubts.",
+    fix="kubectl numa cache NODE   # the cache `predict` with our exporter never blocks a node",
+)
+RULES: Final = (EXPORTER_NOT_READY, SCHEDULER_NOT_READY, RESTARTS, BLOCKED)
+
+
+def check_workloads(facts: ClusterFacts) -> Iterator[Finding]:
+    """Count the pods of every program, and their restarts."""
+    for one in deployed(facts):
+        if one.ready < one.wanted:
+            exporter = one.program is Program.EXPORTER
+            rule = EXPORTER_NOT_READY if exporter else SCHEDULER_NOT_READY
+            detail = f"{one.program}: {one.ready} of {one.wanted} pods are ready"
+            fix = rule.fix.replace("NAMESPACE", one.namespace)
+            yield Finding(rule=rule, subject=_subject(one), detail=detail, fix=fix)
+        for pod in one.pods(facts):
+            yield from _restarts(one, pod)
+
+
+def _subject(one: Deployed) -> Subject:
+    return Subject(one.kind, one.name, one.namespace, "status")
+
+
+def _restarts(one: Deployed, pod: Pod) -> Iterator[Finding]:
+    for status in pod.status.container_statuses if pod.status else ():
+        if status.restart_count >= _MANY_RESTARTS or _is_crashing(status):
+            detail = f"{status.name} of {one.program}: {status.restart_count} restarts"
+            fix = RESTARTS.fix.replace("NAMESPACE", one.namespace)
+            yield Finding(
+                rule=RESTARTS,
+                subject=Subject("Pod", pod.metadata.name, one.namespace, "status"),
+                detail=detail + _last_words(status),
+                fix=fix.replace("POD", pod.metadata.name),
+                node=pod.spec.node_name,
+            )
+
+
+def _is_crashing(status: ContainerStatus) -> bool:
+    waiting = status.state.waiting if status.state else None
+    return waiting is not None and waiting.reason == "CrashLoopBackOff"
+
+
+def _last_words(status: ContainerStatus) -> str:
+    ended = status.last_state.terminated if status.last_state else None
+    if ended is None:
+        return ""
+    return f", the last with exit code {ended.exit_code} ({ended.reason or 'no reason given'})"
+
+
+def check_caches(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look at what schedulers say of their caches."""
+    for scheduler in facts.schedulers.values():
+        cache = scheduler.documents.get("cache")
+        nodes = cache.get("nodes") if isinstance(cache, dict) else None
+        for node in nodes if isinstance(nodes, list) else ():
+            yield from _blocked(scheduler.name, node)
+
+
+def _blocked(scheduler: str, node: Any) -> Iterator[Finding]:  # noqa: ANN401 - somebody's JSON
+    numa = node.get("numa") if isinstance(node, dict) else None
+    why = numa.get("blocked") if isinstance(numa, dict) else None
+    if why:
+        name = str(node.get("name"))
+        fix = BLOCKED.fix.replace("NODE", name, 1)
+        yield about_node(BLOCKED, name, f"{scheduler} waits: {why}", fix=fix)
+
+
+CHECKS: Final = (check_workloads, check_caches)

@@ -1,0 +1,129 @@
+"""``kubectl numa doctor`` on bundles and on a live lab."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.apps.scheduler.world import NAME, pod_document, world_of
+from tests.insight.doctor.world import World, healthy
+
+from numakube.apps.bundle import pack
+from numakube.apps.scheduler.settings import default_configuration
+from numakube.cli.main import run
+from numakube.insight.doctor.registry import RULES
+
+Doctor = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
+    """Return what asks the doctor about a cluster in a bundle."""
+
+    def ask(world: World, *words: str) -> tuple[int, str]:
+        bundle = tmp_path / "bundle.tar.gz"
+        bundle.write_bytes(pack(world.collected()))
+        code = run(["doctor", "--from", str(bundle), *words], program="numakube")
+        return code, capsys.readouterr().out
+
+    return ask
+
+
+def broken() -> World:
+    """Return a cluster with one error."""
+    world = healthy()
+    world.run("unseen", "node-2")
+    return world
+
+
+def test_a_healthy_cluster_ends_with_zero(doctor: Doctor) -> None:
+    """And one line."""
+    assert doctor(healthy()) == (0, "Nothing wrong in 4 nodes and 4 pods\n")
+
+
+def test_a_finding_says_what_where_why_and_what_to_do(doctor: Doctor) -> None:
+    """In a form that fits a screen."""
+    code, text = doctor(broken())
+    assert code == 1
+    assert text == (
+        "ERROR NUMA-NRT-FROZEN  A NodeResourceTopology is not updated any more\n"
+        "  NodeResourceTopology node-2: it lacks default/unseen, which has run for 60 minutes\n"
+        "  why: Pods have come since and are not in it: what they hold looks free, so the"
+        " scheduler sends\n"
+        "       pods that the kubelet rejects.\n"
+        "  fix: kubectl get pods -A -o wide --field-selector spec.nodeName=node-2   # does its"
+        " exporter run? restart it, and read its log\n"
+        "\n"
+        "1 error in 4 nodes and 5 pods\n"
+    )
+
+
+def test_exit_codes(doctor: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 with findings unless told otherwise, 0 with notes only, 2 for wrong words."""
+    assert doctor(broken(), "--exit-zero")[0] == 0
+    assert doctor(broken(), "--skip", "NUMA-NRT-FROZEN")[0] == 0
+    assert doctor(broken(), "--only", "numa-pod,numa-clock")[0] == 0
+    assert doctor(broken(), "--node", "node-1")[0] == 0
+    assert doctor(broken(), "--node", "node-2", "-o", "wide")[0] == 1
+    assert run(["doctor", "--only", "NUMA-NONE"], program="numakube") == 2
+    assert "There is no check NUMA-NONE" in capsys.readouterr().err
+    assert doctor(broken(), "--node", "nowhere")[0] == 2
+
+
+def test_a_cluster_that_does_not_answer_is_three(tmp_path: Path) -> None:
+    """As for every command."""
+    config = tmp_path / "config"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n",
+        encoding="utf-8",
+    )
+    assert run(["doctor", "--kubeconfig", str(config)], program="numakube") == 3
+
+
+def test_json_and_yaml(doctor: Doctor) -> None:
+    """With kind and version."""
+    code, text = doctor(broken(), "-o", "json")
+    document = json.loads(text)
+    assert code == 1
+    assert (document["kind"], document["takenAt"]) == ("Diagnosis", "2026-06-01T12:00:00Z")
+    assert [one["id"] for one in document["findings"]] == ["NUMA-NRT-FROZEN"]
+    assert "kind: Diagnosis" in doctor(broken(), "-o", "yaml")[1]
+
+
+def test_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a cluster."""
+    assert run(["doctor", "--list-checks"], program="numakube") == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [rule.id for rule in RULES]
+
+
+async def ask_live(kubeconfig: Path) -> tuple[int | None, str]:
+    """Run the program as a user does."""
+    program = str(Path(sys.executable).with_name("numakube"))
+    words = ("doctor", "--kubeconfig", str(kubeconfig))
+    process = await asyncio.create_subprocess_exec(program, *words, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    return process.returncode, out.decode()
+
+
+async def test_a_live_lab_with_exporters_and_our_scheduler_is_well() -> None:
+    """Until a pod wants more than any zone has."""
+    async with world_of(3, "2 sockets, 8 cores, smt 2, 32Gi, gpu 2") as world:
+        await world.start(default_configuration(NAME))
+        await world.create(*(pod_document(f"web-{n}") for n in range(6)))
+        await world.until(lambda: len(world.by_phase("Running")) == 6)
+        well = await ask_live(world.folder.kubeconfig)
+        assert well == (0, "Nothing wrong in 3 nodes and 6 pods\n")
+
+        await world.create(pod_document("giant", cpu="20"))
+        await world.settled()
+        code, told = await ask_live(world.folder.kubeconfig)
+        assert code == 1
+        assert told.startswith("ERROR NUMA-POD-TOO-BIG")
+        assert told.endswith("1 error in 3 nodes and 7 pods\n")

@@ -1,0 +1,513 @@
+"""Clusters that are broken in one way each: the doctor finds that, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.insight.doctor.world import (
+    KUBELET,
+    SCHEDULER,
+    SHAPE,
+    World,
+    healthy,
+    lease,
+    owned_by,
+    pod,
+    resources,
+)
+
+from numakube.insight.doctor.registry import RULES
+from numakube.kubelet.machine import Device
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.topology.fingerprint import fingerprint_of
+
+Expected = Mapping[str, tuple[str, ...]]
+"""By rule: what is to be read in the subjects, details and fixes together."""
+Break = Callable[[World], Expected]
+
+CASES: dict[str, Break] = {}
+LATER = "2026-06-01T12:03:00.000000Z"
+LONG_AGO = "2026-06-01T11:40:00.000000Z"
+GPU = "vendor.example/gpu"
+FINGERPRINT = "nodeTopologyPodsFingerprint"
+
+
+def case(function: Break) -> Break:
+    """Add a way to break the cluster."""
+    CASES[function.__name__.removeprefix("_")] = function
+    return function
+
+
+# Kubelets
+
+
+def kubelet_config(world: World, node: str, **settings: Any) -> None:
+    """Change the configuration that a kubelet tells of itself."""
+    world.configz[node]["kubeletconfig"].update(settings)
+
+
+@case
+def _policy_none_where_pods_want_alignment(world: World) -> Expected:
+    del world.nodes["node-0"], world.topologies["node-0"], world.configz["node-0"]
+    world.pods = world.pods[1:]
+    world.add_node("blind", kubelet="policy=none")
+    world.nodes["blind"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+    world.run("wishful", "blind")
+    world.report("blind")
+    return {"NUMA-KUBELET-POLICY-NONE": ("blind", "default/wishful", "topologyManagerPolicy")}
+
+
+@case
+def _cpu_manager_off(world: World) -> Expected:
+    world.add_node("shared", kubelet=f"{KUBELET},cpu=none")
+    world.nodes["shared"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+    return {"NUMA-KUBELET-CPU-NOT-STATIC": ("shared", "single-numa-node", "cpu_manager_state")}
+
+
+@case
+def _memory_manager_off(world: World) -> Expected:
+    world.add_node("loose", kubelet=f"{KUBELET},memory=None")
+    world.nodes["loose"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+    return {"NUMA-KUBELET-MEMORY-OFF": ("loose", "memoryManagerPolicy is None")}
+
+
+@case
+def _reserved_memory_does_not_add_up(world: World) -> Expected:
+    kubelet_config(world, "node-1", kubeReserved={"memory": "1Gi"})
+    return {"NUMA-KUBELET-RESERVED-MEMORY": ("node-1", "512Mi", "1124Mi")}
+
+
+@case
+def _a_setting_that_kubelets_refuse(world: World) -> Expected:
+    kubelet_config(world, "node-1", podsPerCore=-1)
+    return {"NUMA-KUBELET-INVALID-CONFIG": ("node-1", "podsPerCore")}
+
+
+@case
+def _static_cpus_without_a_reserved_one(world: World) -> Expected:
+    kubelet_config(world, "node-2", reservedSystemCPUs="")
+    return {"NUMA-KUBELET-NO-RESERVED-CPUS": ("node-2", "reservedSystemCPUs")}
+
+
+@case
+def _sixteen_zones_and_no_option(world: World) -> Expected:
+    many = "2 sockets, 8 numa each, 2 cores, smt 2, 2Gi"
+    options = f"{KUBELET},max-allowable-numa-nodes=16"
+    world.add_node("many", machine=many, kubelet=options)
+    world.nodes["many"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+    world.report("many", exact=False)
+    return {"NUMA-KUBELET-TOO-MANY-ZONES": ("many", "16 NUMA nodes", "max-allowable-numa-nodes")}
+
+
+@case
+def _one_node_of_a_pool_differs(world: World) -> Expected:
+    world.add_node("odd", kubelet="policy=restricted,scope=pod")
+    return {"NUMA-KUBELET-MIXED-POLICIES": ("odd", "restricted/pod", "instance-type=big")}
+
+
+@case
+def _cpu_manager_that_looks_once_a_minute(world: World) -> Expected:
+    kubelet_config(world, "node-0", cpuManagerReconcilePeriod="1m0s")
+    return {"NUMA-KUBELET-SLOW-RECONCILE": ("node-0", "1m0s")}
+
+
+# Devices
+
+
+@case
+def _gpus_without_numa_node(world: World) -> Expected:
+    devices = {GPU: tuple(Device(f"gpu{n}", ()) for n in range(4))}
+    machine = replace(from_shape(SHAPE), devices=devices)
+    world.add_node("homeless", machine=machine)
+    return {"NUMA-DEV-NO-TOPOLOGY": ("homeless", "4 of 4 vendor.example/gpu", "numa_node")}
+
+
+@case
+def _gpus_that_are_in_no_zone_of_a_foreign_report(world: World) -> Expected:
+    world.report("node-3", exact=False)
+    for zone in world.topologies["node-3"]["zones"]:
+        zone["resources"] = [one for one in zone["resources"] if "gpu" not in one["name"]]
+    return {"NUMA-DEV-NOT-IN-ZONES": ("node-3", "offers 4 vendor.example/gpu")}
+
+
+@case
+def _a_broken_gpu(world: World) -> Expected:
+    machine = from_shape(SHAPE)
+    first, *others = machine.devices[GPU]
+    broken = Device(first.id, first.numa_nodes, healthy=False)
+    machine = replace(machine, devices={GPU: (broken, *others)})
+    world.add_node("ill", machine=machine)
+    return {"NUMA-DEV-UNHEALTHY": ("ill", "1 of 4 vendor.example/gpu")}
+
+
+# Reports
+
+
+@case
+def _no_definition_of_reports(world: World) -> Expected:
+    world.topologies.clear()
+    why = "the server does not have it"
+    world.errors.append({"what": "noderesourcetopologies", "why": why})
+    return {"NUMA-NRT-CRD-MISSING": ("kubectl apply -f",)}
+
+
+@case
+def _a_node_without_report(world: World) -> Expected:
+    del world.topologies["node-2"]
+    return {"NUMA-NRT-MISSING": ("node-2", "spec.nodeName=node-2")}
+
+
+@case
+def _zones_without_a_number(world: World) -> Expected:
+    for zone in world.topologies["node-0"]["zones"]:
+        zone["name"] = "left"
+    return {"NUMA-NRT-UNUSABLE": ("node-0", "left")}
+
+
+@case
+def _an_attribute_that_makes_no_sense(world: World) -> Expected:
+    attribute = {"name": "topologyManagerMaxNUMANodes", "value": "true"}
+    world.topologies["node-0"]["attributes"].append(attribute)
+    return {"NUMA-NRT-ODD": ("node-0", "topologyManagerMaxNUMANodes: 'true' ignored")}
+
+
+@case
+def _a_report_that_says_it_is_old(world: World) -> Expected:
+    attribute = {"name": "topology.numakube.dev/stale", "value": "the kubelet does not answer"}
+    world.topologies["node-1"]["attributes"].append(attribute)
+    return {"NUMA-NRT-STALE": ("node-1", "the kubelet does not answer")}
+
+
+@case
+def _a_kubelet_with_another_policy_than_its_report(world: World) -> Expected:
+    world.nodes["node-1"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+    kubelet_config(world, "node-1", topologyManagerPolicy="restricted")
+    return {"NUMA-NRT-POLICY-DRIFT": ("node-1", "single-numa-node", "restricted", "restart")}
+
+
+@case
+def _zones_that_are_smaller_than_the_node(world: World) -> Expected:
+    world.nodes["node-1"]["status"]["allocatable"]["cpu"] = "62"
+    world.nodes["node-1"]["status"]["capacity"]["cpu"] = "64"
+    return {"NUMA-NRT-CAPACITY": ("node-1", "cpu: all zones together 30, the node 62")}
+
+
+@case
+def _a_report_of_a_vanished_node(world: World) -> Expected:
+    world.topologies["gone"] = {**world.topologies["node-0"], "metadata": {"name": "gone"}}
+    return {"NUMA-NRT-ORPHAN": ("gone", "kubectl delete noderesourcetopology gone")}
+
+
+@case
+def _a_report_of_koordlet(world: World) -> Expected:
+    world.report("node-0", exact=False)
+    labels = {"app.kubernetes.io/managed-by": "Koordinator"}
+    world.topologies["node-0"]["metadata"]["labels"] = labels
+    return {"NUMA-NRT-NOT-LIVE": ("node-0", "koordlet")}
+
+
+@case
+def _our_exporter_without_exact_data(world: World) -> Expected:
+    world.report("node-0", exact=False)
+    attribute = {"name": "topology.numakube.dev/other", "value": "1"}
+    world.topologies["node-0"]["attributes"].append(attribute)
+    return {"NUMA-NRT-INEXACT": ("node-0", "no-exact-data")}
+
+
+@case
+def _a_report_that_lacks_a_pod_that_runs_for_an_hour(world: World) -> Expected:
+    world.run("unseen", "node-2")
+    return {"NUMA-NRT-FROZEN": ("node-2", "default/unseen", "60 minutes")}
+
+
+@case
+def _a_foreign_report_from_before_the_last_pod(world: World) -> Expected:
+    old = fingerprint_of([("default", "web-2")])
+    world.run("unseen", "node-2", status={"startTime": "2026-06-01T11:30:00Z"})
+    world.report("node-2", exact=False, attributes={FINGERPRINT: old})
+    return {"NUMA-NRT-FROZEN": ("node-2", "default/unseen", "30 minutes")}
+
+
+@case
+def _a_fingerprint_of_other_pods(world: World) -> Expected:
+    other = fingerprint_of([("default", "somebody-else")])
+    world.report("node-2", exact=False, attributes={FINGERPRINT: other})
+    return {"NUMA-NRT-FINGERPRINT": ("node-2", other, "resyncMethod")}
+
+
+# Processes and schedulers
+
+
+@case
+def _exporters_that_are_not_ready(world: World) -> Expected:
+    world.daemonsets[0]["status"]["numberReady"] = 1
+    return {"NUMA-EXPORTER-NOT-READY": ("numakube/numakube-exporter", "1 of 4")}
+
+
+@case
+def _a_scheduler_that_is_not_ready(world: World) -> Expected:
+    world.deployments[0]["status"]["readyReplicas"] = 0
+    return {"NUMA-SCHEDULER-NOT-READY": ("numakube/numakube-scheduler", "0 of 2")}
+
+
+@case
+def _an_exporter_that_crashes(world: World) -> Expected:
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    status = {"name": "exporter", "restartCount": 3, "state": state, "lastState": last}
+    crashing = pod("exporter-x", node="node-0", resources={})
+    crashing["metadata"] |= {"namespace": "numakube", "labels": {"app": "exporter"}}
+    crashing["status"]["containerStatuses"] = [status]
+    world.pods.append(crashing)
+    return {"NUMA-PROCESS-RESTARTS": ("numakube/exporter-x", "exit code 137 (OOMKilled)")}
+
+
+@case
+def _a_node_that_a_scheduler_does_not_trust(world: World) -> Expected:
+    numa = {"blocked": "foreign pods", "zones": []}
+    cache = {"nodes": [{"name": "node-0", "numa": numa}, {"name": "node-1"}]}
+    world.schedulers["numakube-scheduler-1", "cache"] = cache
+    return {"NUMA-SCHEDULER-BLOCKED-NODES": ("node-0", "foreign pods")}
+
+
+@case
+def _a_typo_in_the_name_of_the_scheduler(world: World) -> Expected:
+    world.pods.append(pod("lost", spec={"schedulerName": "numakube-schedular"}))
+    world.pods[-1]["status"]["conditions"] = []
+    return {"NUMA-SCHEDULER-UNKNOWN": ("default/lost", "did you mean numakube-scheduler?")}
+
+
+@case
+def _a_scheduler_that_says_nothing(world: World) -> Expected:
+    world.pods.append(pod("ignored"))
+    world.pods[-1]["status"]["conditions"] = []
+    return {"NUMA-SCHEDULER-SILENT": ("default/ignored", SCHEDULER)}
+
+
+@case
+def _a_lease_that_nobody_renews(world: World) -> Expected:
+    world.leases[-1]["spec"]["renewTime"] = LONG_AGO
+    return {"NUMA-SCHEDULER-LEASE-EXPIRED": ("numakube/numakube-scheduler", "20 minutes")}
+
+
+@case
+def _two_leaders(world: World) -> Expected:
+    world.leases.append(lease(SCHEDULER, namespace="other", holder="another"))
+    return {"NUMA-SCHEDULER-TWO-LEADERS": ("numakube/", "other/", "another leads")}
+
+
+# Pods
+
+
+@case
+def _fractions_of_cpus(world: World) -> Expected:
+    wanted = resources(cpu="1500m", memory="1Gi")
+    for number in range(3):
+        meta = owned_by("ReplicaSet", "thin")
+        world.run(f"thin-{number}", "node-0", resources=wanted, metadata=meta)
+    world.report("node-0")
+    return {"NUMA-POD-FRACTIONAL-CPU": ("ReplicaSet", "default/thin", "1500m")}
+
+
+@case
+def _a_pod_that_is_not_guaranteed(world: World) -> Expected:
+    wanted = {"requests": {"cpu": 2, "memory": "1Gi"}, "limits": {"cpu": 4, "memory": "1Gi"}}
+    world.run("burst", "node-0", resources=wanted)
+    world.report("node-0")
+    return {"NUMA-POD-NOT-GUARANTEED": ("default/burst", "Burstable")}
+
+
+@case
+def _a_helper_on_shared_cpus(world: World) -> Expected:
+    containers = [
+        {"name": "main", "resources": resources(cpu=2, memory="1Gi")},
+        {"name": "logs", "resources": resources(cpu="100m", memory="64Mi")},
+    ]
+    world.run("mixed", "node-0", spec={"containers": containers})
+    world.report("node-0")
+    return {"NUMA-POD-PARTLY-SHARED": ("default/mixed", "logs")}
+
+
+@case
+def _a_large_init_container(world: World) -> Expected:
+    init = [{"name": "setup", "resources": resources(cpu=6, memory="1Gi")}]
+    world.run("heavy", "node-0", spec={"initContainers": init})
+    world.report("node-0")
+    return {"NUMA-POD-INIT-LARGER": ("default/heavy", "setup asks for 6 CPUs, the others for 2")}
+
+
+@case
+def _claims_beside_cpus(world: World) -> Expected:
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    world.run("claiming", "node-0", spec={"resourceClaims": claims})
+    world.report("node-0")
+    return {"NUMA-POD-MIXED-DRA": ("default/claiming", "2 CPUs")}
+
+
+@case
+def _claims_that_our_scheduler_refuses(world: World) -> Expected:
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    world.pods.append(pod("claiming", resources={}, spec={"resourceClaims": claims}))
+    return {"NUMA-POD-DRA-REFUSED": ("default/claiming", "default-scheduler")}
+
+
+@case
+def _a_pod_that_is_larger_than_any_zone(world: World) -> Expected:
+    world.pods.append(pod("giant", resources=resources(cpu=20, memory="1Gi")))
+    told = ("default/giant", "asks for 20 cpu in one zone", "has 16", "explain pod giant")
+    return {"NUMA-POD-TOO-BIG": told}
+
+
+@case
+def _a_pod_whose_parts_fit_no_zone_together(world: World) -> Expected:
+    world.add_node("uneven", machine="1 socket, 24 cores, 8Gi")
+    world.nodes["uneven"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+    world.pods.append(pod("wide", resources=resources(cpu=18, memory="10Gi")))
+    return {"NUMA-POD-TOO-BIG": ("default/wide", "no zone has everything")}
+
+
+@case
+def _a_pod_that_is_larger_than_any_node(world: World) -> Expected:
+    world.pods.append(pod("colossal", resources=resources(cpu=200, memory="1Gi")))
+    return {"NUMA-POD-NO-NODE": ("default/colossal", "asks for 200 cpu", "has 30")}
+
+
+@case
+def _a_device_that_nobody_has(world: World) -> Expected:
+    wanted = {"cpu": 2, "memory": "1Gi", "vendor.example/gpus": 1}
+    world.pods.append(pod("typo", resources={"requests": wanted, "limits": wanted}))
+    return {"NUMA-POD-NO-DEVICE": ("default/typo", "did you mean vendor.example/gpu?")}
+
+
+def rejected(name: str, **parts: Any) -> dict[str, Any]:
+    """Return a pod that a kubelet has rejected."""
+    status = {"phase": "Failed", "reason": "TopologyAffinityError"}
+    return pod(name, node="node-0", status=status, **parts)
+
+
+@case
+def _a_pod_that_a_kubelet_rejected(world: World) -> Expected:
+    world.pods.append(rejected("unlucky"))
+    return {"NUMA-POD-REJECTED": ("default/unlucky", "1 with TopologyAffinityError, by node-0")}
+
+
+@case
+def _a_workload_whose_pods_are_rejected_again_and_again(world: World) -> Expected:
+    for number in range(40):
+        meta = owned_by("ReplicaSet", "wild")
+        spec = {"schedulerName": "default-scheduler"}
+        world.pods.append(rejected(f"wild-{number}", metadata=meta, spec=spec))
+    return {"NUMA-POD-RUNAWAY": ("default/wild", "40 with", "schedulerName: numakube-scheduler")}
+
+
+# Nodes, clocks, access
+
+
+@case
+def _an_old_kubelet(world: World) -> Expected:
+    world.nodes["node-0"]["status"]["nodeInfo"]["kubeletVersion"] = "v1.27.16"
+    return {"NUMA-NODE-OLD-KUBELET": ("node-0", "v1.27.16")}
+
+
+@case
+def _a_kubelet_from_the_future(world: World) -> Expected:
+    world.nodes["node-0"]["status"]["nodeInfo"]["kubeletVersion"] = "v1.99.0"
+    return {"NUMA-NODE-NEW-KUBELET": ("node-0", "v1.99.0")}
+
+
+@case
+def _an_old_api_server(world: World) -> Expected:
+    world.version = "v1.20.1+k3s1"
+    return {"NUMA-API-OLD": ("v1.20.1+k3s1",)}
+
+
+@case
+def _a_node_that_takes_no_pods(world: World) -> Expected:
+    del world.nodes["node-0"]["status"]["allocatable"]["pods"]
+    return {"NUMA-NODE-NO-PODS": ("node-0", "maxPods")}
+
+
+@case
+def _a_node_without_hostname(world: World) -> Expected:
+    del world.nodes["node-0"]["metadata"]["labels"]["kubernetes.io/hostname"]
+    return {"NUMA-NODE-NO-HOSTNAME": ("node-0", "kubernetes.io/hostname=node-0")}
+
+
+@case
+def _a_clock_that_is_ahead(world: World) -> Expected:
+    world.leases[1]["spec"]["renewTime"] = LATER
+    return {"NUMA-CLOCK-NODE": ("node-1", "3 minutes in the future")}
+
+
+@case
+def _a_clock_that_is_behind(world: World) -> Expected:
+    world.leases[1]["spec"]["renewTime"] = LONG_AGO
+    return {"NUMA-CLOCK-NODE": ("node-1", "it is Ready, yet", "20 minutes")}
+
+
+@case
+def _the_clock_of_the_reader(world: World) -> Expected:
+    for one in world.leases:
+        one["spec"]["renewTime"] = LATER
+    return {"NUMA-CLOCK-HERE": ("3 minutes behind",)}
+
+
+@case
+def _events_that_may_not_be_read(world: World) -> Expected:
+    world.errors.append({"what": "events", "why": "not allowed: user cannot list"})
+    return {"NUMA-ACCESS-FORBIDDEN": ("events: not allowed",)}
+
+
+@case
+def _kubelets_that_may_not_be_asked(world: World) -> Expected:
+    for node in world.nodes:
+        world.errors.append({"what": f"configz/{node}.json", "why": f"not allowed: {node}"})
+    world.configz.clear()
+    return {"NUMA-ACCESS-KUBELET": ("node-0", "node-3", "nodes/proxy")}
+
+
+@case
+def _a_pod_that_cannot_be_read(world: World) -> Expected:
+    world.pods.append(pod("bent"))
+    world.pods[-1]["spec"]["containers"] = "none"
+    return {"NUMA-ACCESS-MALFORMED": ("default/bent", "containers")}
+
+
+@case
+def _a_quantity_that_no_server_accepts(world: World) -> Expected:
+    world.nodes["node-0"]["status"]["allocatable"]["vendor.example/nic"] = "several"
+    return {"NUMA-DOCTOR-INCOMPLETE": ("several",)}
+
+
+@pytest.mark.parametrize("break_it", CASES.values(), ids=CASES)
+def test_what_is_broken_is_found_and_nothing_else(break_it: Break) -> None:
+    """With the object, what was seen there, and what to do about it."""
+    world = healthy()
+    expected = break_it(world)
+
+    found = {entry.rule.id: entry.findings for entry in world.diagnosis().entries}
+
+    assert set(found) == set(expected)
+    for rule, words in expected.items():
+        told = "\n".join(
+            f"{one.subject.kind} {one.subject.key} {one.subject.field}: {one.detail}\n{one.remedy}"
+            for one in found[rule]
+        )
+        for word in words:
+            assert word in told
+
+
+def test_every_rule_is_broken_by_some_case() -> None:
+    """A rule that no test breaks may never speak up."""
+    broken: set[str] = set()
+    for break_it in CASES.values():
+        broken |= set(break_it(healthy()))
+    assert broken == {rule.id for rule in RULES}
+
+
+def test_a_healthy_cluster_has_no_findings() -> None:
+    """Not even notes."""
+    assert healthy().diagnosis().entries == ()

@@ -1,0 +1,43 @@
+"""No false alarms: whatever the machine and the kubelet's options, a node that is well is well."""
+
+from __future__ import annotations
+
+import pytest
+from tests.apps.exporter.test_machines import SHAPES
+from tests.insight.doctor.world import World, resources
+
+from numakube.insight.doctor.finding import Severity
+from numakube.kubelet.machines.presets import PRESETS
+
+MACHINES = (*PRESETS.values(), *SHAPES)
+KUBELETS = (
+    "",
+    "policy=restricted,scope=pod",
+    "policy=best-effort,full-pcpus-only=true",
+    "policy=none,cpu=none,memory=None",
+    "policy=single-numa-node,memory=None",
+    "policy=restricted,distribute-cpus-across-numa=true,prefer-closest-numa-nodes=true",
+)
+
+
+def test_there_are_many_machines() -> None:
+    """Presets and the shapes on which exporters are tested."""
+    assert len(MACHINES) >= 20
+
+
+@pytest.mark.parametrize("shape", MACHINES)
+def test_nodes_that_are_well_have_no_findings(shape: str) -> None:
+    """Nothing but that memory is not aligned where it is not."""
+    cpus = 4 if "smt 4" in shape else 2
+    for exact in (True, False):
+        world = World()
+        for number, kubelet in enumerate(KUBELETS):
+            name = f"node-{number}"
+            world.add_node(name, machine=shape, kubelet=kubelet)
+            world.nodes[name]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
+            if "none" not in kubelet:
+                world.run(f"web-{number}", name, resources=resources(cpu=cpus, memory="1Gi"))
+            world.report(name, exact=exact)
+        entries = world.diagnosis().entries
+        assert [one.rule.id for one in entries if one.rule.severity is not Severity.INFO] == []
+        assert {one.rule.id for one in entries} <= {"NUMA-KUBELET-MEMORY-OFF"}

@@ -1,0 +1,209 @@
+"""A healthy cluster as the API server would show it, to be broken by tests.
+
+Nodes are kubelet models; their reports are those of a perfect exporter. Everything is raw JSON, so
+that tests go the whole way from what a bundle holds to findings.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from numakube.api.codec import convert
+from numakube.api.core import Pod
+from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
+from numakube.insight.doctor.registry import Diagnosis, diagnose
+from numakube.insight.facts import ClusterFacts, facts_of
+from numakube.kubelet.configuration import allocatable_of, capacity_of, settings_of
+from numakube.kubelet.machine import Machine
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.outcome import Admitted
+from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
+from numakube.topology.model_report import nrt_of
+from numakube.values.resources import quantities_of
+
+NOW = "2026-06-01T12:00:00Z"
+BEFORE = "2026-06-01T11:00:00Z"
+RENEWED = "2026-06-01T11:59:55.000000Z"
+SCHEDULER = "numakube-scheduler"
+SHAPE = "2 sockets, 8 cores, smt 2, 32Gi, vendor.example/gpu 2"
+KUBELET = "policy=single-numa-node"
+IMAGE = "ghcr.io/numakube/numakube:latest"
+
+Tree = dict[str, Any]
+TREES = ("nodes", "topologies", "configz", "pods", "leases", "daemonsets", "deployments")
+
+
+def resources(**amounts: Any) -> Tree:
+    """Return equal requests and limits."""
+    named = {name.replace("gpu", "vendor.example/gpu"): value for name, value in amounts.items()}
+    return {"requests": named, "limits": named}
+
+
+def pod(name: str, *, node: str = "", **parts: Any) -> Tree:
+    """Return a Guaranteed pod for our scheduler, which runs since an hour if it has a node."""
+    wanted = parts.pop("resources", resources(cpu=2, memory="1Gi"))
+    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "creationTimestamp": BEFORE}
+    status: Tree = {"phase": "Pending"}
+    if node:
+        status = {"phase": "Running", "startTime": BEFORE}
+    else:
+        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        status["conditions"] = [refusal]
+    spec = {
+        "schedulerName": SCHEDULER,
+        "containers": [{"name": "main", "resources": wanted}],
+        "nodeName": node,
+        **parts.pop("spec", {}),
+    }
+    return {
+        "metadata": {**meta, **parts.pop("metadata", {})},
+        "spec": spec,
+        "status": {**status, **parts.pop("status", {})},
+    }
+
+
+def owned_by(kind: str, name: str) -> Tree:
+    """Return the metadata of a pod that a controller made."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+    return {"ownerReferences": [owner]}
+
+
+@dataclass
+class World:
+    """The cluster."""
+
+    nodes: dict[str, Tree] = field(default_factory=dict)
+    topologies: dict[str, Tree] = field(default_factory=dict)
+    configz: dict[str, Tree] = field(default_factory=dict)
+    kubelets: dict[str, KubeletNode] = field(default_factory=dict)
+    pods: list[Tree] = field(default_factory=list)
+    leases: list[Tree] = field(default_factory=list)
+    daemonsets: list[Tree] = field(default_factory=list)
+    deployments: list[Tree] = field(default_factory=list)
+    events: list[Tree] = field(default_factory=list)
+    schedulers: dict[tuple[str, str], Tree] = field(default_factory=dict)
+    errors: list[Tree] = field(default_factory=list)
+    version: str = "v1.35.2"
+    taken_at: str = NOW
+
+    def add_node(
+        self, name: str, *, machine: Machine | str = SHAPE, kubelet: str = KUBELET
+    ) -> KubeletNode:
+        """Add a node with its report, its configuration and its lease."""
+        machine = from_shape(machine) if isinstance(machine, str) else machine
+        config = lab_configuration(machine, parse_kubelet_options(kubelet))
+        self.kubelets[name] = KubeletNode(
+            machine, settings_of(config, machine), devices=machine.devices
+        )
+        self.nodes[name] = {
+            "metadata": {
+                "name": name,
+                "creationTimestamp": BEFORE,
+                "labels": {
+                    "kubernetes.io/hostname": name,
+                    "node.kubernetes.io/instance-type": "big",
+                },
+            },
+            "status": {
+                "capacity": quantities_of(capacity_of(machine)),
+                "allocatable": quantities_of(allocatable_of(config, machine)),
+                "conditions": [{"type": "Ready", "status": "True"}],
+                "nodeInfo": {"kubeletVersion": "v1.35.2"},
+            },
+        }
+        self.configz[name] = {"kubeletconfig": msgspec.to_builtins(config)}
+        self.leases.append(lease(name, namespace="kube-node-lease", holder=name))
+        self.report(name)
+        return self.kubelets[name]
+
+    def report(self, name: str, **options: Any) -> None:
+        """Write the report of a node as it is now."""
+        nrt = nrt_of(name, self.kubelets[name], **options)
+        self.topologies[name] = msgspec.json.decode(msgspec.json.encode(nrt))
+
+    def run(self, name: str, node: str, **parts: Any) -> Tree:
+        """Run a pod on a node; its report does not know yet."""
+        document = pod(name, node=node, **parts)
+        outcome = self.kubelets[node].admit(convert(Pod, document))
+        assert isinstance(outcome, Admitted), outcome
+        self.pods.append(document)
+        return document
+
+    def collected(self) -> Collected:
+        """Return everything as a bundle holds it."""
+        lists = {
+            "nodes": list(self.nodes.values()),
+            "noderesourcetopologies": list(self.topologies.values()),
+            "pods": self.pods,
+            "leases": self.leases,
+            "daemonsets": self.daemonsets,
+            "deployments": self.deployments,
+            "events": self.events,
+        }
+        encode = msgspec.json.encode
+        files = {list_file(kind): encode({"items": items}) for kind, items in lists.items()}
+        files |= {configz_file(node): encode(one) for node, one in self.configz.items()}
+        files |= {scheduler_file(*key): encode(one) for key, one in self.schedulers.items()}
+        files["errors.json"] = encode(self.errors)
+        files["version.json"] = encode({"gitVersion": self.version})
+        return Collected(self.taken_at, files)
+
+    def facts(self) -> ClusterFacts:
+        """Return everything as checks see it."""
+        return facts_of(self.collected())
+
+    def diagnosis(self) -> Diagnosis:
+        """Return what the doctor says."""
+        return diagnose(self.facts())
+
+
+def lease(name: str, *, namespace: str, holder: str, renewed: str = RENEWED) -> Tree:
+    """Return a lease."""
+    spec = {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def workload(program: str, *arguments: str, **status: int) -> Tree:
+    """Return a Deployment or DaemonSet of ours."""
+    labels = {"app": program}
+    container = {"name": program, "image": IMAGE, "args": [program, *arguments]}
+    return {
+        "metadata": {"name": f"numakube-{program}", "namespace": "numakube"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+        "status": status,
+    }
+
+
+def healthy(nodes: int = 4) -> World:
+    """Return a cluster in which everything is well: exporters, a scheduler, pods."""
+    made = _healthy(nodes)
+    kubelets = {name: kubelet.clone() for name, kubelet in made.kubelets.items()}
+    trees = {name: copy.deepcopy(getattr(made, name)) for name in TREES}
+    return World(kubelets=kubelets, **trees)
+
+
+@functools.cache
+def _healthy(nodes: int) -> World:
+    world = World()
+    for number in range(nodes):
+        name = f"node-{number}"
+        world.add_node(name)
+        world.run(f"web-{number}", name)
+        world.report(name)
+    ready = nodes
+    world.daemonsets.append(workload("exporter", desiredNumberScheduled=nodes, numberReady=ready))
+    world.deployments.append(
+        workload("scheduler", f"--scheduler-name={SCHEDULER}", replicas=2, readyReplicas=2)
+    )
+    world.leases.append(lease(SCHEDULER, namespace="numakube", holder="numakube-scheduler-1"))
+    return world
