@@ -25,16 +25,13 @@ from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
 from numakube.lab.api.authentication import AUTHENTICATED, MASTERS, User
 from numakube.lab.api.server import ApiServer
 from numakube.lab.control import ControlServer
-from numakube.lab.controllers.running import Controllers
-from numakube.lab.exporters.pool import ExporterPool
+from numakube.lab.crew import Crew
 from numakube.lab.exporters.steering import steer
 from numakube.lab.faults import FaultKind, FaultRule, Faults
 from numakube.lab.inprocess import InProcess
 from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
 from numakube.lab.nodes.plan import NodePlan
-from numakube.lab.nodes.pool import NodePool
 from numakube.lab.processes.logs import ContainerLogs
-from numakube.lab.processes.runtime import ProcessRuntime
 from numakube.lab.processes.sources import InsideAddress
 from numakube.lab.rundir import LabInfo
 from numakube.lab.status_page import StatusPage, node_summaries
@@ -89,6 +86,7 @@ class Lab:
     Attributes:
         ended: set when the lab is told to end.
         client: a client with all rights that needs no sockets.
+        crew: what lives on the server; its parts are attributes of the lab as well.
         pool: the nodes.
         runtime: what runs containers of numakube's own image.
         faults: what befalls requests over HTTP.
@@ -113,11 +111,16 @@ class Lab:
             for_pods=True,
         )
         self.client = Client(InProcess(self.server, user=ADMIN), rate=0)
-        self.runtime = ProcessRuntime(
-            self.client, folder=folder.pods, nodes=folder.nodes, inside=self._inside
+        self.crew = Crew(
+            self.client,
+            folder,
+            inside=self._inside,
+            plans=options.plans,
+            exporters=options.exporters,
         )
-        self.pool = NodePool(self.client, root=folder.nodes, runtime=self.runtime)
-        self.exporters = ExporterPool(self.client, self.pool) if options.exporters else None
+        self.runtime = self.crew.runtime
+        self.pool = self.crew.pool
+        self.exporters = self.crew.exporters
         self._page = StatusPage(self.pool, host=options.host)
         self._stack = AsyncExitStack()
 
@@ -125,15 +128,8 @@ class Lab:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             self.server.state.logs.append(ContainerLogs(self.runtime, self.client.clock))
-            await stack.enter_async_context(self.runtime)
-            await stack.enter_async_context(self.pool)
-            self.runtime.attach(self.pool)
             self.server.state.kubelet_configs.append(self.pool.config)
-            await stack.enter_async_context(Controllers(self.client))
-            await self.pool.add(*self._options.plans)
-            if self.exporters is not None:
-                await stack.enter_async_context(self.exporters)
-                await self.exporters.reported(*(plan.name for plan in self._options.plans))
+            await stack.enter_async_context(self.crew)
             await stack.enter_async_context(self._page)
             control = ControlServer(self, self._folder.control_socket)
             await stack.enter_async_context(control)
@@ -193,9 +189,7 @@ class Lab:
             str(request.get("kubernetes", "1.35")),
             first=self._next_number(),
         )
-        await self.pool.add(*plans)
-        if self.exporters is not None:
-            await self.exporters.reported(*(plan.name for plan in plans))
+        await self.crew.add(*plans)
         return {"nodes": [plan.name for plan in plans]}
 
     async def steer_node(self, name: str, action: str) -> dict[str, Any]:
