@@ -24,3 +24,5 @@ structlog.configure(
         structlog.processors.KeyValueRenderer(key_order=["level", "event"]),
     ],
 )
+
+pytest_plugins = ["tests.sites.plugin"]

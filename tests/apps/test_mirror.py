@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.world import World, pod_document, world_of
+from tests.sites.site import Opener
 
 from numakube.apps.mirror import Mirror
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
@@ -58,9 +59,9 @@ class Told:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[World]:
     """One node."""
-    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi") as world:
+    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi", on=sites) as world:
         yield world
 
 
@@ -89,7 +90,7 @@ async def test_pods_are_told_from_their_coming_to_their_end(
     assert mirror.cluster.node_of(uid) is None
     assert EventKind.POD_DELETED in told.kinds()
     patch = merge_patch({"metadata": {"labels": {"a": "b"}}})
-    await world.lab.client.patch(PODS, "q", patch, namespace="default")
+    await world.client.patch(PODS, "q", patch, namespace="default")
     await world.delete("q")
     await world.until(lambda: len(told.gone) >= 2)
     assert told.ended == ["q"]
@@ -98,7 +99,7 @@ async def test_pods_are_told_from_their_coming_to_their_end(
 async def end(world: World, name: str) -> None:
     """Let a pod have succeeded."""
     patch = merge_patch({"status": {"phase": "Succeeded"}})
-    await world.lab.client.patch(PODS, name, patch, namespace="default", subresource="status")
+    await world.client.patch(PODS, name, patch, namespace="default", subresource="status")
 
 
 async def test_an_assumed_pod_counts_until_it_is_forgotten(
@@ -115,7 +116,7 @@ async def test_an_assumed_pod_counts_until_it_is_forgotten(
     assert node is not None
     assert pod.uid in node.pods
     patch = merge_patch({"metadata": {"labels": {"a": "b"}}})
-    await world.lab.client.patch(PODS, "p", patch, namespace="default")
+    await world.client.patch(PODS, "p", patch, namespace="default")
     await world.create(pod_document("q", schedulerName="nobody"))
     await world.until(lambda: "q" in told.waiting)
     assert told.waiting == ["p", "q"]
@@ -140,7 +141,7 @@ async def test_heartbeats_wake_nobody_but_changes_of_a_node_do(
 
 async def patch_node(world: World, change: dict[str, Any], *, subresource: str = "") -> None:
     """Change the node."""
-    await world.lab.client.patch(NODES, "node-0", merge_patch(change), subresource=subresource)
+    await world.client.patch(NODES, "node-0", merge_patch(change), subresource=subresource)
 
 
 async def test_a_report_that_is_gone_leaves_a_node_without_data(
@@ -148,9 +149,8 @@ async def test_a_report_that_is_gone_leaves_a_node_without_data(
 ) -> None:
     """Until the exporter publishes it again."""
     mirror, _ = setup
-    assert world.lab.exporters is not None
-    world.lab.exporters.freeze(["node-0"])
-    await world.lab.client.delete(NODE_RESOURCE_TOPOLOGIES, "node-0")
+    world.exporters.freeze(["node-0"])
+    await world.client.delete(NODE_RESOURCE_TOPOLOGIES, "node-0")
 
     def has_data() -> bool:
         node = mirror.cluster.node("node-0")

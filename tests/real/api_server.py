@@ -1,32 +1,35 @@
 """A real kube-apiserver on its own etcd, on loopback and in a directory of its own.
 
 It is started as the recorded answers were made: RBAC, bearer tokens from a file, no controllers
-and no ServiceAccount admission (nobody would create the accounts that it insists on).
+and no ServiceAccount admission (nobody would create the accounts that it insists on). A test may
+kill it at any moment and start it again: its store and its address stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import os
 import socket
 import ssl
-from dataclasses import dataclass
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Self
 
 import aiohttp
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from numakube.api.yamls import dump_yaml
 from numakube.lab.replay.run import TOKENS, USERS
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 VARIABLE: Final = "KUBEBUILDER_ASSETS"
-START_SECONDS: Final = 50.0
+START_SECONDS: Final = 100.0
 STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.1
 
@@ -42,79 +45,157 @@ needs_assets = pytest.mark.skipif(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RealServer:
-    """A running kube-apiserver.
+    """A kube-apiserver with its etcd; use it as a context.
 
     Attributes:
+        directory: where both keep their files and logs.
+        anonymous: whether requests without credentials are let in.
         url: its address.
-        ca: file of the certificate to trust.
         etcd: the address of its store.
     """
 
-    url: str
-    ca: Path
-    etcd: str
+    directory: Path
+    anonymous: bool = True
+    url: str = ""
+    etcd: str = ""
+    _arguments: dict[str, list[str]] = field(default_factory=dict)
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        """Start both; returns when requests are answered."""
+        client, peer, secure = _free_ports(3)
+        self.etcd = f"http://127.0.0.1:{client}"
+        self.url = f"https://127.0.0.1:{secure}"
+        self._arguments["etcd"] = self._etcd_arguments(f"http://127.0.0.1:{peer}")
+        self._arguments["kube-apiserver"] = self._server_arguments(secure)
+        try:
+            self._launch("etcd")
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop both."""
+        for name in ("kube-apiserver", "etcd"):
+            process = self._processes.pop(name, None)
+            if process is not None:
+                _stop(process)
+
+    def kill(self) -> None:
+        """End the server on the spot, as ``kill -9`` does; etcd keeps what was written."""
+        process = self._processes.pop("kube-apiserver")
+        process.kill()
+        process.wait()
+
+    def start(self) -> None:
+        """Start the server; returns when it is ready."""
+        self._launch("kube-apiserver")
+        end = time.monotonic() + START_SECONDS
+        while not self._is_ready():
+            assert self._processes["kube-apiserver"].poll() is None, self._last_words()
+            assert time.monotonic() < end, f"not ready in time: {self._last_words()}"
+            time.sleep(_POLL_SECONDS)
+
+    @property
+    def ca(self) -> Path:
+        """File of the certificate to trust."""
+        return self.directory / "certs" / "apiserver.crt"
 
     @property
     def tls(self) -> ssl.SSLContext:
-        """Return what a client needs to trust it."""
+        """What a client needs to trust it."""
         return ssl.create_default_context(cafile=str(self.ca))
 
     def session(self) -> aiohttp.ClientSession:
         """Return a client; requests name their own tokens."""
         return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=self.tls))
 
+    def write_kubeconfig(self, path: Path, *, url: str = "") -> Path:
+        """Write how its administrator reaches it, directly or at another *url*; return *path*."""
+        cluster = {"server": url or self.url, "certificate-authority": str(self.ca)}
+        context = {"cluster": "real", "user": "admin", "namespace": "default"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "real",
+            "clusters": [{"name": "real", "cluster": cluster}],
+            "users": [{"name": "admin", "user": {"token": TOKENS["admin"]}}],
+            "contexts": [{"name": "real", "context": context}],
+        }
+        path.write_text(dump_yaml(config))
+        return path
+
+    def _launch(self, name: str) -> None:
+        binaries = assets()
+        assert binaries is not None, f"{VARIABLE} is not set"
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(  # noqa: S603 - the developer's own
+                [binaries / name, *self._arguments[name]],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _last_words(self) -> str:
+        return (self.directory / "kube-apiserver.log").read_text(errors="replace")[-2000:]
+
+    def _is_ready(self) -> bool:
+        if not self.ca.exists():
+            return False
+        headers = {"Authorization": f"Bearer {TOKENS['admin']}"}
+        address = self.url.removeprefix("https://")
+        connection = http.client.HTTPSConnection(address, timeout=10, context=self.tls)
+        try:
+            connection.request("GET", "/readyz", headers=headers)
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _etcd_arguments(self, peer: str) -> list[str]:
+        return [
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls={self.etcd}",
+            f"--advertise-client-urls={self.etcd}",
+            f"--listen-peer-urls={peer}",
+            # What a test stores need not survive the machine.
+            "--unsafe-no-fsync",
+        ]
+
+    def _server_arguments(self, port: int) -> list[str]:
+        key = _write_key(self.directory / "service-account.key")
+        users = _write_users(self.directory / "users.csv")
+        return [
+            f"--etcd-servers={self.etcd}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.directory / 'certs'}",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--token-auth-file={users}",
+            "--authorization-mode=RBAC",
+            f"--anonymous-auth={str(self.anonymous).lower()}",
+            "--allow-privileged=true",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--disable-admission-plugins=ServiceAccount",
+        ]
+
 
 @contextlib.asynccontextmanager
 async def real_server(directory: Path, *, anonymous: bool = True) -> AsyncIterator[RealServer]:
     """Start etcd and kube-apiserver in *directory*; stop both at the end."""
-    binaries = assets()
-    assert binaries is not None, f"{VARIABLE} is not set"
-    client, peer, secure = _free_ports(3)
-    etcd = f"http://127.0.0.1:{client}"
-    async with contextlib.AsyncExitStack() as stack:
-        store = _etcd_arguments(directory, etcd, f"http://127.0.0.1:{peer}")
-        await stack.enter_async_context(_running(binaries / "etcd", store, directory))
-        arguments = _server_arguments(directory, etcd, secure, anonymous=anonymous)
-        process = await stack.enter_async_context(
-            _running(binaries / "kube-apiserver", arguments, directory)
-        )
-        certificate = directory / "certs" / "apiserver.crt"
-        server = RealServer(f"https://127.0.0.1:{secure}", certificate, etcd)
-        await _ready(server, process, directory)
+    server = RealServer(directory, anonymous)
+    await asyncio.to_thread(server.__enter__)
+    try:
         yield server
-
-
-def _etcd_arguments(directory: Path, client: str, peer: str) -> list[str]:
-    return [
-        f"--data-dir={directory / 'etcd'}",
-        f"--listen-client-urls={client}",
-        f"--advertise-client-urls={client}",
-        f"--listen-peer-urls={peer}",
-        # What a test stores need not survive the machine.
-        "--unsafe-no-fsync",
-    ]
-
-
-def _server_arguments(directory: Path, etcd: str, port: int, *, anonymous: bool) -> list[str]:
-    key = _write_key(directory / "service-account.key")
-    users = _write_users(directory / "users.csv")
-    return [
-        f"--etcd-servers={etcd}",
-        f"--secure-port={port}",
-        "--bind-address=127.0.0.1",
-        f"--cert-dir={directory / 'certs'}",
-        f"--service-account-key-file={key}",
-        f"--service-account-signing-key-file={key}",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--token-auth-file={users}",
-        "--authorization-mode=RBAC",
-        f"--anonymous-auth={str(anonymous).lower()}",
-        "--allow-privileged=true",
-        "--service-cluster-ip-range=10.0.0.0/24",
-        "--disable-admission-plugins=ServiceAccount",
-    ]
+    finally:
+        await asyncio.to_thread(server.__exit__)
 
 
 def _write_key(file: Path) -> Path:
@@ -138,54 +219,13 @@ def _write_users(file: Path) -> Path:
     return file
 
 
-@contextlib.asynccontextmanager
-async def _running(
-    binary: Path, arguments: list[str], directory: Path
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    with (directory / f"{binary.name}.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            binary, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
-        )
-        try:
-            yield process
-        finally:
-            await _stop(process)
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
+def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), STOP_SECONDS)
-    except TimeoutError:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
         process.kill()
-        await process.wait()
-
-
-async def _ready(server: RealServer, process: asyncio.subprocess.Process, directory: Path) -> None:
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            while not await _answers(server):
-                assert process.returncode is None, f"kube-apiserver ended; see {directory}"
-                await asyncio.sleep(_POLL_SECONDS)
-    except TimeoutError:
-        log = (directory / "kube-apiserver.log").read_text()
-        pytest.fail(f"kube-apiserver is not ready after {START_SECONDS:.0f} s:\n{log[-2000:]}")
-
-
-async def _answers(server: RealServer) -> bool:
-    if not server.ca.exists():
-        return False
-    headers = {"Authorization": f"Bearer {TOKENS['admin']}"}
-    try:
-        async with (
-            server.session() as session,
-            session.get(f"{server.url}/readyz", headers=headers) as response,
-        ):
-            return response.status == 200
-    except (aiohttp.ClientError, ssl.SSLError):
-        return False
+        process.wait()
 
 
 def _free_ports(count: int) -> list[int]:

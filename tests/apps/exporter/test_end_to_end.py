@@ -1,4 +1,4 @@
-"""The exporter and the collector against a real kube-apiserver."""
+"""The exporter and the collector on one API server, over HTTP."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.real.api_server import RealServer, needs_assets, real_server
+from tests.sites.bare import BareOpener, BareServer
 
 from numakube.api.nrt import attribute_value
-from numakube.api.yamls import dump_yaml
 from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.gc.command import SETTINGS
 from numakube.apps.gc.process import GcProcess
 from numakube.apps.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
-from numakube.kube.client import Client
-from numakube.kube.config import load_config
-from numakube.kube.connect import connect
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.replay.run import TOKENS
 from numakube.node.sysfs import write_tree
 from numakube.topology import names
 
-pytestmark = [needs_assets, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 NODE = "worker-0"
 ALLOCATABLE = '{"cpu_ids": [1, 2, 3, 5, 6, 7]}'
 ONE_POD = """{"pod_resources": [{"name": "p", "namespace": "n",
@@ -34,34 +28,18 @@ ONE_POD = """{"pod_resources": [{"name": "p", "namespace": "n",
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[RealServer]:
-    """A real server."""
-    async with real_server(tmp_path) as server:
+async def server(bare_servers: BareOpener) -> AsyncIterator[BareServer]:
+    """A server that knows the objects and one node."""
+    async with bare_servers() as server:
+        await server.client.create(NODES, {"metadata": {"name": NODE}})
         yield server
 
 
 @pytest.fixture
-def kubeconfig(server: RealServer, tmp_path: Path) -> Path:
+def kubeconfig(server: BareServer, tmp_path: Path) -> Path:
     """How its administrator reaches it."""
-    path = tmp_path / "kubeconfig"
-    cluster = {"server": server.url, "certificate-authority": str(server.ca)}
-    config = {
-        "current-context": "real",
-        "clusters": [{"name": "real", "cluster": cluster}],
-        "users": [{"name": "admin", "user": {"token": TOKENS["admin"]}}],
-        "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
-    }
-    path.write_text(dump_yaml(config))
-    return path
-
-
-@pytest.fixture
-async def client(kubeconfig: Path) -> AsyncIterator[Client]:
-    """A client of its administrator, on a server that knows the objects and one node."""
-    async with connect(load_config(kubeconfig=kubeconfig, env={})) as client:
-        await install_definition(client)
-        await client.create(NODES, {"metadata": {"name": NODE}})
-        yield client
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    return tmp_path / "kubeconfig"
 
 
 async def export(kubeconfig: Path, folder: Path, pods: str) -> None:
@@ -83,9 +61,10 @@ async def export(kubeconfig: Path, folder: Path, pods: str) -> None:
 
 
 async def test_reports_are_created_changed_and_collected(
-    client: Client, kubeconfig: Path, tmp_path: Path
+    server: BareServer, kubeconfig: Path, tmp_path: Path
 ) -> None:
     """With the schema, the patches and the preconditions of the real thing."""
+    client = server.client
     await export(kubeconfig, tmp_path, "{}")
     first = await client.get(NRTS, NODE)
     assert [zone.resources[0].available for zone in first.zones] == ["2", "4"]

@@ -8,32 +8,26 @@ import os
 import re
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
+from tests.sites.site import Opener, Site, SiteOptions
 
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.rundir import RunDir
+from numakube.lab.cluster import uniform_plans
 
 PROGRAM = "from numakube.cli.main import main; main()"
 MEGABYTE = 1024
 
 
 @pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
-    """A lab of one node."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        plans = uniform_plans(1, from_shape("2 sockets, 4 cores, smt 2, 16Gi, gpu 2"), "", "1.35")
-        async with Lab(LabOptions(name="t", plans=plans), folder) as lab:
-            await install_definition(lab.client)
-            yield lab
+async def site(sites: Opener) -> AsyncIterator[Site]:
+    """A cluster of one node, which knows the objects and exports nothing."""
+    plans = uniform_plans(1, from_shape("2 sockets, 4 cores, smt 2, 16Gi, gpu 2"), "", "1.35")
+    async with sites(SiteOptions(plans=plans, exporters=False)) as site:
+        yield site
 
 
 async def logged(process: asyncio.subprocess.Process, event: str) -> dict[str, str]:
@@ -59,13 +53,13 @@ async def fetch(url: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-async def test_it_runs_serves_and_ends_when_told(lab: Lab) -> None:
+async def test_it_runs_serves_and_ends_when_told(site: Site) -> None:
     """In less than 80 MB, and every line of its log is an event."""
-    sockets = lab.pool.sockets("node-0")
+    sockets = site.crew.pool.sockets("node-0")
     assert sockets is not None
     node = sockets.pod_resources.parent.parent
     args = (
-        *("--kubeconfig", lab.info().kubeconfig, "--hostname", "node-0"),
+        *("--kubeconfig", str(site.kubeconfig), "--hostname", "node-0"),
         *("--sysfs", str(node / "sys"), "--kubelet-state-dir", str(node)),
         *("--podresources-socket", str(sockets.pod_resources)),
         *("--kubelet-config-file", str(node / "config.yaml")),
@@ -88,7 +82,7 @@ async def test_it_runs_serves_and_ends_when_told(lab: Lab) -> None:
         )
         assert 'numakube_exporter_wakeups_total{trigger="start"} 1.0' in text
         assert peak_of(process.pid) < 80 * MEGABYTE
-        await lab.pool.kill("node-0")
+        await site.crew.pool.kill("node-0")
         await logged(process, "kubelet_away")
         status, text = await fetch(f"{url}/readyz")
         assert status == 503
@@ -102,7 +96,7 @@ async def test_it_runs_serves_and_ends_when_told(lab: Lab) -> None:
             await process.wait()
 
 
-async def test_a_mistake_in_the_command_line_is_one_line(lab: Lab) -> None:
+async def test_a_mistake_in_the_command_line_is_one_line(site: Site) -> None:
     """And exit code 2 for wrong usage, 1 for what cannot work."""
     for args, code, complaint in (
         (("--sleep-interval", "soon"), 2, b"time: invalid duration"),
@@ -112,7 +106,7 @@ async def test_a_mistake_in_the_command_line_is_one_line(lab: Lab) -> None:
     ):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", PROGRAM, "exporter"),
-            *("--kubeconfig", lab.info().kubeconfig, "--log-level", "error", *args),
+            *("--kubeconfig", str(site.kubeconfig), "--log-level", "error", *args),
             stderr=asyncio.subprocess.PIPE,
         )
         _, error = await process.communicate()

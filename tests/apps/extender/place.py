@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.sites.bare import BareOpener, BareServer, bare_lab
+
 from numakube.api.core import Pod
-from numakube.api.crds import crd
 from numakube.api.nrt import zone_name
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs
 from numakube.apps.serving import Listen
 from numakube.kube.catalog import (
-    CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
@@ -23,8 +23,6 @@ from numakube.kube.catalog import (
     PRIORITY_CLASSES,
 )
 from numakube.kube.client import Client
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
 from numakube.scheduling.snapshot.pods import PodInfo
 
 ZONE = {"cpu": "8", "memory": "16Gi"}
@@ -84,15 +82,19 @@ def pod_document(name: str, cpu: str = "6", **spec: Any) -> dict[str, Any]:
 class Place:
     """The server, and extenders."""
 
-    server: ApiServer
-    client: Client
+    server: BareServer
     extenders: list[ExtenderProcess] = field(default_factory=list)
     tasks: list[tuple[asyncio.Task[int], asyncio.Event]] = field(default_factory=list)
+
+    @property
+    def client(self) -> Client:
+        """A client with all rights."""
+        return self.server.client
 
     async def start(self, **options: Any) -> ExtenderProcess:
         """Start an extender; it has seen everything when this returns."""
         told = replace(ExtenderOptions.default(), **options)
-        process = ExtenderProcess(told, Client(InProcess(self.server), rate=0))
+        process = ExtenderProcess(told, self.server.connect())
         stop = asyncio.Event()
         self.tasks.append((asyncio.create_task(process.run(stop, Listen())), stop))
         self.extenders.append(process)
@@ -165,16 +167,15 @@ def binding(pod: Pod, node: str) -> BindingArgs:
 
 
 @contextlib.asynccontextmanager
-async def place_of() -> AsyncIterator[Place]:
+async def place_of(on: BareOpener = bare_lab) -> AsyncIterator[Place]:
     """Run an API server that knows topologies."""
-    async with ApiServer() as server:
-        client = Client(InProcess(server), rate=0)
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd())
+    async with on() as server:
+        client = server.client
         await client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
         for name, policy in (("high", "PreemptLowerPriority"), ("meek", "Never")):
             urgent = {"metadata": {"name": name}, "value": 10, "preemptionPolicy": policy}
             await client.create(PRIORITY_CLASSES, urgent)
-        place = Place(server, client)
+        place = Place(server)
         try:
             yield place
         finally:

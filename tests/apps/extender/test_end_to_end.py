@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.apps.extender.standin import KubeScheduler
 from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.sites.site import Opener
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.serving import Listen
@@ -22,10 +23,10 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[World]:
     """Three nodes of two NUMA nodes with 16 CPUs each."""
-    async with world_of(3) as world:
-        await world.lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+    async with world_of(3, on=sites) as world:
+        await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
         yield world
 
 
@@ -66,7 +67,7 @@ def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
 def would_fit(world: World, name: str) -> list[str]:
     """Return the nodes whose kubelets would take a pod now."""
     found = []
-    for node, kubelet in world.lab.pool.kubelets.items():
+    for node, kubelet in world.pool.kubelets.items():
         assert kubelet.admission is not None
         outcome = kubelet.admission.model.clone().admit(world.pod(name))
         if not isinstance(outcome, Rejected):
@@ -109,7 +110,7 @@ async def test_a_refused_pod_runs_soon_after_a_report_makes_it_fit(world: World)
 async def test_an_important_pod_gets_a_zone_cleared_for_it(world: World) -> None:
     """Both of the pods on one zone go, and no other."""
     urgent = {"metadata": {"name": "urgent"}, "value": 1000}
-    await world.lab.client.create(PRIORITY_CLASSES, urgent)
+    await world.client.create(PRIORITY_CLASSES, urgent)
     async with extended(world) as (scheduler, _):
         await world.create(*(pod(f"p{number}", "7") for number in range(12)))
         await world.until(lambda: len(world.by_phase("Running")) == 12)

@@ -6,18 +6,26 @@ import asyncio
 import base64
 import io
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from tests.apps.extender.place import Place, pod_document
+from tests.apps.extender.place import Place, place_of, pod_document
 
 from numakube.apps.extender.endpoints import token_in
 from numakube.apps.extender.process import ExtenderProcess
 
 VERBS = ("filter", "prioritize", "preempt", "bind")
 POD = {**pod_document("p"), "metadata": {"name": "p", "namespace": "default", "uid": "u"}}
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    """The API server of the lab: what comes in over HTTP does not depend on it."""
+    async with place_of() as place:
+        yield place
 
 
 async def post(process: ExtenderProcess, verb: str, body: Any, **options: Any) -> tuple[int, str]:

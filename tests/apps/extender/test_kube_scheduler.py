@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import yaml
 from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.sites.site import Opener
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.serving import Listen
-from numakube.kube.catalog import NAMESPACES, PRIORITY_CLASSES
+from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
+from numakube.lab.exporters.faults import Skew
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
 
 SCHEDULER = shutil.which(
@@ -34,7 +36,7 @@ async def extended(
     world: World, folder: Path, *, token: str = "", replicas: int = 1
 ) -> AsyncIterator[list[ExtenderProcess]]:
     """Run extenders, and a kube-scheduler that calls the first of them."""
-    await world.lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+    await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
     check: Callable[[], str] | None = (lambda: token) if token else None
     options = replace(ExtenderOptions.default(), token=check)
     stop = asyncio.Event()
@@ -46,7 +48,7 @@ async def extended(
     url = processes[0].url
     if token:
         url = url.replace("http://", f"http://numakube:{token}@")
-    config = configuration(url, world.folder.kubeconfig)
+    config = configuration(url, world.site.kubeconfig)
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     async with kube_scheduler(folder, path):
@@ -85,9 +87,14 @@ def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     return pod_document(name, cpu, **{"schedulerName": SCHEDULER_NAME, **spec})
 
 
-async def test_pods_run_where_they_are_aligned_and_the_rest_waits(tmp_path: Path) -> None:
+async def test_pods_run_where_they_are_aligned_and_the_rest_waits(
+    sites: Opener, tmp_path: Path
+) -> None:
     """No kubelet rejects one, and those that wait are not tried without end."""
-    async with world_of(3) as world, extended(world, tmp_path, token="secret") as (extender,):
+    async with (
+        world_of(3, on=sites) as world,
+        extended(world, tmp_path, token="secret", replicas=2) as (extender, _),
+    ):
         await world.create(*(pod(f"p{number}", "6") for number in range(15)))
         await world.until(lambda: len(world.by_phase("Running")) == 12)
         # One that lost the race for a zone is tried once more, and refused then.
@@ -98,17 +105,21 @@ async def test_pods_run_where_they_are_aligned_and_the_rest_waits(tmp_path: Path
         assert world.by_phase("Failed") == set()
         calls = extender.metrics.requests.labels("filter", "200")._value.get()
         assert calls < 200
+        placed = {one.spec.node_name for one in world.pods.store if one.spec.node_name}
+        leases = (await world.client.list(LEASES, namespace="numakube")).items
+        names = {lease.metadata.name for lease in leases}
+        assert {f"numakube-extender.{node}" for node in placed} <= names
         # Room on one zone: whichever of them is woken runs, and nobody is rejected.
         await world.delete(min(world.by_phase("Running")))
         await world.until(lambda: len(world.by_phase("Running")) == 12)
         assert world.by_phase("Failed") == set()
 
 
-async def test_a_zone_is_cleared_for_an_important_pod(tmp_path: Path) -> None:
+async def test_a_zone_is_cleared_for_an_important_pod(sites: Opener, tmp_path: Path) -> None:
     """By eviction of both pods of one zone, and of no others."""
-    async with world_of(2) as world, extended(world, tmp_path):
+    async with world_of(2, on=sites) as world, extended(world, tmp_path):
         urgent = {"metadata": {"name": "urgent"}, "value": 1000}
-        await world.lab.client.create(PRIORITY_CLASSES, urgent)
+        await world.client.create(PRIORITY_CLASSES, urgent)
         await world.create(*(pod(f"p{number}", "7") for number in range(8)))
         await world.until(lambda: len(world.by_phase("Running")) == 8)
         await world.create(pod("vip", "14", priorityClassName="urgent"))
@@ -117,15 +128,14 @@ async def test_a_zone_is_cleared_for_an_important_pod(tmp_path: Path) -> None:
         assert len(world.by_phase("Running")) == 7
 
 
-async def test_a_report_alone_brings_a_refused_pod_back(tmp_path: Path) -> None:
+async def test_a_report_alone_brings_a_refused_pod_back(sites: Opener, tmp_path: Path) -> None:
     """kube-scheduler itself would look at it again after five minutes."""
-    async with world_of(1) as world, extended(world, tmp_path) as (extender,):
-        skew = {"action": "skew", "nodes": ["node-0"], "amounts": {"cpu": "-10"}}
-        await world.lab.steer_exporters(skew)
+    async with world_of(1, on=sites) as world, extended(world, tmp_path) as (extender,):
+        world.exporters.skew(["node-0"], Skew(amounts={"cpu": -10}))
         await world.until(lambda: _most_free_cpus(extender, "node-0") <= 6)
         await world.create(pod("waits", "12"))
         await world.until(lambda: bool(refusal_of(world.pod("waits"))))
-        await world.lab.clear_faults()
+        world.exporters.clear()
         await world.until(lambda: "waits" in world.by_phase("Running"))
         assert extender.metrics.woken._value.get() == 1
 

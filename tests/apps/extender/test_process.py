@@ -17,31 +17,23 @@ import pytest
 import yaml
 from click.testing import CliRunner
 from tests.apps.extender.place import node_document, pod_document, report
+from tests.sites.bare import BareOpener, BareServer
 
-from numakube.api.crds import crd
 from numakube.apps.extender import command
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.main import cli
 from numakube.errors import ConfigError
 from numakube.kube.catalog import (
-    CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
     PODS,
 )
 from numakube.kube.client import Client
-from numakube.lab.api.authentication import User
+from numakube.kube.objects import ObjectKey
+from numakube.kube.subresources import request_token
 from numakube.lab.api.certificates import Authority
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
 from numakube.manifests.extender import ExtenderManifest
-
-ACCOUNT = User(
-    "system:serviceaccount:numakube:numakube-extender",
-    "u",
-    ("system:serviceaccounts", "system:serviceaccounts:numakube", "system:authenticated"),
-)
 
 
 def free_port() -> int:
@@ -52,32 +44,17 @@ def free_port() -> int:
         return port
 
 
-def kubeconfig_of(url: str) -> str:
-    """Return a kubeconfig of the extender's account."""
-    return yaml.safe_dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "users": [{"name": "c", "user": {"token": "extender"}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
-        }
-    )
-
-
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
+async def server(bare_servers: BareOpener, tmp_path: Path) -> AsyncIterator[BareServer]:
     """A server that demands rights, with a node and what we deploy for the extender's account."""
-    async with ApiServer(users={"extender": ACCOUNT}, rbac=True) as server:
-        client = Client(InProcess(server), rate=0)
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd())
-        await client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+    async with bare_servers() as server:
+        await server.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
         for document in ExtenderManifest().access():
-            await _apply(client, document)
-        await client.create(NODES.raw, node_document("n"))
-        await client.create(NODE_RESOURCE_TOPOLOGIES, report("n", 8, 8))
-        (tmp_path / "kubeconfig").write_text(kubeconfig_of(server.url), encoding="utf-8")
+            await _apply(server.client, document)
+        await server.client.create(NODES.raw, node_document("n"))
+        await server.client.create(NODE_RESOURCE_TOPOLOGIES, report("n", 8, 8))
+        given = await request_token(server.client, ObjectKey("numakube", "numakube-extender"))
+        server.write_kubeconfig(tmp_path / "kubeconfig", given.token)
         yield server
 
 
@@ -119,7 +96,7 @@ async def until_ready(url: str) -> None:
 
 
 async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
-    server: ApiServer, tmp_path: Path
+    server: BareServer, tmp_path: Path
 ) -> None:
     """Health is served beside, to probes without certificates."""
     now = datetime.now(UTC)
@@ -133,7 +110,7 @@ async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
     }.items():
         (tmp_path / name).write_bytes(data)
     port, health = free_port(), free_port()
-    pod = await Client(InProcess(server), rate=0).create(PODS.raw, pod_document("p"))
+    pod = await server.client.create(PODS.raw, pod_document("p"))
     args = (
         f"--kubeconfig={tmp_path / 'kubeconfig'}",
         f"--bind-address=127.0.0.1:{port}",
@@ -176,7 +153,7 @@ async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
     ],
 )
 async def test_what_makes_no_sense_is_told_at_the_start(
-    server: ApiServer, tmp_path: Path, args: tuple[str, ...], complaint: str
+    server: BareServer, tmp_path: Path, args: tuple[str, ...], complaint: str
 ) -> None:
     """Before anything is served."""
     flags = command.parse((f"--kubeconfig={tmp_path / 'kubeconfig'}", *args))

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from tests.apps.extender.place import Place
+from tests.apps.extender.place import Place, place_of
 
 from numakube.kube.catalog import NODES
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "extender.jsonl.gz"
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    """The API server of the lab: what comes in over HTTP does not depend on it."""
+    async with place_of() as place:
+        yield place
 
 
 def lines(kind: str) -> list[dict[str, Any]]:

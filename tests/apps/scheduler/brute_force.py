@@ -56,6 +56,6 @@ def nodes_for(world: World, pod: Pod) -> list[str]:
     """Return every node that would take *pod* now."""
     return [
         name
-        for name, kubelet in world.lab.pool.kubelets.items()
+        for name, kubelet in world.pool.kubelets.items()
         if kubelet.admission is not None and fits(kubelet.admission, pod)
     ]

@@ -82,7 +82,7 @@ async def assert_invariants(
 async def assert_told_once(world: World) -> None:
     """Assert that no pod was said to be scheduled twice."""
     told: dict[str, int] = {}
-    for event in (await world.lab.client.list(CORE_EVENTS)).items:
+    for event in (await world.client.list(CORE_EVENTS)).items:
         if event.reason == "Scheduled":
             uid = event.involved_object.uid
             told[uid] = told.get(uid, 0) + (event.count or 1)
@@ -91,7 +91,7 @@ async def assert_told_once(world: World) -> None:
 
 def assert_zones_hold(world: World) -> None:
     """Assert that no zone of any kubelet or in any belief holds more than it has."""
-    for name, kubelet in world.lab.pool.kubelets.items():
+    for name, kubelet in world.pool.kubelets.items():
         if kubelet.admission is not None:
             for zone, amounts in true_zones(kubelet.admission.model).items():
                 for resource, (allocatable, available) in amounts.items():
@@ -108,8 +108,8 @@ async def assert_caches_are_fresh(world: World, running: Running) -> None:
     mirror = running.process.mirror
 
     async def differences() -> str:
-        nodes = {node.metadata.name for node in (await world.lab.client.list(NODES)).items}
-        pods = (await world.lab.client.list(PODS)).items
+        nodes = {node.metadata.name for node in (await world.client.list(NODES)).items}
+        pods = (await world.client.list(PODS)).items
         placed = {
             pod.metadata.uid: pod.spec.node_name
             for pod in pods

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 from tests.apps.scheduler.world import NAME, pod_document, refusal_of, world_of
+from tests.sites.site import Opener
 
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
@@ -176,11 +177,13 @@ def test_a_wrong_command_line_ends_with_one_line(
         (UPSTREAM.replace("cache:", "cache:\n        kind: overreserve"), OverReserve),
     ],
 )
-async def test_the_configuration_of_upstreams_users_works(text: str, cache: type[object]) -> None:
+async def test_the_configuration_of_upstreams_users_works(
+    sites: Opener, text: str, cache: type[object]
+) -> None:
     """Unchanged with our cache, or with upstream's, whose resync lets in who had to wait."""
     config = configuration(text)
     name = "topo-aware-scheduler"
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         running = await world.start(config)
         assert isinstance(running.process.mirror.cache, cache)
         pods = [pod_document(f"p{number}", "6", schedulerName=name) for number in range(6)]
@@ -194,10 +197,10 @@ async def test_the_configuration_of_upstreams_users_works(text: str, cache: type
 
 
 @pytest.mark.timeout(180)
-async def test_two_profiles_serve_two_names() -> None:
+async def test_two_profiles_serve_two_names(sites: Opener) -> None:
     """One aligns, the other does not; pods of a third name are nobody's."""
     config = configuration(TWO)
-    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         await world.start(config)
         names = {"a": "packs", "b": "blind", "c": "other"}
         await world.create(
@@ -211,9 +214,9 @@ async def test_two_profiles_serve_two_names() -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_a_pod_with_resource_claims_is_told_who_handles_them() -> None:
+async def test_a_pod_with_resource_claims_is_told_who_handles_them(sites: Opener) -> None:
     """It is not placed without its devices."""
-    async with world_of(1, shape="1 socket, 4 cores, smt 1, 8Gi") as world:
+    async with world_of(1, shape="1 socket, 4 cores, smt 1, 8Gi", on=sites) as world:
         await world.start()
         claims = [{"name": "gpu", "resourceClaimName": "some-gpu"}]
         await world.create(pod_document("p", resourceClaims=claims))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 from tests.apps.scheduler.world import NAME, World, pod_document, refusal_of, world_of
+from tests.sites.site import Opener
 
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import NODES, PODS, PRIORITY_CLASSES
@@ -18,9 +19,9 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[World]:
     """Three nodes of two NUMA nodes with 16 CPUs each."""
-    async with world_of(3) as world:
+    async with world_of(3, on=sites) as world:
         yield world
 
 
@@ -33,7 +34,7 @@ async def test_every_pod_that_fits_runs_and_no_kubelet_rejects_one(world: World)
     assert len(world.by_phase("Running")) == 12
     assert world.by_phase("Failed") == set()
     for name in world.by_phase("Pending"):
-        for node, kubelet in world.lab.pool.kubelets.items():
+        for node, kubelet in world.pool.kubelets.items():
             assert kubelet.admission is not None
             outcome = kubelet.admission.model.clone().admit(world.pod(name))
             assert isinstance(outcome, Rejected), f"{name} would fit {node}"
@@ -67,7 +68,7 @@ async def test_a_waiting_pod_runs_as_soon_as_room_appears(world: World) -> None:
 
 async def test_a_pod_of_higher_priority_takes_the_room_of_the_fewest(world: World) -> None:
     """One victim in the right zone, with its event and condition."""
-    await world.lab.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
+    await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
     await world.start()
     await world.create(*(pod_document(f"p{number}", "14") for number in range(6)))
     await world.settled()
@@ -112,21 +113,22 @@ async def test_a_gate_keeps_a_pod_back_until_it_is_removed(world: World) -> None
     await world.until(lambda: any(entry.gate.message for entry in running.process.scheduler.queue))
     assert not world.pod("gated").spec.node_name
     patch = merge_patch({"spec": {"schedulingGates": []}})
-    await world.lab.client.patch(PODS, "gated", patch, namespace="default")
+    await world.client.patch(PODS, "gated", patch, namespace="default")
     await world.until(lambda: "gated" in world.by_phase("Running"))
 
 
 async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: World) -> None:
     """The change of the node wakes the pod."""
-    await world.start()
+    cluster = (await world.start()).process.mirror.cluster
     for number in range(3):
         patch = merge_patch({"spec": {"unschedulable": True}})
-        await world.lab.client.patch(NODES, f"node-{number}", patch)
+        await world.client.patch(NODES, f"node-{number}", patch)
+    await world.until(lambda: all(info.node.spec.unschedulable for info in cluster.nodes()))
     await world.create(pod_document("waits"))
     await world.settled()
     assert "3 node(s) were unschedulable" in refusal_of(world.pod("waits"))
     patch = merge_patch({"spec": {"unschedulable": None}})
-    await world.lab.client.patch(NODES, "node-1", patch)
+    await world.client.patch(NODES, "node-1", patch)
     await world.until(lambda: "waits" in world.by_phase("Running"))
     assert world.pod("waits").spec.node_name == "node-1"
 

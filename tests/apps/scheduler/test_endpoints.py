@@ -8,6 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.apps.scheduler.world import World, pod_document, without_election, world_of
+from tests.sites.site import Opener
 
 from numakube.apps.access import Access
 from numakube.apps.loglevel import SWITCH
@@ -21,9 +22,9 @@ pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[World]:
     """One node with a pod, and one that waits."""
-    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", rbac=True) as world:
+    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", rbac=True, on=sites) as world:
         await world.start()
         await world.create(pod_document("runs"), pod_document("waits", "40"))
         await world.until(lambda: "runs" in world.by_phase("Running"))
@@ -129,15 +130,15 @@ async def status(session: aiohttp.ClientSession, path: str, token: str = "") -> 
 async def account(world: World, name: str) -> str:
     """Return the token of a new account."""
     document = {"metadata": {"name": name}}
-    await world.lab.client.create(SERVICE_ACCOUNTS, document, namespace="default")
-    return (await request_token(world.lab.client, ObjectKey("default", name))).token
+    await world.client.create(SERVICE_ACCOUNTS, document, namespace="default")
+    return (await request_token(world.client, ObjectKey("default", name))).token
 
 
 async def allow(world: World, name: str) -> None:
     """Let an account read the configuration."""
     rules = [{"nonResourceURLs": ["/configz"], "verbs": ["get"]}]
     role = {"metadata": {"name": "configz"}, "rules": rules}
-    await world.lab.client.create(CLUSTER_ROLES, role)
+    await world.client.create(CLUSTER_ROLES, role)
     binding = {
         "metadata": {"name": "configz"},
         "roleRef": {
@@ -147,4 +148,4 @@ async def allow(world: World, name: str) -> None:
         },
         "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": name}],
     }
-    await world.lab.client.create(CLUSTER_ROLE_BINDINGS, binding)
+    await world.client.create(CLUSTER_ROLE_BINDINGS, binding)

@@ -7,6 +7,7 @@ import time
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.sites.site import Opener
 
 from numakube.kube.catalog import PRIORITY_CLASSES
 
@@ -15,9 +16,9 @@ IMPOSSIBLE = 40
 
 
 @pytest.mark.timeout(180)
-async def test_everybody_gets_a_turn() -> None:
+async def test_everybody_gets_a_turn(sites: Opener) -> None:
     """Each time that room appears, one of those who wait gets it at once, until all have run."""
-    async with world_of(1, shape=SHAPE) as world:
+    async with world_of(1, shape=SHAPE, on=sites) as world:
         ledger = Ledger.of(world)
         await world.start()
         names = [f"p{number}" for number in range(5)]
@@ -41,12 +42,10 @@ def refused(world: World) -> set[str]:
 
 
 @pytest.mark.timeout(180)
-async def test_the_urgent_who_fit_nowhere_keep_nobody_waiting() -> None:
+async def test_the_urgent_who_fit_nowhere_keep_nobody_waiting(sites: Opener) -> None:
     """They are tried first, and then let others pass, time and again."""
-    async with world_of(2, shape=SHAPE) as world:
-        await world.lab.client.create(
-            PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000}
-        )
+    async with world_of(2, shape=SHAPE, on=sites) as world:
+        await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
         await world.start()
         await world.create(
             *(

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.world import World, pod_document, world_of
+from tests.sites.site import Opener
 
 from numakube.kube.catalog import LEASES
 
@@ -32,9 +33,9 @@ profiles:
 
 async def launch(world: World) -> asyncio.subprocess.Process:
     """Start the program."""
-    config = world.folder.path / "config.yaml"
+    config = world.site.folder / "config.yaml"
     config.write_text(CONFIG)
-    words = ["scheduler", "--config", str(config), "--kubeconfig", str(world.folder.kubeconfig)]
+    words = ["scheduler", "--config", str(config), "--kubeconfig", str(world.site.kubeconfig)]
     words += ["--bind-address", "127.0.0.1:0", "--log-level", "error"]
     return await asyncio.create_subprocess_exec(PROGRAM, *words)
 
@@ -45,7 +46,7 @@ async def leader(world: World) -> str:
 
     async def is_led() -> bool:
         nonlocal holder
-        leases = (await world.lab.client.list(LEASES, namespace="kube-system")).items
+        leases = (await world.client.list(LEASES, namespace="kube-system")).items
         for lease in leases:
             if lease.metadata.name == "numakube-scheduler":
                 holder = lease.spec.holder_identity or ""
@@ -56,10 +57,10 @@ async def leader(world: World) -> str:
 
 
 @pytest.mark.timeout(240)
-async def test_killing_the_leader_at_any_moment_loses_nothing() -> None:
+async def test_killing_the_leader_at_any_moment_loses_nothing(sites: Opener) -> None:
     """The other one takes over; no pod is bound twice, lost or rejected."""
     rng = Random(3)
-    async with world_of(3, shape="2 sockets, 8 cores, smt 2, 64Gi") as world:
+    async with world_of(3, shape="2 sockets, 8 cores, smt 2, 64Gi", on=sites) as world:
         ledger = Ledger.of(world)
         processes = [await launch(world)]
         try:

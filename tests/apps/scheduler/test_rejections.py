@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.apps.scheduler.world import NAME, World, pod_document, refusal_of, world_of
+from tests.sites.site import Opener
 
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
@@ -19,15 +20,14 @@ GUARD = "node(s) whose kubelet rejected a pod like this"
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[World]:
     """Two nodes with one CPU left in either zone, and exporters that say there are more."""
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
-        assert world.lab.exporters is not None
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         for node in ("node-0", "node-1"):
             for cpus in ("7", "5"):
                 await world.create(pod_document(f"fills-{node}-{cpus}", cpus, nodeName=node))
         await world.until(lambda: len(world.by_phase("Running")) == 4)
-        world.lab.exporters.skew(["node-0", "node-1"], LIES)
+        world.exporters.skew(["node-0", "node-1"], LIES)
         yield world
 
 
@@ -60,13 +60,13 @@ async def test_a_replica_set_that_is_rejected_does_not_run_away(world: World) ->
         "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
     }
     document = {"metadata": {"name": "runaway"}, "spec": spec}
-    await world.lab.client.create(REPLICA_SETS, document, namespace="default")
+    await world.client.create(REPLICA_SETS, document, namespace="default")
     (text,) = await world.some_events("PodsRejectedByKubelet")
     assert text.startswith("kubelets keep rejecting pods of this ReplicaSet (")
     await asyncio.sleep(0)
     await world.settled()
     assert len(world.by_phase("Failed")) < 20
-    events = (await world.lab.client.list(CORE_EVENTS)).items
+    events = (await world.client.list(CORE_EVENTS)).items
     (told,) = [one for one in events if one.reason == "PodsRejectedByKubelet"]
     assert (told.involved_object.kind, told.involved_object.name) == ("ReplicaSet", "runaway")
     assert (told.count or 1) == 1

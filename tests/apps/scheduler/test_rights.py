@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
 from tests.apps.scheduler.world import NAME, World, pod_document, world_of
+from tests.sites.site import Opener
 
 from numakube.apps.access import Access
 from numakube.apps.kinds import CLAIMS, VOLUMES
@@ -26,7 +28,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
-from numakube.kube.config import ClusterConfig, UserConfig
+from numakube.kube.config import UserConfig, load_config
 from numakube.kube.http import HttpTransport
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import request_token
@@ -106,13 +108,13 @@ def granted() -> set[Right]:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    """A lab where rights count."""
-    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi", rbac=True) as world:
-        await world.lab.client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+async def world(sites: Opener) -> AsyncIterator[World]:
+    """A cluster where rights count."""
+    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi", rbac=True, on=sites) as world:
+        await world.client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         for document in SchedulerManifest(namespace=NAMESPACE).access():
             namespace = document["metadata"].get("namespace", "")
-            await world.lab.client.create(_BY_KIND[document["kind"]], document, namespace=namespace)
+            await world.client.create(_BY_KIND[document["kind"]], document, namespace=namespace)
         yield world
 
 
@@ -120,10 +122,10 @@ async def world() -> AsyncIterator[World]:
 async def transport(world: World) -> Recording:
     """A connection as the scheduler's account."""
     key = ObjectKey(NAMESPACE, NAME)
-    token = (await request_token(world.lab.client, key)).token
+    token = (await request_token(world.client, key)).token
     user = UserConfig(token=token)
     auth = authenticator_for(user, clock=SystemClock(), env={}, interactive=False)
-    config = ClusterConfig(server=world.lab.url, user=user)
+    config = replace(load_config(kubeconfig=world.site.kubeconfig, env={}), user=user)
     http = HttpTransport(config, auth=auth, clock=SystemClock(), user_agent="test")
     return Recording(http, token)
 
@@ -138,7 +140,7 @@ async def test_the_role_is_enough_and_nothing_in_it_is_idle(
     running = await world.start(
         msgspec.structs.replace(config, leader_election=election), client=client
     )
-    admin = world.lab.client
+    admin = world.client
     await admin.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
     await world.create(pod_document("fills", "5"))
     await world.until(lambda: "fills" in world.by_phase("Running"))
@@ -158,7 +160,7 @@ async def test_the_role_is_enough_and_nothing_in_it_is_idle(
 
 async def with_volumes(world: World) -> None:
     """Let the scheduler bind a volume, and ask for another one to be made."""
-    admin = world.lab.client
+    admin = world.client
     await storage_class(admin, "static", "kubernetes.io/no-provisioner")
     await storage_class(admin, "made", "example.com/disks")
     await offer(admin, disk("disk", "node-0", storageClassName="static"))

@@ -9,6 +9,7 @@ import pytest
 from tests.apps.scheduler.brute_force import nodes_for
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.world import World, pod_document, world_of
+from tests.sites.site import Opener
 
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.lab.cluster import uniform_plans
@@ -67,10 +68,12 @@ def random_pod(rng: Random, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_whoever_waits_fits_nowhere_and_whoever_is_placed_is_admitted(seed: int) -> None:
+async def test_whoever_waits_fits_nowhere_and_whoever_is_placed_is_admitted(
+    sites: Opener, seed: int
+) -> None:
     """On nodes of every policy and scope, after pods have come and gone."""
     rng = Random(seed)
-    async with world_of(0, plans=mixed_plans(rng, 6)) as world:
+    async with world_of(0, plans=mixed_plans(rng, 6), on=sites) as world:
         ledger = Ledger.of(world)
         await world.start()
         deleted: set[str] = set()

@@ -11,18 +11,17 @@ from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.test_side_by_side import mixed_plans
 from tests.apps.scheduler.turmoil import Turmoil
 from tests.apps.scheduler.world import pod_document, world_of
+from tests.sites.site import Opener
 
 from numakube.kube.clock import SystemClock
-from numakube.kube.config import load_config
-from numakube.kube.connect import connect
 
 SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "300"))
 
 
-async def live_through(seconds: float, seed: int, *, truthful: bool) -> None:
+async def live_through(sites: Opener, seconds: float, seed: int, *, truthful: bool) -> None:
     """Let a cluster with a scheduler have such a day."""
     rng = Random(seed)
-    async with world_of(0, plans=mixed_plans(rng, 5)) as world:
+    async with world_of(0, plans=mixed_plans(rng, 5), on=sites) as world:
         turmoil = Turmoil(world, rng, Ledger.of(world), truthful=truthful)
         await world.start()
         await turmoil.last(seconds)
@@ -33,17 +32,17 @@ async def live_through(seconds: float, seed: int, *, truthful: bool) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("truthful", [True, False])
-async def test_a_bad_day(truthful: bool) -> None:
+async def test_a_bad_day(sites: Opener, truthful: bool) -> None:
     """A few seconds of it."""
-    await live_through(7, seed=5, truthful=truthful)
+    await live_through(sites, 7, seed=5, truthful=truthful)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("truthful", [True, False])
-async def test_a_long_bad_day(truthful: bool) -> None:
+async def test_a_long_bad_day(sites: Opener, truthful: bool) -> None:
     """Five minutes in all."""
-    await live_through(SOAK_SECONDS / 2, seed=11, truthful=truthful)
+    await live_through(sites, SOAK_SECONDS / 2, seed=11, truthful=truthful)
 
 
 class LeapingClock(SystemClock):
@@ -63,13 +62,12 @@ class LeapingClock(SystemClock):
 
 
 @pytest.mark.timeout(180)
-async def test_clocks_that_jump_stop_nothing() -> None:
+async def test_clocks_that_jump_stop_nothing(sites: Opener) -> None:
     """An hour back, a year forward, and a machine that slept for ten minutes."""
     clock = LeapingClock()
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         ledger = Ledger.of(world)
-        config = load_config(kubeconfig=world.folder.kubeconfig, env={})
-        await world.start(client=connect(config, clock=clock, rate=0))
+        await world.start(client=world.site.connect(clock=clock))
         leaps = (timedelta(hours=-1), timedelta(days=365), timedelta())
         for number, leap in enumerate(leaps):
             clock.set = leap
@@ -80,31 +78,31 @@ async def test_clocks_that_jump_stop_nothing() -> None:
 
 
 @pytest.mark.timeout(180)
-async def test_nodes_that_go_and_come_back_are_used_again() -> None:
+async def test_nodes_that_go_and_come_back_are_used_again(sites: Opener) -> None:
     """A pod that waits for room runs on the node that came."""
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         ledger = Ledger.of(world)
         await world.start()
         await world.create(*(pod_document(f"p{number}", "6") for number in range(5)))
         await world.until(lambda: len(world.by_phase("Running")) == 4)
-        plan = world.lab.pool.kubelet("node-0").plan
+        plan = world.pool.kubelet("node-0").plan
         lost = [pod for pod in world.pods.store if pod.spec.node_name == "node-0"]
-        await world.lab.pool.remove("node-0")
+        await world.pool.remove("node-0")
         (running,) = world.running
         await world.until(lambda: "node-0" not in running.process.mirror.cluster.row_of)
         for pod in lost:
             # What the collector of pods does after a while.
             await world.delete(pod.metadata.name)
-        await world.lab.pool.add(plan)
+        await world.pool.add(plan)
         await world.until(lambda: len(world.by_phase("Running")) == 3)
         assert world.by_phase("Pending") == set()
         await assert_invariants(world, ledger, deleted={pod.metadata.uid for pod in lost})
 
 
 @pytest.mark.timeout(180)
-async def test_who_is_stopped_in_a_burst_blames_nobody() -> None:
+async def test_who_is_stopped_in_a_burst_blames_nobody(sites: Opener) -> None:
     """What was under way is finished or left to the next one; no event tells of failures."""
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         ledger = Ledger.of(world)
         first = await world.start()
         await world.create(*(pod_document(f"p{number}", "1") for number in range(16)))

@@ -1,4 +1,4 @@
-"""Pods with volumes, on the API of the lab; the test is the provisioner."""
+"""Pods with volumes, the test is the provisioner."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.world import World, pod_document, world_of
+from tests.sites.site import Opener
 
 from numakube.api.storage import StorageClass
 from numakube.apps.kinds import CLAIMS, KINDS, VOLUMES
@@ -68,15 +69,15 @@ def user_of(name: str, claimed: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[World]:
     """Three nodes."""
-    async with world_of(3, shape="1 socket, 6 cores, smt 1, 16Gi") as world:
+    async with world_of(3, shape="1 socket, 6 cores, smt 1, 16Gi", on=sites) as world:
         yield world
 
 
 async def test_a_claim_is_told_its_node_and_the_pod_waits_for_the_volume(world: World) -> None:
     """The provisioner makes the volume there; only then is the pod bound, to that node."""
-    admin = world.lab.client
+    admin = world.client
     await storage_class(admin, "made", "example.com/disks")
     await admin.create(CLAIMS.raw, claim("data", "made"), namespace="default")
     await world.start()
@@ -112,7 +113,7 @@ async def provision(admin: Client, node: str) -> None:
 
 async def test_a_volume_that_is_bound_decides_about_the_node(world: World) -> None:
     """Wherever the scores would rather have it."""
-    admin = world.lab.client
+    admin = world.client
     await storage_class(admin, "static", "kubernetes.io/no-provisioner")
     await admin.create(CLAIMS.raw, claim("data", "static"), namespace="default")
     found = await admin.get(CLAIMS.raw, "data", namespace="default")
@@ -131,7 +132,7 @@ async def test_a_volume_that_is_bound_decides_about_the_node(world: World) -> No
 
 async def test_a_pod_whose_claim_is_missing_waits_until_it_is_there(world: World) -> None:
     """The new claim wakes it."""
-    admin = world.lab.client
+    admin = world.client
     await storage_class(admin, "static", "kubernetes.io/no-provisioner")
     await world.start()
     await world.create(user_of("p", "data"))

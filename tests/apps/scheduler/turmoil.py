@@ -87,13 +87,14 @@ class Turmoil:
 
     async def calm(self) -> None:
         """Undo every fault, and wait until nobody waits who would fit."""
-        lab = self.world.lab
-        await lab.clear_faults()
-        for name in lab.pool.kubelets:
-            await lab.client.patch(NODES, name, merge_patch({"spec": {"unschedulable": None}}))
+        world = self.world
+        world.site.faults.clear()
+        world.exporters.clear()
+        for name in world.pool.kubelets:
+            await world.client.patch(NODES, name, merge_patch({"spec": {"unschedulable": None}}))
         if not self.truthful:
-            for name in list(lab.pool.kubelets):
-                await lab.pool.restart(name)
+            for name in list(world.pool.kubelets):
+                await world.pool.restart(name)
         await self.world.until(self._nobody_fits)
 
     def _nobody_fits(self) -> bool:
@@ -101,7 +102,7 @@ class Turmoil:
         return not any(nodes_for(self.world, self.world.pod(name)) for name in waiting)
 
     def _node(self) -> str:
-        return self.rng.choice(sorted(self.world.lab.pool.kubelets))
+        return self.rng.choice(sorted(self.world.pool.kubelets))
 
     async def create(self) -> None:
         """Create a few pods."""
@@ -119,46 +120,45 @@ class Turmoil:
 
     async def drop_watches(self) -> None:
         """Break off all watches."""
-        await self.world.lab.drop_watches()
+        await self.world.site.drop_watches()
 
     async def expire_history(self) -> None:
         """Make old versions unknown."""
-        await self.world.lab.expire_history()
-        await self.world.lab.drop_watches()
+        await self.world.site.expire_history()
+        await self.world.site.drop_watches()
 
     async def add_fault(self) -> None:
         """Let requests fail for a while."""
-        self.world.lab.faults.add(self.rng.choice(FAULTS))
+        self.world.site.faults.add(self.rng.choice(FAULTS))
 
     async def away(self) -> None:
         """Let the server be away for a moment, as when it is restarted."""
-        faults = self.world.lab.faults
+        faults = self.world.site.faults
         number = faults.add(FaultRule(kind=FaultKind.DROP))
-        await self.world.lab.drop_watches()
+        await self.world.site.drop_watches()
         await asyncio.sleep(self.rng.random())
         faults.remove(number)
 
     async def freeze(self) -> None:
         """Hold an exporter up, or let one go."""
-        exporters = self.world.lab.exporters
-        assert exporters is not None
+        exporters = self.world.exporters
         act = exporters.freeze if self.rng.random() < 0.5 else exporters.thaw
         act([self._node()])
 
     async def restart_kubelet(self) -> None:
         """Restart a kubelet."""
-        await self.world.lab.pool.restart(self._node())
+        await self.world.pool.restart(self._node())
 
     async def cordon(self) -> None:
         """Cordon a node, or uncordon one."""
         patch = merge_patch({"spec": {"unschedulable": self.rng.random() < 0.3}})
-        await self.world.lab.client.patch(NODES, self._node(), patch)
+        await self.world.client.patch(NODES, self._node(), patch)
 
     async def delete_report(self) -> None:
         """Delete the report of a node."""
-        await self.world.lab.client.delete(NODE_RESOURCE_TOPOLOGIES, self._node())
+        await self.world.client.delete(NODE_RESOURCE_TOPOLOGIES, self._node())
 
     async def falsify_report(self) -> None:
         """Overwrite the report of a node with nonsense."""
         patch = merge_patch({**NONSENSE, "metadata": {"annotations": None}})
-        await self.world.lab.client.patch(NODE_RESOURCE_TOPOLOGIES, self._node(), patch)
+        await self.world.client.patch(NODE_RESOURCE_TOPOLOGIES, self._node(), patch)

@@ -1,16 +1,16 @@
-"""A lab with exporters, and schedulers that reach it over HTTP as they would a cluster."""
+"""A cluster with exporters, and schedulers that reach it over HTTP; see `tests.sites`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.sites.lab_site import lab_site
+from tests.sites.site import Opener, Site, SiteOptions
 
 from numakube.api.core import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
@@ -18,13 +18,12 @@ from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.client import Client
-from numakube.kube.config import load_config
-from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.cluster import uniform_plans
+from numakube.lab.exporters.pool import ExporterPool
 from numakube.lab.nodes.plan import NodePlan
-from numakube.lab.rundir import RunDir
+from numakube.lab.nodes.pool import NodePool
 
 NAME = "numakube-scheduler"
 PATIENCE_SECONDS = 60.0
@@ -82,14 +81,30 @@ class Running:
 class World:
     """The cluster and what was seen of its pods."""
 
-    lab: Lab
-    folder: RunDir
+    site: Site
     pods: Reflector[Pod]
     running: list[Running] = field(default_factory=list)
 
+    @property
+    def client(self) -> Client:
+        """A client with all rights that no fault befalls."""
+        return self.site.client
+
+    @property
+    def pool(self) -> NodePool:
+        """The nodes."""
+        return self.site.crew.pool
+
+    @property
+    def exporters(self) -> ExporterPool:
+        """Their exporters."""
+        found = self.site.crew.exporters
+        assert found is not None
+        return found
+
     def connect(self) -> Client:
         """Return a client over HTTP."""
-        return connect(load_config(kubeconfig=self.folder.kubeconfig, env={}), rate=0)
+        return self.site.connect()
 
     async def start(
         self, config: KubeSchedulerConfiguration | None = None, client: Client | None = None
@@ -106,13 +121,13 @@ class World:
     async def create(self, *documents: dict[str, Any]) -> None:
         """Create pods."""
         for document in documents:
-            await self.lab.client.create(PODS.raw, document, namespace="default")
+            await self.client.create(PODS.raw, document, namespace="default")
         names = {document["metadata"]["name"] for document in documents}
         await self.until(lambda: names <= {pod.metadata.name for pod in self.pods.store})
 
     async def delete(self, name: str) -> None:
         """Delete a pod at once."""
-        await self.lab.client.delete(PODS, name, namespace="default", grace_seconds=0)
+        await self.client.delete(PODS, name, namespace="default", grace_seconds=0)
 
     def pod(self, name: str) -> Pod:
         """Return a pod as it is now."""
@@ -167,7 +182,7 @@ class World:
 
     async def events(self, reason: str) -> list[str]:
         """Return the texts of the events with that reason."""
-        found = (await self.lab.client.list(CORE_EVENTS)).items
+        found = (await self.client.list(CORE_EVENTS)).items
         return [event.message for event in found if event.reason == reason]
 
 
@@ -186,22 +201,19 @@ async def world_of(
     shape: str = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2",
     kubelet: str = "policy=single-numa-node",
     plans: tuple[NodePlan, ...] = (),
-    **options: Any,
+    *,
+    on: Opener = lab_site,
+    rbac: bool = False,
 ) -> AsyncIterator[World]:
-    """Run a lab of equal nodes, or of those that *plans* says, with exporters."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "test")
-        folder.create()
-        plans = plans or uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
-        async with Lab(
-            LabOptions(name="test", plans=plans, exporters=True, **options), folder
-        ) as lab:
-            pods = Reflector(lab.client, PODS)
-            async with reflecting(pods):
-                world = World(lab, folder, pods)
-                try:
-                    yield world
-                finally:
-                    for one in world.running:
-                        if not one.task.done():
-                            await one.end()
+    """Run a cluster of equal nodes, or of those that *plans* says, with exporters."""
+    plans = plans or uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
+    async with on(SiteOptions(plans=plans, rbac=rbac)) as site:
+        pods = Reflector(site.client, PODS)
+        async with reflecting(pods):
+            world = World(site, pods)
+            try:
+                yield world
+            finally:
+                for one in world.running:
+                    if not one.task.done():
+                        await one.end()
