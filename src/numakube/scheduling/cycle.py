@@ -51,6 +51,8 @@ class Chosen:
         evaluated: nodes that were filtered.
         feasible: nodes that passed.
         scores: of all feasible nodes; ``None`` if there was only one.
+        diagnosis: why it does not fit the others.
+        ties: positions among the scores of the best nodes; unset if the best was refused.
     """
 
     node: str
@@ -58,6 +60,8 @@ class Chosen:
     evaluated: int
     feasible: int
     scores: Scores | None = None
+    diagnosis: Diagnosis | None = None
+    ties: Rows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class Cycle:
         ties = np.flatnonzero(scores.total == scores.total.max())
         best = int(ties[int(self._dice.random(1)[0] * len(ties))])
         if attempt.confirms(rows[best : best + 1]):
-            return attempt.chosen(int(rows[best]), rows, scores)
+            return attempt.chosen(int(rows[best]), rows, scores, ties)
         order = np.lexsort((self._dice.random(len(rows)), -scores.total))
         order = order[order != best]
         for position in order[:_CONFIRMED_AT_MOST]:
@@ -173,13 +177,16 @@ class _Attempt:
         """Tell whether the node at the one row of *rows* stands up to the final checks."""
         node = self.snapshot.at(int(rows[0]))
         status = self.runtime.confirm(self.state, self.pod, node)
-        self._note(rows, status)
+        self._note(rows, status, confirmed=True)
         return status.ok
 
-    def chosen(self, row: int, rows: Rows, scores: Scores | None) -> Chosen:
+    def chosen(
+        self, row: int, rows: Rows, scores: Scores | None, ties: Rows | None = None
+    ) -> Chosen:
         """Return the decision for the node at *row*."""
         node = self.snapshot.at(row).name
-        return Chosen(node, self.state, len(self.snapshot.rows), len(rows), scores)
+        evaluated = len(self.snapshot.rows)
+        return Chosen(node, self.state, evaluated, len(rows), scores, self.diagnosis, ties)
 
     def refuse(self) -> Refused:
         """Return why the pod fits nowhere, and where room can be made for it."""
@@ -213,7 +220,8 @@ class _Attempt:
             self.runtime.add_pod(state, self.pod, other, copy)
         return self.runtime.filter_node(state, self.pod, copy)
 
-    def _note(self, rows: Rows, status: Status) -> None:
+    def _note(self, rows: Rows, status: Status, *, confirmed: bool = False) -> None:
         if not status.ok:
             verdict = Verdicts(np.zeros(1, dtype=np.int32), (status,))
-            self.diagnosis.runs.append(FilterRun(status.plugin, rows, verdict))
+            run = FilterRun(status.plugin, rows, verdict, confirmed)
+            self.diagnosis.runs.append(run)

@@ -3,7 +3,8 @@
 GET /configz                    the configuration in force
 GET /debug/queue                every waiting pod, where it waits and why
 GET /debug/cache[?node=NAME]    what is believed of each node
-GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last refusal
+GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last attempts in full
+GET /debug/attempts             the last attempts of all pods (`numakube.apps.debugging.attempts`)
 PUT /debug/flags/v[?for=60s]    the level of the log, by klog's verbosity or by name
 """
 
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from aiohttp import web
 
+from numakube.apps.debugging.attempts import Attempts
+from numakube.apps.debugging.documents import Speaker, json_answer
 from numakube.apps.loglevel import LEVELS, SWITCH, level_of_verbosity
 from numakube.errors import InvalidValue
 from numakube.values.durations import SECOND, parse_duration
@@ -34,11 +36,17 @@ class Endpoints:
     """The debugging endpoints of one scheduler."""
 
     def __init__(
-        self, scheduler: Scheduler, config: KubeSchedulerConfiguration, clock: Clock
+        self,
+        scheduler: Scheduler,
+        config: KubeSchedulerConfiguration,
+        clock: Clock,
+        identity: str = "",
     ) -> None:
         self._scheduler = scheduler
         self._config = config
         self._clock = clock
+        self._speaker = Speaker("scheduler", identity, lambda: scheduler.leads)
+        self._attempts = Attempts(scheduler.recording, self._speaker)
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the routes, open only to those who may."""
@@ -48,16 +56,17 @@ class Endpoints:
             web.get("/debug/cache", access.guarded(self._cache)),
             web.get("/debug/pods/{namespace}/{name}", access.guarded(self._pod)),
             web.put("/debug/flags/v", access.guarded(self._set_level)),
+            *self._attempts.routes(access),
         ]
 
     async def _configz(self, _: web.Request) -> web.Response:
-        return _json({"kubescheduler.config.k8s.io": self._config})
+        return json_answer({"kubescheduler.config.k8s.io": self._config})
 
     async def _queue(self, _: web.Request) -> web.Response:
         queue = self._scheduler.queue
         now = self._clock.monotonic()
         counts = {place.value: count for place, count in queue.counts().items()}
-        return _json({"counts": counts, "pods": [_entry(entry, now) for entry in queue]})
+        return json_answer({"counts": counts, "pods": [_entry(entry, now) for entry in queue]})
 
     async def _cache(self, request: web.Request) -> web.Response:
         cluster = self._scheduler.mirror.cluster
@@ -65,20 +74,32 @@ class Endpoints:
         nodes = [node for node in cluster.nodes() if wanted in (None, node.name)]
         if wanted is not None and not nodes:
             raise web.HTTPNotFound(text=f"there is no node {wanted}")
-        return _json({"nodes": [_node(node) for node in nodes]})
+        return json_answer({"nodes": [_node(node) for node in nodes]})
 
     async def _pod(self, request: web.Request) -> web.Response:
-        key = f"{request.match_info['namespace']}/{request.match_info['name']}"
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        key = f"{namespace}/{name}"
+        where = self._where(key)
+        flights = self._attempts.of_pod(namespace, name)
+        if where is None and not flights:
+            raise web.HTTPNotFound(text=f"there is no pod {key} that waits, runs or is remembered")
+        document = self._speaker.document(
+            "PodAttempts", pod=key, recorder=self._attempts.head(), flights=flights
+        )
+        return json_answer({**document, **(where or {})})
+
+    def _where(self, key: str) -> dict[str, Any] | None:
+        """Return where a pod waits, or the node that it is on; ``None`` if neither."""
         now = self._clock.monotonic()
         for entry in self._scheduler.queue:
             if entry.pod.key == key:
-                return _json({"pod": key, "queue": _entry(entry, now)})
+                return {"queue": _entry(entry, now)}
         for node in self._scheduler.mirror.cluster.nodes():
             for pod in node.pods.values():
                 if pod.key == key:
                     assumed = self._scheduler.mirror.is_assumed(pod.uid)
-                    return _json({"pod": key, "node": node.name, "assumed": assumed})
-        raise web.HTTPNotFound(text=f"there is no pod {key} that waits or runs")
+                    return {"node": node.name, "assumed": assumed}
+        return None
 
     async def _set_level(self, request: web.Request) -> web.Response:
         word = (await request.text()).strip()[:_LONGEST_BODY]
@@ -139,7 +160,3 @@ def _node(node: NodeInfo) -> dict[str, Any]:
             ],
         }
     return shown
-
-
-def _json(tree: object) -> web.Response:
-    return web.Response(body=msgspec.json.encode(tree), content_type="application/json")

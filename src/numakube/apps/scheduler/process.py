@@ -19,6 +19,7 @@ from numakube.apps.access import Access
 from numakube.apps.metrics import new_registry
 from numakube.apps.mirror import Mirror
 from numakube.apps.process import cluster_of, listen_of
+from numakube.apps.recording import Recording
 from numakube.apps.scheduler.assembly import assemble
 from numakube.apps.scheduler.binder import CLIENT
 from numakube.apps.scheduler.catalogue import all_plugins, default_profile
@@ -39,6 +40,7 @@ from numakube.scheduling.numa.plugin import ON_CHANGES
 from numakube.scheduling.plugins.registry import VOLUME_ACTIONS
 from numakube.scheduling.queue.judge import ProfileJudge
 from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
+from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.values.durations import SECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -90,7 +92,12 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
 class SchedulerProcess:
     """A running scheduler with everything around its loop."""
 
-    def __init__(self, config: KubeSchedulerConfiguration, client: Client) -> None:
+    def __init__(
+        self,
+        config: KubeSchedulerConfiguration,
+        client: Client,
+        recorder: FlightRecorder | None = None,
+    ) -> None:
         self._config = config
         self._client = client
         self.identity = f"numakube-scheduler_{uuid4()}"
@@ -132,6 +139,7 @@ class SchedulerProcess:
             metrics=self._metrics,
             volumes=volumes,
             waiting=waiting,
+            recording=Recording(recorder or FlightRecorder(), parts.cluster, client.clock),
             resync_seconds=parts.resync_seconds,
         )
         for note in parts.notes:
@@ -206,7 +214,7 @@ class SchedulerProcess:
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
         health.ready("caches", self.mirror.missing)
-        endpoints = Endpoints(self.scheduler, self._config, self._client.clock)
+        endpoints = Endpoints(self.scheduler, self._config, self._client.clock, self.identity)
         routes = endpoints.routes(Access(self._client, host=listen.host))
         serving = Serving(listen, health=health, registry=self.registry, routes=routes)
         server = await stack.enter_async_context(serving)

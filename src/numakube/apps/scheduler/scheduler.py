@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.apps.mirror import Mirror
+    from numakube.apps.recording import Recording
     from numakube.apps.scheduler.metrics import SchedulerMetrics
     from numakube.apps.scheduler.outcomes import Outcomes
     from numakube.apps.scheduler.permits import WaitingPods
@@ -68,6 +69,7 @@ class Scheduler:
         metrics: SchedulerMetrics,
         volumes: ApiVolumeActions,
         waiting: WaitingPods,
+        recording: Recording,
         resync_seconds: float,
     ) -> None:
         self.queue = queue
@@ -75,6 +77,7 @@ class Scheduler:
         self.runtimes = runtimes
         self.nominations = nominations
         self.guard = guard
+        self.recording = recording
         self._client = client
         self._clock = client.clock
         self._cycle = cycle
@@ -107,6 +110,7 @@ class Scheduler:
     def pod_placed(self, pod: PodInfo) -> None:
         """Wait no longer for a pod that has a node."""
         self.nominations.drop(pod.uid)
+        self.recording.placed(pod)
         if pod.uid not in self._binding:
             self.queue.remove(pod.uid)
 
@@ -114,10 +118,13 @@ class Scheduler:
         """Forget a pod."""
         self.queue.remove(pod.uid)
         self.nominations.drop(pod.uid)
+        if not pod.has_ended:
+            self.recording.deleted(pod)
         self._room_was_made(pod.uid)
 
     def pod_ended(self, pod: PodInfo) -> None:
         """Learn from a pod that a kubelet refused."""
+        self.recording.ended(pod)
         if is_rejection(pod) and pod.scheduler_name in self.runtimes:
             self._learn_from(pod)
 
@@ -126,11 +133,14 @@ class Scheduler:
         if self._leads:
             self._events.append(event)
             self._wakeup.set()
+        if event.kind is EventKind.NODE_REMOVED:
+            self.recording.flush()
         if event.kind is EventKind.STORAGE_CHANGED:
             self._volumes.storage_changed()
 
     def cache_changed(self, changes: Changes) -> None:
         """Count and log what the NUMA cache found."""
+        self.recording.cache_changed(changes)
         for fact in changes.facts:
             self._metrics.facts.labels(fact.kind.value).inc()
             _log.info(
@@ -141,6 +151,11 @@ class Scheduler:
             _log.warning("misprediction", node=one.node, pod=one.pod, severity=str(one.severity))
 
     # The loop.
+
+    @property
+    def leads(self) -> bool:
+        """Whether it schedules, rather than standing by."""
+        return self._leads
 
     async def run(self) -> None:
         """Schedule until cancelled; requests under way are given a moment to be answered."""
@@ -187,6 +202,7 @@ class Scheduler:
     async def _idle(self) -> None:
         """Wait for an event, or for the time of a pod that backs off."""
         self._wakeup.clear()
+        self.recording.flush()
         times = [one for one in (self.queue.next_wakeup(), self.guard.next_change()) if one]
         if not times:
             await self._wakeup.wait()
@@ -214,9 +230,12 @@ class Scheduler:
         except Exception as error:
             # A plugin's bug must not end the scheduler; the pod is tried again later.
             _log.error("cycle_failed", pod=pod.key, error=repr(error), exc_info=error)
+            self.recording.begin(entry)
             self._fail(entry, f"internal error: {error!r}", started)
             return
         self._metrics.algorithm_seconds.observe(self._clock.monotonic() - started)
+        if not isinstance(decision, Refused):
+            self.recording.tried(entry, decision, started=started)
         if isinstance(decision, Failed):
             status = decision.status
             self._fail(entry, f"{status.plugin}: {status.message}", started)
@@ -248,6 +267,7 @@ class Scheduler:
             self._fail(entry, status.message, started)
             return
         self.mirror.assume(pod, node.name)
+        self.recording.reserved(pod.uid, node.name)
         self._binding.add(pod.uid)
         status, seconds = runtime.permit(decision.state, pod, node.name)
         if status.ok or status.code is Code.WAIT:
@@ -313,6 +333,7 @@ class Scheduler:
         for plugin in runtime.profile.at(PostBind):
             plugin.post_bind(decision.state, pod, node)
         self._outcomes.scheduled(pod, node)
+        self.recording.bound(pod.uid, node)
         self._observe("scheduled", entry, started)
         attempts = min(entry.attempts, _ATTEMPT_LABELS)
         label = f"{attempts}+" if entry.attempts > _ATTEMPT_LABELS else str(attempts)
@@ -327,10 +348,12 @@ class Scheduler:
         if not self._leads:
             # Whoever leads next tries again: nothing has gone wrong that users should know.
             self.queue.failed(entry, self._clock.monotonic())
+            self.recording.not_bound(entry.uid, bound.reason)
         elif bound.result is Result.FAILED:
             self._fail(entry, f"binding to {decision.node} failed: {bound.reason}", started)
         else:
             self.queue.remove(entry.uid)
+            self.recording.not_bound(entry.uid, bound.reason)
             _log.info("not_bound", pod=entry.pod.key, node=decision.node, reason=bound.reason)
 
     def _refuse(
@@ -343,6 +366,7 @@ class Scheduler:
     ) -> None:
         pod, now = entry.pod, self._clock.monotonic()
         message = decision.diagnosis.message()
+        self.recording.tried(entry, decision, started=started, message=message)
         if message != entry.message:
             self._outcomes.refused(pod, message)
         if decision.nomination is not None:
@@ -376,19 +400,20 @@ class Scheduler:
         if problems:
             for victim in nomination.victims:
                 self._victims.pop(victim.uid, None)
-            self.queue.activate([pod.uid], self._clock.monotonic())
+            self.queue.activate([pod.uid], self._clock.monotonic(), "an eviction failed")
             self._wakeup.set()
 
     def _room_was_made(self, victim: str) -> None:
         preemptor = self._victims.pop(victim, None)
         if preemptor is not None and preemptor not in self._victims.values():
-            self.queue.activate([preemptor], self._clock.monotonic())
+            self.queue.activate([preemptor], self._clock.monotonic(), "the last victim is gone")
             self._wakeup.set()
 
     def _fail(self, entry: QueuedPod, message: str, started: float) -> None:
         if message != entry.message and entry.uid in self.queue:
             self._outcomes.refused(entry.pod, message, reason="SchedulerError")
         self.queue.failed(entry, self._clock.monotonic(), message=message)
+        self.recording.not_bound(entry.uid, message)
         self._observe("error", entry, started)
         self._wakeup.set()
 

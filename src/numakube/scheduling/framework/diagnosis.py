@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FilterRun:
-    """What one filter said of the nodes that the filters before it had left."""
+    """What one filter said of the nodes that the filters before it had left.
+
+    Attributes:
+        confirmed: whether it was the final check of a node that had passed every filter.
+    """
 
     plugin: str
     rows: Rows
     verdicts: Verdicts
+    confirmed: bool = False
 
     def refused(self) -> Iterator[tuple[Rows, Status]]:
         """Yield the rows of each refusal."""
@@ -46,6 +51,7 @@ class Diagnosis:
         names: name of the node at each row, as it was in the cycle.
         pre_filter: set if the pod was refused before any node was looked at.
         excluded: nodes that a pre-filter had ruled out together, and the status that says so.
+        digest: what a reader has made of it, for those who read the same later.
     """
 
     names: Sequence[str] = ()
@@ -54,12 +60,21 @@ class Diagnosis:
     excluded: list[tuple[Rows, Status]] = field(default_factory=list)
     runs: list[FilterRun] = field(default_factory=list)
     post_filter: str = ""
+    digest: object = None
+    _known: tuple[int, Sequence[tuple[FilterRun, tuple[Rows, Status]]]] = (0, ())
 
     def groups(self) -> Iterator[tuple[Rows, Status]]:
         """Yield each refusal with the rows that got it."""
         yield from self.excluded
-        for run in self.runs:
-            yield from run.refused()
+        for _, refusal in self.refused():
+            yield refusal
+
+    def refused(self) -> Sequence[tuple[FilterRun, tuple[Rows, Status]]]:
+        """Return each refusal of a filter; found once, since several ask."""
+        if len(self.runs) != self._known[0]:
+            found = [(run, refusal) for run in self.runs for refusal in run.refused()]
+            self._known = len(self.runs), found
+        return self._known[1]
 
     def plugins(self) -> frozenset[str]:
         """Return who refused the pod on any node: their events may let it fit."""

@@ -61,3 +61,14 @@ class ClusterEvent:
     node_info: NodeInfo | None = None
     pod: PodInfo | None = None
     claim: str = ""
+
+    def __str__(self) -> str:
+        what = "|".join(name.lower().replace("_", "-") for name in _names_of(self.kind))
+        about = [f"of {self.pod.key}"] if self.pod is not None else []
+        about += [f"of {self.claim}"] if self.claim else []
+        about += [f"on {self.node}"] if self.node else []
+        return " ".join((what, *about))
+
+
+def _names_of(kind: EventKind) -> list[str]:
+    return [one.name for one in kind if one.name]

@@ -36,6 +36,7 @@ class QueuedPod:
         refused_by: plugins whose events may let it fit.
         gate: why it is not tried at all, if it is gated.
         retry_at: end of its backoff.
+        woken_by: what brought it back to the active queue last.
     """
 
     pod: PodInfo
@@ -49,6 +50,7 @@ class QueuedPod:
     gate: Status = SUCCESS
     retry_at: float = 0.0
     message: str = ""
+    woken_by: str = "created"
 
     @property
     def uid(self) -> str:

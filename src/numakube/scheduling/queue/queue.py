@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
 
 MAX_UNSCHEDULABLE_SECONDS = 300.0
+_TIMEOUT = f"{MAX_UNSCHEDULABLE_SECONDS:.0f} s without an event"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,33 +145,39 @@ class SchedulingQueue:
             return
         entry.errors += 1
         entry.message = message
+        entry.woken_by = "backoff after a failure"
         entry.retry_at = now + self._backoff.after(entry.errors)
         self._back_off(entry, now)
 
     def handle(self, events: Sequence[ClusterEvent], now: float) -> int:
         """Wake the pods that *events* may help; return how many."""
         woken = 0
+        texts: dict[int, str] = {}
         for refused_by, parked in list(self._parked.items()):
             relevant = [one for one in events if self._judge.cares(refused_by, one.kind)]
             if not relevant:
                 continue
             for entry in list(parked.values()):
-                if self._is_helped(entry, relevant):
-                    self._wake(entry, now)
+                event = self._helped_by(entry, relevant)
+                if event is not None:
+                    why = texts.get(id(event)) or texts.setdefault(id(event), str(event))
+                    self._wake(entry, now, why)
                     woken += 1
         return woken
 
-    def activate(self, uids: Iterable[str], now: float) -> None:
+    def activate(self, uids: Iterable[str], now: float, why: str = "asked for") -> None:
         """Let pods be tried at once, whatever they wait for; gated ones stay."""
         for uid in uids:
             entry = self._entries.get(uid)
             if entry is not None and entry.place in (Place.BACKOFF, Place.UNSCHEDULABLE):
                 self._unpark(entry)
+                entry.woken_by = why
                 self._enqueue(entry, now)
 
     def recheck_gates(self, now: float) -> None:
         """Ask again about pods that must not be tried: what held them may be over."""
         for entry in [one for one in self if one.place is Place.GATED]:
+            entry.woken_by = "what held it back is over"
             self._enqueue(entry, now)
 
     def advance(self, now: float) -> None:
@@ -183,7 +190,7 @@ class SchedulingQueue:
             for entry in list(parked.values()):
                 if entry.queued_at + MAX_UNSCHEDULABLE_SECONDS > now:
                     break  # Parked in order of time: the rest came later.
-                self._wake(entry, now)
+                self._wake(entry, now, _TIMEOUT)
 
     def next_wakeup(self) -> float | None:
         """Return when `advance` next has something to do; ``None`` if only events can help."""
@@ -206,6 +213,7 @@ class SchedulingQueue:
     def _update(self, entry: QueuedPod, pod: PodInfo, now: float) -> None:
         before, entry.pod = entry.pod, pod
         if entry.place is Place.GATED:
+            entry.woken_by = "the pod changed"
             self._enqueue(entry, now)
         elif before.pod.spec == pod.pod.spec and before.labels == pod.labels:
             return
@@ -213,15 +221,17 @@ class SchedulingQueue:
             self._enqueue(entry, entry.queued_at)
         elif entry.place is Place.UNSCHEDULABLE:
             event = ClusterEvent(kind=EventKind.UNSCHEDULED_POD_UPDATED, pod=pod)
-            if self._is_helped(entry, [event]):
-                self._wake(entry, now)
+            if self._helped_by(entry, [event]) is not None:
+                self._wake(entry, now, str(event))
 
-    def _is_helped(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
+    def _helped_by(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> ClusterEvent | None:
+        """Return the first of *events* that may let the pod fit."""
         judge, pod, refused_by = self._judge, entry.pod, entry.refused_by
-        return any(judge.wakes(pod, refused_by, event) for event in events)
+        return next((event for event in events if judge.wakes(pod, refused_by, event)), None)
 
-    def _wake(self, entry: QueuedPod, now: float) -> None:
+    def _wake(self, entry: QueuedPod, now: float, why: str) -> None:
         self._unpark(entry)
+        entry.woken_by = why
         if entry.retry_at > now:
             self._back_off(entry, now)
         else:
