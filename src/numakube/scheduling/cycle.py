@@ -101,7 +101,7 @@ class Cycle:
         known = self._remembered(pod)
         if known is not None:
             return known
-        attempt = _Attempt(runtime, pod, self._cluster.snapshot(), self._nominations)
+        attempt = Attempt(runtime, pod, self._cluster.snapshot(), self._nominations)
         rows = attempt.feasible_rows()
         chosen = self._choose(attempt, rows) if len(rows) else None
         if chosen is not None:
@@ -114,7 +114,7 @@ class Cycle:
         """Try everybody anew, whatever is remembered."""
         self._refusals.clear()
 
-    def _choose(self, attempt: _Attempt, rows: Rows) -> Chosen | Failed | None:
+    def _choose(self, attempt: Attempt, rows: Rows) -> Chosen | Failed | None:
         if len(rows) == 1:
             return attempt.chosen(int(rows[0]), rows, None) if attempt.confirms(rows) else None
         scores = attempt.runtime.score(attempt.state, attempt.pod, attempt.snapshot, rows)
@@ -152,7 +152,7 @@ class Cycle:
         return own, len(self._nominations)
 
 
-class _Attempt:
+class Attempt:
     """The work on one pod in one snapshot."""
 
     def __init__(

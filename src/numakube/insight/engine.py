@@ -1,0 +1,105 @@
+"""A scheduler's own parts, filled with the facts of a cluster: what it would decide, without it.
+
+The parts are those that the scheduler process assembles; here they are told of every node, report
+and pod once, as a scheduler is that has just started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from numakube.errors import InvalidValue
+from numakube.insight.facts import has_ended
+from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.values.times import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.api.core import Pod
+    from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.nominations import Nominations
+    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.snapshot.cluster import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What decides.
+
+    Attributes:
+        runtimes: the plugins of each profile by the name that pods ask for.
+    """
+
+    cluster: Cluster
+    nominations: Nominations
+    cache: NumaCache
+    runtimes: Mapping[str, Runtime]
+
+    def runtime_for(self, scheduler_name: str) -> Runtime:
+        """Return the plugins that decide about pods of *scheduler_name*, or else the first."""
+        first = next(iter(self.runtimes.values()))
+        return self.runtimes.get(scheduler_name, first)
+
+
+def fill(engine: Engine, facts: ClusterFacts) -> None:
+    """Tell the parts of *engine* everything that is known."""
+    cluster, cache = engine.cluster, engine.cache
+    cluster.objects = facts.objects
+    for _, node in sorted(facts.nodes.items()):
+        cluster.set_node(node)
+    for topology in facts.topologies.values():
+        _apply(engine, cache.set_report(topology))
+    settled, recent = _by_age(facts)
+    _see(engine, settled)
+    # Reports that name no pods are taken to contain what has run for longer than the patience.
+    settle_doubts(engine.cache)
+    for name in facts.topologies:
+        cluster.set_belief(name, cache.belief(name))
+    _see(engine, recent)
+    cluster.objects_changed()
+
+
+def settle_doubts(cache: NumaCache) -> None:
+    """Let the patience with reports that name no pods pass."""
+    cache.resync(0.0)
+    cache.resync(PATIENCE_SECONDS)
+
+
+def _by_age(facts: ClusterFacts) -> tuple[list[Pod], list[Pod]]:
+    """Return the pods that have been bound for a while, and the others."""
+    try:
+        since = parse_time(facts.taken_at) - timedelta(seconds=PATIENCE_SECONDS)
+    except InvalidValue:
+        return list(facts.pods), []
+    settled: list[Pod] = []
+    recent: list[Pod] = []
+    for pod in facts.pods:
+        started = pod.status.start_time if pod.status else None
+        try:
+            young = started is None or parse_time(started) > since
+        except InvalidValue:
+            young = False
+        (recent if young else settled).append(pod)
+    return settled, recent
+
+
+def _see(engine: Engine, pods: Iterable[Pod]) -> None:
+    for pod in pods:
+        info = PodInfo(pod)
+        _apply(engine, engine.cache.pod_seen(info))
+        if has_ended(pod):
+            continue
+        if info.node_name:
+            engine.cluster.place(info, info.node_name)
+        elif info.nominated_node_name:
+            engine.nominations.nominate(info, info.nominated_node_name)
+
+
+def _apply(engine: Engine, changes: Changes) -> None:
+    for node in changes.nodes:
+        engine.cluster.set_belief(node, engine.cache.belief(node))
