@@ -1,0 +1,17 @@
+"""Why a pod is where it is, or nowhere: the scheduler's verdict, taken apart and put into words.
+
+    explanation = explain(facts, engine, subject)      # values: `document.Explanation`
+    print(render(explanation))                         # text for people
+    msgspec.json.encode(explanation)                   # for programs; docs/reference/explain.md
+
+The verdict is that of the scheduler's own plugins (`numakube.insight.engine`). Every change that is
+suggested has been tried on them, the kubelet model included; what was not found to help is not
+suggested.
+"""
+
+from numakube.insight.explain.document import Explanation
+from numakube.insight.explain.explaining import explain
+from numakube.insight.explain.subject import Subject, manifest_subject, pod_subject
+from numakube.insight.explain.text import render
+
+__all__ = ["Explanation", "Subject", "explain", "manifest_subject", "pod_subject", "render"]

@@ -1,0 +1,127 @@
+"""Where changes are tried: the scheduler's plugins and the kubelet model, with one thing different.
+
+Whatever is changed in the cluster for a trial is put back before anybody else looks.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from numakube.insight.engine import settle_doubts
+from numakube.scheduling.cycle import Attempt
+from numakube.scheduling.framework.diagnosis import Diagnosis
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.preemption.trial import Trial
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from numakube.api.core import Node, Pod
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.insight.engine import Engine
+    from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+
+_ASKED: Final = 64
+"""Nodes whose kubelet models are asked in one trial, as in a cycle."""
+
+
+class Bench:
+    """Tries things out for one pod.
+
+    Attributes:
+        pod: the pod as it is, not bound to anything.
+        liked: nodes to look at first, so that answers are about the nodes that are shown.
+    """
+
+    def __init__(self, engine: Engine, runtime: Runtime, pod: Pod) -> None:
+        self.engine = engine
+        self.runtime = runtime
+        self.pod = pod
+        self.liked: tuple[str, ...] = ()
+
+    def node(self, name: str) -> NodeInfo | None:
+        """Return a node as it is."""
+        return self.engine.cluster.node(name)
+
+    def taker(self, pod: Pod, *, among: Collection[str] | None = None) -> str | None:
+        """Return a node that would take *pod*, one of *among* if given; ``None`` if none does."""
+        info = PodInfo(pod)
+        if not self.runtime.pre_enqueue(info).ok:
+            return None
+        snapshot = self.engine.cluster.snapshot()
+        attempt = Attempt(self.runtime, info, snapshot, self.engine.nominations)
+        rows = attempt.feasible_rows()
+        names = {snapshot.at(int(row)).name: int(row) for row in rows}
+        allowed = names.keys() if among is None else names.keys() & set(among)
+        first = [name for name in self.liked if name in allowed]
+        order = dict.fromkeys([*first, *sorted(allowed)])
+        for name in list(order)[:_ASKED]:
+            if attempt.confirms(np.array([names[name]], dtype=np.intp)):
+                return name
+        return None
+
+    def fits_without(self, node: str, gone: Iterable[PodInfo]) -> bool:
+        """Tell whether the pod fits *node* when the pods *gone* have left it."""
+        trial = self.trial(node)
+        if trial is None:
+            return False
+        trial.remove(gone)
+        return trial.verdict().ok
+
+    def trial(self, node: str, *, pod: Pod | None = None) -> Trial | None:
+        """Return *node* without pods to be named; ``None`` if the pod is refused before that."""
+        info, state = PodInfo(pod or self.pod), CycleState()
+        there = self.node(node)
+        snapshot = self.engine.cluster.snapshot()
+        rows = self.runtime.pre_filter(state, info, snapshot, Diagnosis())
+        if there is None or there.row not in rows:
+            return None
+        nominated = self.engine.nominations.before(info, node)
+        return Trial(self.runtime, state, info, there, nominated=nominated)
+
+    @contextmanager
+    def node_changed(self, node: Node) -> Iterator[None]:
+        """Have *node* in place of the one with its name for a while."""
+        cluster = self.engine.cluster
+        before = cluster.node(node.metadata.name)
+        if before is None:
+            yield
+            return
+        original = before.node
+        cluster.set_node(node)
+        try:
+            yield
+        finally:
+            cluster.set_node(original)
+
+    @contextmanager
+    def report_changed(
+        self, topology: NodeResourceTopology, *, pods: bool = True
+    ) -> Iterator[NumaBelief | None]:
+        """Believe *topology* of its node for a while; without *pods*, that it contains them all."""
+        cluster, name = self.engine.cluster, topology.metadata.name
+        info = cluster.node(name)
+        before = info.numa if info is not None else None
+        belief = self._belief(topology, info if pods else None)
+        cluster.set_belief(name, belief)
+        try:
+            yield belief
+        finally:
+            cluster.set_belief(name, before)
+
+    def _belief(self, topology: NodeResourceTopology, node: NodeInfo | None) -> NumaBelief | None:
+        cache = Predict()
+        meta = msgspec.structs.replace(topology.metadata, resource_version="")
+        cache.set_report(msgspec.structs.replace(topology, metadata=meta))
+        for pod in node.pods.values() if node is not None else ():
+            cache.pod_seen(pod)
+        settle_doubts(cache)
+        return cache.belief(topology.metadata.name)

@@ -1,0 +1,123 @@
+"""Make room: which pods would have to go, as few and as unimportant ones as possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.insight.explain.document import Change
+from numakube.insight.explain.subject import Subject
+from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numakube.insight.explain.bench import Bench
+    from numakube.insight.explain.judging import Judgement
+    from numakube.scheduling.preemption.trial import Trial
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+
+_MOST_NODES: Final = 12
+_MOST_VICTIMS: Final = 6
+"""Beyond that it is no small change any more."""
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_ABOVE_ALL: Final = (1 << 31) - 1
+
+
+def evictions(bench: Bench, judgement: Judgement) -> Iterator[Change]:
+    """Yield who has to go, where: by the scheduler's own doing, or by somebody's hand."""
+    nomination = judgement.nomination
+    if nomination is not None:
+        yield _preempted(nomination.node, nomination.victims)
+        return
+    found: list[tuple[tuple[int, int, int], str, tuple[PodInfo, ...]]] = []
+    for name in _nodes(judgement):
+        node = bench.node(name)
+        victims = None if node is None else _least(bench, node)
+        if victims:
+            found.append((_cost(victims), name, victims))
+            if found[-1][0][0] == 1 and victims[0].priority <= 0:
+                break
+    for _, name, victims in sorted(found, key=lambda one: one[:2])[:1]:
+        yield _moved(bench, name, victims)
+
+
+def _nodes(judgement: Judgement) -> list[str]:
+    """Return the nodes where eviction may help, the closest of each group first."""
+    groups = [one.nodes for one in judgement.refusals if one.eviction_helps]
+    longest = max(map(len, groups), default=0)
+    rounds = (nodes[turn] for turn in range(longest) for nodes in groups if turn < len(nodes))
+    return [name for name, _ in zip(rounds, range(_MOST_NODES), strict=False)]
+
+
+def _least(bench: Bench, node: NodeInfo) -> tuple[PodInfo, ...] | None:
+    """Return the fewest, least important pods without which the pod fits *node*."""
+    movable = {uid: pod for uid, pod in node.pods.items() if _is_movable(pod)}
+    for pod in sorted(movable.values(), key=by_importance, reverse=True):
+        if bench.fits_without(node.name, [pod]):
+            return (pod,)
+    return _several(bench, node, movable)
+
+
+def _several(
+    bench: Bench, node: NodeInfo, movable: dict[str, PodInfo]
+) -> tuple[PodInfo, ...] | None:
+    """Ask preemption, as if the pod were more important than anybody else."""
+    above = msgspec.structs.replace(bench.pod.spec, priority=_ABOVE_ALL)
+    first = msgspec.structs.replace(bench.pod, spec=above)
+    if bench.trial(node.name, pod=first) is None:
+        return None
+    shown = node.clone()
+    shown.pods = movable
+
+    def trial() -> Trial:
+        made = bench.trial(node.name, pod=first)
+        assert made is not None  # noqa: S101 - the same call succeeded just before
+        return made
+
+    found = find_victims(PodInfo(first), shown, (), trial)
+    if not isinstance(found, Victims) or not 0 < len(found.pods) <= _MOST_VICTIMS:
+        return None
+    return found.pods if bench.fits_without(node.name, found.pods) else None
+
+
+def _is_movable(pod: PodInfo) -> bool:
+    """Tell whether a pod can be sent away: static ones come back, daemons belong to their node."""
+    meta = pod.pod.metadata
+    owner = meta.controller
+    return _MIRROR not in meta.annotations and (owner is None or owner.kind != "DaemonSet")
+
+
+def _cost(victims: Sequence[PodInfo]) -> tuple[int, int, int]:
+    return len(victims), max(one.priority for one in victims), sum(one.priority for one in victims)
+
+
+def _preempted(node: str, victims: Sequence[PodInfo]) -> Change:
+    text = (
+        f"Wait: the scheduler evicts {_listed(victims)} from {node} by itself, of lower priority."
+    )
+    return Change(kind="preempt", text=text, node=node, pods=tuple(one.key for one in victims))
+
+
+def _moved(bench: Bench, node: str, victims: Sequence[PodInfo]) -> Change:
+    where = _elsewhere(bench, node, victims)
+    if where:
+        text = f"Move {_listed(victims)} away from {node} ({where}): the pod then fits there."
+    else:
+        text = f"Stop {_listed(victims)} on {node}, for which there is no room elsewhere either."
+    return Change(kind="evict", text=text, node=node, pods=tuple(one.key for one in victims))
+
+
+def _elsewhere(bench: Bench, node: str, victims: Sequence[PodInfo]) -> str:
+    others = bench.engine.cluster.row_of.keys() - {node}
+    places = [bench.taker(Subject(one.pod).unbound(), among=others) for one in victims]
+    known = list(dict.fromkeys(one for one in places if one is not None))
+    if any(place is None for place in places):
+        return ""
+    return f"{', '.join(known)} {'has' if len(known) == 1 else 'have'} room"
+
+
+def _listed(pods: Sequence[PodInfo]) -> str:
+    return ", ".join(f"{one.key} (priority {one.priority})" for one in pods)

@@ -1,0 +1,167 @@
+"""One node in detail: what was asked, what each zone has, who holds the rest, how it is decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.insight.explain.amounts import all_containers, asked_by, text_of
+from numakube.insight.explain.document import Candidate, ContainerAsk, ResourceAsk, ZoneAmount
+from numakube.insight.explain.holders import holders_on
+from numakube.insight.explain.judging import counted_rejection
+from numakube.insight.explain.words import steps_of
+from numakube.kubelet.demand import DemandRules, demand_of
+from numakube.topology.zones import Unusable
+from numakube.values.resources import CPU, is_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numakube.api.core import Pod
+    from numakube.insight.explain.bench import Bench
+    from numakube.insight.facts import ClusterFacts
+    from numakube.kubelet.demand import PodDemand
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.view import NodeTopology
+
+
+def candidate(
+    bench: Bench, facts: ClusterFacts, info: PodInfo, node: NodeInfo, refusal: Status | None
+) -> Candidate:
+    """Return everything that is to be said about *node*."""
+    belief = node.numa
+    topology = belief.topology if belief is not None else None
+    return Candidate(
+        node=node.name,
+        fits=refusal is None,
+        plugin=refusal.plugin if refusal else "",
+        reason=_reason(bench, info, node, refusal),
+        data=_data(facts, node.name, belief),
+        data_reason=_data_reason(facts, node.name),
+        policy=topology.policy if topology else "",
+        scope=topology.scope if topology else "",
+        cpu_manager_policy=(topology.cpu_manager_policy or "") if topology else "",
+        memory_manager_policy=(topology.memory_manager_policy or "") if topology else "",
+        containers=tuple(_asks(info.pod, info, node)),
+        holders=holders_on(facts, node, but=info.uid),
+        steps=_steps(info.pod, belief),
+    )
+
+
+def _reason(bench: Bench, info: PodInfo, node: NodeInfo, refusal: Status | None) -> str:
+    """Return the refusal with this node's own numbers."""
+    if refusal is None:
+        return ""
+    own = counted_rejection(bench.runtime, info, node) if refusal.detail is not None else None
+    return own.message if own is not None else refusal.message
+
+
+def _data(facts: ClusterFacts, name: str, belief: NumaBelief | None) -> str:
+    if isinstance(facts.view(name), Unusable):
+        return "unusable"
+    if belief is None or belief.topology is None:
+        return "none"
+    if belief.blocked:
+        return "stale"
+    return "exact" if belief.model() is not None else "counts"
+
+
+def _data_reason(facts: ClusterFacts, name: str) -> str:
+    view = facts.view(name)
+    return view.reason if isinstance(view, Unusable) else ""
+
+
+def _steps(pod: Pod, belief: NumaBelief | None) -> tuple[str, ...]:
+    model = belief.model() if belief is not None else None
+    return () if model is None else steps_of(pod, model)
+
+
+def _asks(pod: Pod, info: PodInfo, node: NodeInfo) -> Iterator[ContainerAsk]:
+    belief = node.numa
+    topology = belief.topology if belief is not None else None
+    free = belief.available if belief is not None and topology is not None else ()
+    demand = demand_of(pod, DemandRules())
+    per_pod = topology is not None and topology.scope == "pod"
+    whole = tuple(
+        _of_node(
+            name,
+            wanted,
+            node,
+            _of_zones(
+                name,
+                wanted,
+                topology if per_pod else None,
+                free if per_pod else (),
+                aligned=_aligns(topology, demand, "", name),
+            ),
+        )
+        for name, wanted in info.requests.items()
+        if wanted
+    )
+    yield ContainerAsk(container="", resources=whole)
+    for container, role in all_containers(pod):
+        resources = tuple(
+            _of_zones(
+                name,
+                wanted,
+                topology,
+                free,
+                aligned=_aligns(topology, demand, container.name, name),
+            )
+            for name, wanted in asked_by(container).items()
+        )
+        if resources:
+            yield ContainerAsk(container=container.name, role=role, resources=resources)
+
+
+def _of_node(name: str, wanted: int, node: NodeInfo, zones: ResourceAsk) -> ResourceAsk:
+    free = max(0, node.allocatable.get(name, 0) - node.requested.get(name, 0))
+    return ResourceAsk(
+        resource=name,
+        wanted=text_of(name, wanted),
+        aligned=zones.aligned,
+        free=text_of(name, free),
+        missing=text_of(name, max(0, wanted - free)),
+        zones=zones.zones,
+    )
+
+
+def _of_zones(
+    name: str,
+    wanted: int,
+    topology: NodeTopology | None,
+    free: tuple[Mapping[str, int], ...],
+    *,
+    aligned: bool,
+) -> ResourceAsk:
+    zones = tuple(
+        ZoneAmount(
+            zone=zone.id,
+            free=text_of(name, left.get(name, 0)),
+            allocatable=text_of(name, zone.allocatable.get(name, 0)),
+            missing=text_of(name, max(0, wanted - left.get(name, 0))),
+        )
+        for zone, left in zip(topology.zones if topology else (), free, strict=True)
+        if name in zone.allocatable
+    )
+    return ResourceAsk(
+        resource=name, wanted=text_of(name, wanted), aligned=aligned and bool(zones), zones=zones
+    )
+
+
+def _aligns(
+    topology: NodeTopology | None, demand: PodDemand, container: str, resource: str
+) -> bool:
+    """Tell whether the node's kubelet aligns what *container*, or any if empty, asks for."""
+    if topology is None or topology.policy == "none" or not demand.managed:
+        return False
+    if resource == CPU:
+        exclusive = any(
+            one.exclusive_cpus for one in demand.containers if container in ("", one.name)
+        )
+        return topology.cpu_manager_policy != "none" and exclusive
+    if is_memory(resource):
+        return topology.memory_manager_policy != "None" and demand.guaranteed
+    return True

@@ -1,0 +1,217 @@
+"""An explanation as a document: stable, complete, free of words that only a screen needs.
+
+Amounts are Kubernetes quantities as texts. Fields are only ever added.
+"""
+
+import msgspec
+
+API_VERSION = "insight.numakube.dev/v1"
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the parts; everything is written, defaults included."""
+
+
+class PodSummary(Document, frozen=True):
+    """The pod in question.
+
+    Attributes:
+        source: ``cluster``, or ``manifest`` for one that does not exist yet.
+        state: ``waiting``, ``gated``, ``bound``, ``running``, ``rejected`` (by a kubelet),
+            ``ended`` or ``planned`` (a manifest).
+        scheduler: the scheduler that the pod asks for.
+        ours: whether that is one of the profiles that decided here.
+        reason: why it ended or was rejected, in the kubelet's words; so is ``message``.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    source: str = "cluster"
+    state: str = "waiting"
+    node: str = ""
+    scheduler: str = ""
+    ours: bool = True
+    qos_class: str = ""
+    priority: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class ReasonGroup(Document, frozen=True):
+    """Nodes that refused the pod for the same reason.
+
+    Attributes:
+        plugin: who refused.
+        reason: in the scheduler's words, as in the pod's event.
+        meaning: the same for people who do not know the plugin.
+        eviction_helps: whether evicting pods may make room there.
+        nodes: all of them, the closest to fitting first.
+    """
+
+    plugin: str
+    reason: str
+    meaning: str = ""
+    eviction_helps: bool = False
+    nodes: tuple[str, ...] = ()
+
+
+class ZoneAmount(Document, frozen=True):
+    """What one NUMA zone has of a resource."""
+
+    zone: int
+    free: str
+    allocatable: str
+    missing: str = "0"
+
+
+class ResourceAsk(Document, frozen=True):
+    """One resource that is asked for.
+
+    Attributes:
+        aligned: whether the node's kubelet aligns it, so that zones matter.
+        free: what the whole node has left, as the scheduler counts; empty if it does not.
+        missing: how much of that lacks.
+        zones: what each zone has; empty without data.
+    """
+
+    resource: str
+    wanted: str
+    aligned: bool = False
+    free: str = ""
+    missing: str = "0"
+    zones: tuple[ZoneAmount, ...] = ()
+
+
+class ContainerAsk(Document, frozen=True):
+    """What a container asks for, or the pod as a whole if ``container`` is empty."""
+
+    container: str
+    role: str = ""
+    resources: tuple[ResourceAsk, ...] = ()
+
+
+class Holder(Document, frozen=True):
+    """What a pod holds in a set of zones.
+
+    Attributes:
+        zones: one zone, or those that a piece of memory or a device belongs to together.
+        coming: it is not reported yet: bound, and where the kubelet model puts it.
+    """
+
+    pod: str
+    priority: int
+    zones: tuple[int, ...]
+    amounts: dict[str, str]
+    coming: bool = False
+
+
+class Candidate(Document, frozen=True):
+    """One node in detail.
+
+    Attributes:
+        fits: whether the pod would be placed there.
+        data: how well the node is known: ``exact``, ``counts``, ``stale``, ``unusable``, ``none``.
+        data_reason: why the data cannot be used, if it cannot.
+        containers: what was asked and what there is; the whole pod first. Of containers only zones
+            are told, of the pod the node, and zones too if its kubelet aligns pods as a whole.
+        holders: who holds what, the largest part first.
+        steps: how the kubelet comes to its verdict, sentence by sentence.
+    """
+
+    node: str
+    fits: bool = False
+    plugin: str = ""
+    reason: str = ""
+    data: str = "none"
+    data_reason: str = ""
+    policy: str = ""
+    scope: str = ""
+    cpu_manager_policy: str = ""
+    memory_manager_policy: str = ""
+    containers: tuple[ContainerAsk, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    steps: tuple[str, ...] = ()
+
+
+class Change(Document, frozen=True):
+    """Something that would make the pod fit; it was tried.
+
+    Attributes:
+        kind: what is changed, such as ``fewer-cpus``; see docs/reference/explain.md.
+        text: what to do, in a sentence.
+        node: where the pod would go then.
+        container: the container to change; so are ``resource``, ``was`` and ``to``.
+        pods: who has to go, with ``evict`` and ``preempt``.
+    """
+
+    kind: str
+    text: str
+    node: str = ""
+    container: str = ""
+    resource: str = ""
+    was: str = ""
+    to: str = ""
+    pods: tuple[str, ...] = ()
+
+
+class PlacedContainer(Document, frozen=True):
+    """What a container, or the whole pod, holds where it runs."""
+
+    container: str
+    zones: tuple[int, ...] = ()
+    cpus: str = ""
+    amounts: dict[str, str] = {}
+
+
+class Placement(Document, frozen=True):
+    """Where a pod runs and how well.
+
+    Attributes:
+        source: ``exact`` (the node's report), ``placement`` (upstream's vectors), ``predicted``
+            (not reported yet) or ``unknown``.
+        quality: ``single`` zone, ``fewest`` zones possible, ``spread`` over more than needed,
+            ``shared`` (nothing exclusive) or ``unknown``.
+        distance: the largest distance between two of its zones; 10 is local, 0 is unknown.
+        better: nodes that would align it better now.
+    """
+
+    node: str
+    source: str = "unknown"
+    zones: tuple[int, ...] = ()
+    quality: str = "unknown"
+    distance: int = 0
+    containers: tuple[PlacedContainer, ...] = ()
+    better: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+class Explanation(Document, frozen=True, kw_only=True):
+    """Everything there is to say.
+
+    Attributes:
+        verdict: ``fits``, ``refused``, or ``held`` if it is not even tried.
+        summary: the whole answer in a sentence or two.
+        chosen: the node that the scheduler would take.
+        fitting: nodes that would take the pod, best first; at most a few hundred are checked to
+            the last detail, ``unchecked`` passed the filters only.
+        evictions: who would be preempted for it, if the scheduler would do that.
+        changes: what would help, the smallest change first.
+        notes: what the answer rests on or leaves open.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "PodExplanation"
+    taken_at: str = ""
+    pod: PodSummary
+    verdict: str
+    summary: str
+    nodes: int = 0
+    chosen: str = ""
+    fitting: tuple[str, ...] = ()
+    unchecked: int = 0
+    groups: tuple[ReasonGroup, ...] = ()
+    placement: Placement | None = None
+    candidates: tuple[Candidate, ...] = ()
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,180 @@
+"""The scheduler's cycle for one pod, with the verdict of every node kept.
+
+A cycle stops at the first node that stands up to the final check. An explanation asks all of them,
+up to a limit, so that it can say who else would do and who only looks as if.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.scheduling.cycle import Attempt
+from numakube.scheduling.framework.status import Code, Status
+from numakube.scheduling.numa.plugin import NodeResourceTopologyMatch
+from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
+
+if TYPE_CHECKING:
+    from numakube.insight.engine import Engine
+    from numakube.scheduling.framework.diagnosis import Diagnosis
+    from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.framework.verdicts import Rows
+    from numakube.scheduling.numa.native.engine import NativeEngine
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+MOST_CONFIRMED: Final = 256
+"""Nodes whose kubelet models are asked, once one has said yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusals:
+    """Nodes that gave the same refusal, the closest to fitting first."""
+
+    status: Status
+    nodes: tuple[str, ...]
+
+    @property
+    def rejection(self) -> Rejection | None:
+        """What the NUMA plugin said of the closest node, if it was the one that refused."""
+        return rejection_in(self.status)
+
+    @property
+    def eviction_helps(self) -> bool:
+        """Whether evicting pods may make room there."""
+        return self.status.code is Code.UNSCHEDULABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the scheduler says of one pod.
+
+    Attributes:
+        held: why the pod is not tried at all.
+        fitting: nodes that stood up to all checks, best first.
+        unchecked: nodes that passed the filters, and were not asked for the final word.
+        refusals: the others, group by group; the largest group first.
+        nomination: where room would be made, and by evicting whom.
+    """
+
+    pod: PodInfo
+    total: int
+    held: Status | None = None
+    fitting: tuple[str, ...] = ()
+    unchecked: int = 0
+    refusals: tuple[Refusals, ...] = ()
+    nomination: Nomination | None = None
+    scores: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the pod would be placed."""
+        return bool(self.fitting)
+
+    def refusal_of(self, node: str) -> Status | None:
+        """Return why *node* refused; ``None`` if it did not."""
+        return next((one.status for one in self.refusals if node in one.nodes), None)
+
+
+def judge(engine: Engine, runtime: Runtime, pod: PodInfo) -> Judgement:
+    """Return what the scheduler would decide about *pod*, and what of each node."""
+    total = len(engine.cluster.row_of)
+    held = runtime.pre_enqueue(pod)
+    if not held.ok:
+        return Judgement(pod=pod, total=total, held=held)
+    attempt = Attempt(runtime, pod, engine.cluster.snapshot(), engine.nominations)
+    rows = attempt.feasible_rows()
+    ranked, scores = _ranked(attempt, rows)
+    fitting, unchecked = _confirmed(attempt, ranked)
+    nomination = None if fitting else attempt.refuse().nomination
+    names = [node.name if node else "" for node in attempt.snapshot.by_row]
+    return Judgement(
+        pod=pod,
+        total=total,
+        fitting=tuple(names[row] for row in fitting),
+        unchecked=unchecked,
+        refusals=_grouped(engine, runtime, attempt.diagnosis, names, pod),
+        nomination=nomination,
+        scores={names[row]: scores[row] for row in fitting},
+    )
+
+
+def _ranked(attempt: Attempt, rows: Rows) -> tuple[list[int], dict[int, int]]:
+    """Return the feasible *rows* from the best downwards, the first of equals first."""
+    if len(rows) < 2:
+        return [int(row) for row in rows], {int(row): 0 for row in rows}
+    scores = attempt.runtime.score(attempt.state, attempt.pod, attempt.snapshot, rows)
+    if isinstance(scores, Status):
+        return [int(row) for row in rows], dict.fromkeys(map(int, rows), 0)
+    order = np.argsort(-scores.total, kind="stable")
+    by_row = {int(rows[at]): int(scores.total[at]) for at in order}
+    return list(by_row), by_row
+
+
+def _confirmed(attempt: Attempt, ranked: list[int]) -> tuple[list[int], int]:
+    found: list[int] = []
+    for position, row in enumerate(ranked):
+        if found and position >= MOST_CONFIRMED:
+            return found, len(ranked) - position
+        if attempt.confirms(np.array([row], dtype=np.intp)):
+            found.append(row)
+    return found, 0
+
+
+def _grouped(
+    engine: Engine, runtime: Runtime, diagnosis: Diagnosis, names: list[str], pod: PodInfo
+) -> tuple[Refusals, ...]:
+    groups: dict[object, tuple[Status, list[str]]] = {}
+    if diagnosis.pre_filter is not None:
+        every = [name for name in names if name]
+        return (Refusals(diagnosis.pre_filter, tuple(every)),)
+    for rows, status in diagnosis.groups():
+        rejection = rejection_in(status)
+        key = rejection.key if rejection is not None else (status.plugin, status.reasons)
+        known = groups.setdefault(key, (status, []))
+        known[1].extend(names[row] for row in rows)
+    found = [_nearest_first(engine, runtime, *one, pod) for one in groups.values()]
+    return tuple(sorted(found, key=lambda one: -len(one.nodes)))
+
+
+def _nearest_first(
+    engine: Engine, runtime: Runtime, status: Status, nodes: list[str], pod: PodInfo
+) -> Refusals:
+    if rejection_in(status) is None:
+        return Refusals(status, tuple(sorted(nodes)))
+    lacking = {name: _lack(engine, runtime, name, pod) for name in nodes}
+    return Refusals(status, tuple(sorted(nodes, key=lambda name: (lacking[name], name))))
+
+
+def _lack(engine: Engine, runtime: Runtime, name: str, pod: PodInfo) -> float:
+    node = engine.cluster.node(name)
+    found = None if node is None else counted_rejection(runtime, pod, node)
+    return 0.0 if found is None else closeness(found)
+
+
+def counted_rejection(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> Rejection | None:
+    """Return why counts refuse *pod* on *node*; ``None`` if they do not, or in upstream mode."""
+    engine = numa_engine(runtime)
+    if engine is None:
+        return None
+    verdict = engine.judge(pod, node)
+    return verdict if isinstance(verdict, Rejection) else None
+
+
+def numa_engine(runtime: Runtime) -> NativeEngine | None:
+    """Return the engine of native mode, if the profile has it."""
+    from numakube.scheduling.numa.native.engine import NativeEngine as Native
+
+    plugin = runtime.profile.plugins().get(NodeResourceTopologyMatch.name)
+    if isinstance(plugin, NodeResourceTopologyMatch) and isinstance(plugin.engine, Native):
+        return plugin.engine
+    return None
+
+
+def rejection_in(status: Status) -> Rejection | None:
+    """Return the refusal of the NUMA plugin that *status* carries."""
+    detail = status.detail
+    return detail.closest if isinstance(detail, RejectionGroup) else None

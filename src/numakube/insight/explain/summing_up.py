@@ -1,0 +1,72 @@
+"""The answer in a sentence or two, and what it rests on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numakube.insight.explain.document import Placement, PodSummary
+    from numakube.insight.explain.judging import Judgement
+    from numakube.insight.facts import ClusterFacts
+
+_WAITS: Final = " If it still waits, the scheduler has not tried it since: is it running?"
+
+
+def summary_of(pod: PodSummary, judgement: Judgement, placement: Placement | None) -> str:
+    """Return the whole answer in short."""
+    if placement is not None:
+        where = f"It runs on {pod.node}." if pod.state == "running" else f"Bound to {pod.node}."
+        return " ".join((where, *placement.words))
+    now = _now(pod, judgement)
+    if pod.state == "rejected":
+        words = f"The kubelet of {pod.node} rejected it: {pod.reason}: {pod.message}"
+        return f"{words.rstrip('.')}. {now}"
+    if pod.state == "ended":
+        reason = f" ({pod.reason})" if pod.reason else ""
+        return f"It has ended{reason}. {now}"
+    return now
+
+
+def _now(pod: PodSummary, judgement: Judgement) -> str:
+    again = pod.state in ("rejected", "ended")
+    one = "A pod like it" if again else "It"
+    if judgement.held is not None:
+        return f"{one} is not tried: {judgement.held.message}."
+    if not judgement.total:
+        return "There are no nodes."
+    if judgement.fits:
+        count = len(judgement.fitting) + judgement.unchecked
+        now = " now" if again else ""
+        chosen = judgement.fitting[0]
+        ending = _WAITS if pod.state == "waiting" and pod.ours else ""
+        if judgement.total == 1:
+            return f"{one} fits{now} on the only node, {chosen}.{ending}"
+        return f"{one} fits{now} on {count} of {judgement.total} nodes; best is {chosen}.{ending}"
+    none = f"{one} fits on none of {judgement.total} nodes"
+    if judgement.total == 1:
+        none = f"{one} does not fit on the only node"
+    if judgement.nomination is not None:
+        return f"{none} yet; the scheduler makes room on {judgement.nomination.node}."
+    return f"{none}."
+
+
+def notes_of(
+    facts: ClusterFacts, pod: PodSummary, profiles: Collection[str], unaligned: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return what is to be known about the answer."""
+    notes = list(unaligned)
+    if not pod.ours:
+        ours = ", ".join(profiles)
+        notes.append(
+            f"The pod asks for the scheduler {pod.scheduler}, which decides by itself; this is what"
+            f" {ours} would do."
+        )
+    if facts.nodes and not facts.topologies:
+        notes.append(
+            "No NodeResourceTopology is known, so nothing is known of any NUMA zone:"
+            " is an exporter running? (kubectl numa doctor)"
+        )
+    notes += [f"Not taken into account: {one.what} ({one.why})." for one in facts.unreadable]
+    return tuple(notes)

@@ -1,0 +1,204 @@
+"""An explanation as text: one screen, whatever the size of the cluster; all nodes if wide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.explain.words import zones_text
+from numakube.scheduling.numa.rejection import amount_text
+from numakube.values.resources import amount_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numakube.insight.explain.document import (
+        Candidate,
+        ContainerAsk,
+        Explanation,
+        Holder,
+        Placement,
+        ReasonGroup,
+        ResourceAsk,
+    )
+
+_NAMES: Final = 3
+_GROUPS: Final = 8
+_HOLDERS: Final = 8
+_FITTING: Final = 5
+_ABOUT_ROOM: Final = ("NodeResourceTopologyMatch", "NodeResourcesFit")
+"""Who refuses for lack of room, so that numbers help."""
+_HELPS: Final = {
+    "refused": "What would help",
+    "fits": "What would align it",
+    "held": "What would help",
+}
+_DATA: Final = {
+    "exact": "exact data",
+    "counts": "counts by zone only",
+    "stale": "stale data",
+    "unusable": "unusable NodeResourceTopology",
+    "none": "no NodeResourceTopology",
+}
+
+
+def render(explanation: Explanation, *, wide: bool = False) -> str:
+    """Return the explanation for people; *wide* names every node and holder."""
+    return "\n".join(_lines(explanation, wide=wide)) + "\n"
+
+
+def _lines(one: Explanation, *, wide: bool) -> Iterator[str]:
+    yield _title(one)
+    yield one.summary
+    if one.placement is not None:
+        yield from _placement(one.placement)
+    if one.fitting:
+        yield f"  would take it: {_names(one.fitting, len(one.fitting) if wide else _FITTING)}"
+    if one.groups:
+        yield ""
+        yield from _groups(one.groups, wide=wide)
+    yield from _changes(one)
+    if one.notes:
+        yield ""
+        yield from (f"Note: {note}" for note in one.notes)
+    for candidate in one.candidates:
+        if wide or candidate.fits or candidate.plugin in _ABOUT_ROOM:
+            yield ""
+            yield from _candidate(candidate, wide=wide)
+
+
+def _changes(one: Explanation) -> Iterator[str]:
+    if one.changes:
+        yield ""
+        yield f"{_HELPS[one.verdict]} (each was tried on the scheduler and the kubelet model):"
+        for number, change in enumerate(one.changes, 1):
+            yield f"  {number}. {change.text}"
+    elif one.verdict == "refused":
+        yield ""
+        yield "No single change of the pod or of one node was found that would help."
+
+
+def _title(one: Explanation) -> str:
+    pod = one.pod
+    about = [pod.state, pod.qos_class, f"priority {pod.priority}", f"scheduler {pod.scheduler}"]
+    return f"Pod {pod.namespace}/{pod.name} ({', '.join(about)})"
+
+
+def _placement(placement: Placement) -> Iterator[str]:
+    for container in placement.containers:
+        who = f"container {container.container}" if container.container else "whole pod"
+        held = ", ".join(_held(container.amounts))
+        cpus = f"; CPUs {container.cpus}" if container.cpus else ""
+        if held:
+            yield f"  {who}: {held} in {zones_text(container.zones)}{cpus}"
+    if len(placement.zones) > 1 and placement.distance:
+        yield f"  largest distance between its zones: {placement.distance} (10 is local)"
+
+
+def _groups(groups: Sequence[ReasonGroup], *, wide: bool) -> Iterator[str]:
+    shown = groups if wide else groups[:_GROUPS]
+    width = max(len(str(len(one.nodes))) for one in shown)
+    for one in shown:
+        names = _names(one.nodes, len(one.nodes) if wide else _NAMES)
+        noun = "node: " if len(one.nodes) == 1 else "nodes:"
+        yield f"{len(one.nodes):>{width}} {noun} {one.reason}   [{one.plugin}]"
+        yield f"{'':>{width}}        {one.meaning + ' ' if one.meaning else ''}({names})"
+    rest = groups[len(shown) :]
+    if rest:
+        nodes = sum(len(one.nodes) for one in rest)
+        yield f"{nodes} more nodes for {len(rest)} more reasons; -o wide lists all."
+
+
+def _candidate(one: Candidate, *, wide: bool) -> Iterator[str]:
+    kubelet = f"policy {one.policy}, scope {one.scope}, " if one.policy else ""
+    verdict = "fits" if one.fits else f"refused: {one.reason}"
+    why = f": {one.data_reason}" if one.data_reason else ""
+    yield f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
+    yield from _table(_rows(one.containers))
+    yield from _holders(one, wide=wide)
+    if one.steps:
+        yield "  How its kubelet decides:"
+        yield from (f"    {step}" for step in one.steps)
+
+
+def _rows(containers: Sequence[ContainerAsk]) -> list[list[str]]:
+    zones = sorted({zone.zone for one in containers for ask in one.resources for zone in ask.zones})
+    rows = [["", "resource", "wanted", "free on node", *(f"zone {zone}" for zone in zones)]]
+    for container in containers:
+        name = f"{_role(container)}{container.container}" if container.container else "whole pod"
+        for ask in container.resources:
+            rows.append(
+                [name, ask.resource, _text(ask, ask.wanted), _free(ask), *_cells(ask, zones)]
+            )
+            name = ""
+    return rows if len(rows) > 1 else []
+
+
+def _role(container: ContainerAsk) -> str:
+    return {"init": "init container ", "sidecar": "sidecar "}.get(container.role, "container ")
+
+
+def _free(ask: ResourceAsk) -> str:
+    if not ask.free:
+        return ""
+    return f"{_text(ask, ask.free)}{_lack(ask, ask.missing)}"
+
+
+def _cells(ask: ResourceAsk, zones: Sequence[int]) -> list[str]:
+    known = {zone.zone: zone for zone in ask.zones}
+    cells = []
+    for zone in zones:
+        found = known.get(zone)
+        if found is None:
+            cells.append("")
+            continue
+        lack = _lack(ask, found.missing) if ask.aligned else ""
+        free, all_ = _text(ask, found.free), _text(ask, found.allocatable)
+        cells.append(f"{free} of {all_}{lack}")
+    return cells
+
+
+def _lack(ask: ResourceAsk, missing: str) -> str:
+    return f" (lacks {_text(ask, missing)})" if missing != "0" else ""
+
+
+def _text(ask: ResourceAsk, quantity: str) -> str:
+    return amount_text(ask.resource, amount_of(ask.resource, quantity))
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if not rows:
+        return
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"  {'  '.join(cells)}".rstrip()
+
+
+def _holders(one: Candidate, *, wide: bool) -> Iterator[str]:
+    by_zones: dict[tuple[int, ...], list[Holder]] = {}
+    for holder in one.holders:
+        by_zones.setdefault(holder.zones, []).append(holder)
+    for zones, holders in by_zones.items():
+        shown = holders if wide else holders[:_HOLDERS]
+        listed = "; ".join(_holder(each) for each in shown)
+        more = f"; and {len(holders) - len(shown)} more" if len(holders) > len(shown) else ""
+        yield f"  held in {zones_text(zones) if zones else 'no zone'}: {listed}{more}"
+    if not by_zones and one.data == "counts" and not one.fits:
+        yield "  who holds what is not known: its report does not name pods"
+
+
+def _holder(holder: Holder) -> str:
+    coming = ", on its way" if holder.coming else ""
+    priority = f", priority {holder.priority}" if holder.priority else ""
+    return f"{holder.pod} ({', '.join(_held(holder.amounts))}{priority}{coming})"
+
+
+def _held(amounts: dict[str, str]) -> Iterator[str]:
+    for name, text in amounts.items():
+        yield f"{name} {amount_text(name, amount_of(name, text))}"
+
+
+def _names(names: Iterable[str], most: int) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f"{', '.join(listed[:most])}{more}"

@@ -1,0 +1,212 @@
+"""What a suggested change makes of the cluster and of the pod, worked out without `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from numakube.api.core import Container, Pod, Toleration
+from numakube.api.nrt import NodeResourceTopology, without_attribute
+from numakube.apps.explaining import engine_of
+from numakube.insight.explain.document import Change
+from numakube.insight.facts import ClusterFacts
+from numakube.insight.model_node import model_of
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.outcome import Admitted
+from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology import names
+from numakube.topology.codec import encode_report
+from numakube.topology.exact import uid_hash
+from numakube.topology.model_report import nrt_of
+from numakube.topology.rebuild import node_of, remove_pod, report_of
+from numakube.topology.view import NodeTopology
+from numakube.topology.zones import Unusable
+
+SIZES = {"fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices", "whole-cpus"}
+
+
+def applied(change: Change, facts: ClusterFacts, pod: Pod) -> tuple[ClusterFacts, Pod]:
+    """Return the cluster and the pod after *change*."""
+    if change.kind in SIZES:
+        return facts, _resized(pod, change)
+    if change.kind in ("evict", "preempt"):
+        return _without(facts, change), pod
+    if change.kind in ("scope", "policy", "cpu-option"):
+        return _reconfigured(facts, change), pod
+    if change.kind == "refresh-nrt":
+        return _refreshed(facts, change), pod
+    if change.kind == "uncordon":
+        return _uncordoned(facts, change), pod
+    return facts, _relaxed(pod, change)
+
+
+class First:
+    """Dice that always choose the first."""
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Return zeros."""
+        return np.zeros(size)
+
+
+def decided(facts: ClusterFacts, pod: Pod) -> Chosen | Refused | Failed:
+    """Return what a scheduler that has just started decides about *pod*."""
+    engine = engine_of(facts)
+    runtime = engine.runtime_for(pod.spec.scheduler_name)
+    return Cycle(engine.cluster, engine.nominations, First()).decide(PodInfo(pod), runtime)
+
+
+def helps(change: Change, facts: ClusterFacts, pod: Pod) -> bool:
+    """Tell whether the pod is placed after *change*, and its kubelet takes it."""
+    facts, pod = applied(change, facts, pod)
+    if not isinstance(decided(facts, pod), Chosen):
+        return False
+    model = model_of(facts, change.node)
+    return isinstance(model, Unusable) or isinstance(model.admit(pod), Admitted)
+
+
+def can_apply(change: Change) -> bool:
+    """Tell whether the change is described well enough to be carried out by a program."""
+    return change.kind not in ("less-of-everything", "guaranteed")
+
+
+def _resized(pod: Pod, change: Change) -> Pod:
+    def side(known: Any) -> dict[str, Any]:
+        rest = {name: text for name, text in known.items() if name != change.resource}
+        if change.resource in known and change.to != "0":
+            rest[change.resource] = change.to
+        return rest
+
+    def each(one: Container) -> Container:
+        if one.name != change.container or one.resources is None:
+            return one
+        resources = msgspec.structs.replace(
+            one.resources,
+            requests=side(one.resources.requests),
+            limits=side(one.resources.limits),
+        )
+        return msgspec.structs.replace(one, resources=resources)
+
+    return _spec(pod, containers=tuple(map(each, pod.spec.containers)))
+
+
+def _without(facts: ClusterFacts, change: Change) -> ClusterFacts:
+    gone = [one for one in facts.pods if one.metadata.key in change.pods]
+    rest = tuple(one for one in facts.pods if one not in gone)
+    model = _model(facts, change.node)
+    topologies = dict(facts.topologies)
+    if model is not None:
+        for one in gone:
+            remove_pod(model, one.metadata.uid)
+        model.collect_garbage()
+        topologies[change.node] = _report(change.node, model)
+    return replace(facts, pods=rest, topologies=topologies)
+
+
+def _reconfigured(facts: ClusterFacts, change: Change) -> ClusterFacts:
+    view = facts.view(change.node)
+    assert isinstance(view, NodeTopology)
+    if view.report is None:
+        attributes = {change.resource: change.to}
+        before = facts.topologies[change.node]
+        kept = tuple(one for one in before.attributes if one.name != change.resource)
+        added = tuple(
+            type(before.attributes[0])(name=name, value=value) for name, value in attributes.items()
+        )
+        after = msgspec.structs.replace(before, attributes=(*kept, *added))
+        return replace(facts, topologies={**facts.topologies, change.node: after})
+    settings = view.report.settings
+    match change.kind:
+        case "scope":
+            settings = replace(settings, topology_scope=change.to)
+        case "policy":
+            settings = replace(settings, topology_policy=change.to)
+        case _:
+            settings = replace(settings, cpu_options={})
+    model = node_of(replace(view.report, settings=settings))
+    assert isinstance(model, KubeletNode)
+    after = _report(change.node, model)
+    return replace(facts, topologies={**facts.topologies, change.node: after})
+
+
+def _report(name: str, model: KubeletNode) -> NodeResourceTopology:
+    """Return the report of a rebuilt model, whose pods are known by their hashes already."""
+    report, made = report_of(model), nrt_of(name, model)
+    known = {uid_hash(uid): uid for uid in model.pods}
+    pods = {known.get(hashed, hashed): holding for hashed, holding in report.pods.items()}
+    text = encode_report(replace(report, pods=pods))
+    meta = msgspec.structs.replace(made.metadata, annotations={names.EXACT_ANNOTATION: text})
+    return msgspec.structs.replace(made, metadata=meta)
+
+
+def _refreshed(facts: ClusterFacts, change: Change) -> ClusterFacts:
+    before = facts.topologies[change.node]
+    attributes = without_attribute(before.attributes, names.STALE)
+    after = msgspec.structs.replace(before, attributes=attributes)
+    return replace(facts, topologies={**facts.topologies, change.node: after})
+
+
+def _uncordoned(facts: ClusterFacts, change: Change) -> ClusterFacts:
+    node = facts.nodes[change.node]
+    spec = msgspec.structs.replace(node.spec, unschedulable=False)
+    nodes = {**facts.nodes, change.node: msgspec.structs.replace(node, spec=spec)}
+    return replace(facts, nodes=nodes)
+
+
+def _relaxed(pod: Pod, change: Change) -> Pod:
+    spec, affinity = pod.spec, pod.spec.affinity
+    match change.kind:
+        case "tolerate":
+            more = tuple(_toleration(text) for text in change.to.split(", "))
+            return _spec(pod, tolerations=(*spec.tolerations, *more))
+        case "node-selector":
+            key = change.was.partition("=")[0]
+            rest = {name: value for name, value in spec.node_selector.items() if name != key}
+            return _spec(pod, node_selector=rest)
+        case "node-affinity":
+            other = affinity and msgspec.structs.replace(affinity, node_affinity=None)
+            return _spec(pod, node_selector={}, affinity=other)
+        case "host-port":
+            return _spec(
+                pod,
+                containers=tuple(msgspec.structs.replace(one, ports=()) for one in spec.containers),
+            )
+        case "topology-spread":
+            return _spec(pod, topology_spread_constraints=())
+        case "pod-affinity":
+            return _spec(
+                pod, affinity=affinity and msgspec.structs.replace(affinity, pod_affinity=None)
+            )
+        case "pod-anti-affinity":
+            return _spec(
+                pod, affinity=affinity and msgspec.structs.replace(affinity, pod_anti_affinity=None)
+            )
+        case "volume":
+            return _spec(pod, volumes=tuple(one for one in spec.volumes if one.name != change.was))
+        case "scheduling-gates":
+            return _spec(pod, scheduling_gates=())
+        case kind:
+            raise AssertionError(f"nobody knows how to apply {kind}")
+
+
+def _toleration(text: str) -> Toleration:
+    pair, _, effect = text.partition(":")
+    key, _, value = pair.partition("=")
+    return Toleration(key=key, operator="Equal", value=value, effect=effect)
+
+
+def _model(facts: ClusterFacts, name: str) -> KubeletNode | None:
+    view = facts.view(name)
+    if not isinstance(view, NodeTopology) or view.report is None:
+        return None
+    model = node_of(view.report)
+    assert isinstance(model, KubeletNode)
+    return model
+
+
+def _spec(pod: Pod, **fields: Any) -> Pod:
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))

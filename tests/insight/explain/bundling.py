@@ -1,0 +1,27 @@
+"""Facts as the files that they would have been read from."""
+
+from __future__ import annotations
+
+import msgspec
+
+from numakube.insight import collected as names
+from numakube.insight.collected import Collected
+from numakube.insight.facts import OBJECTS, ClusterFacts
+
+
+def collected_of(facts: ClusterFacts) -> Collected:
+    """Return what a server would have given for *facts*."""
+    lists = {
+        names.NODES: tuple(facts.nodes.values()),
+        names.PODS: facts.pods,
+        names.TOPOLOGIES: tuple(facts.topologies.values()),
+        names.NAMESPACES: tuple(facts.namespaces.values()),
+    }
+    for plural, (field, _) in OBJECTS.items():
+        lists[plural] = tuple(getattr(facts.objects, field).values())
+    files = {
+        names.list_file(plural): msgspec.json.encode({"items": items})
+        for plural, items in lists.items()
+    }
+    files[names.ERRORS] = msgspec.json.encode(facts.unreadable)
+    return Collected(facts.taken_at, files)

@@ -1,0 +1,53 @@
+"""What people read, for every way a pod can be refused; `UPDATE_GOLDEN=1` writes it anew."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from tests.insight.explain.applying import can_apply, helps
+from tests.insight.explain.cases import CASES
+
+from numakube.apps.explaining import engine_of
+from numakube.insight.explain import explain, render
+
+GOLDEN = Path(__file__).parent / "golden"
+BLOCK = re.compile(
+    r'^```text golden="(?P<name>[^"]+)"\n(?P<body>.*?)^```$', re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_text_is_the_one_that_was_reviewed(name: str) -> None:
+    """A tired operator at night should know what to do."""
+    case = CASES[name]()
+    text = render(explain(case.facts, engine_of(case.facts), case.subject))
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def test_no_text_is_left_over() -> None:
+    """Of a case that is gone."""
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == set(CASES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_suggested_change_helps(name: str) -> None:
+    """Carried out on the objects themselves, the scheduler and the kubelet model take the pod."""
+    case = CASES[name]()
+    explanation = explain(case.facts, engine_of(case.facts), case.subject)
+    for change in filter(can_apply, explanation.changes):
+        assert helps(change, case.facts, case.subject.unbound()), change.text
+
+
+def test_the_documentation_shows_real_texts() -> None:
+    """Each block is the beginning of what is printed for its case."""
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "why-is-my-pod-pending.md"
+    blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
+    assert len(blocks) == 3
+    for name, body in blocks:
+        assert (GOLDEN / f"{name}.txt").read_text(encoding="utf-8").startswith(body)
