@@ -10,7 +10,7 @@ import gzip
 import io
 import tarfile
 import zlib
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,8 +18,44 @@ from numakube.errors import MalformedObject
 from numakube.insight.collected import META, Collected
 
 FOLDER: Final = "numakube-bundle"
+_SECRET: Final = ("managedFields", "kubectl.kubernetes.io/last-applied-configuration")
 _LARGEST: Final = 2 << 30
 """Bytes after unpacking; a cluster of 5,000 nodes has a tenth of it."""
+
+
+def without_secrets(collected: Collected) -> Collected:
+    """Return *collected* without what may hold passwords: values of environment variables.
+
+    The copy that ``kubectl apply`` keeps of an object goes too, since it has them once more.
+    """
+    files = {
+        name: _scrubbed(content) if "/" not in name and name.endswith("s.json") else content
+        for name, content in collected.files.items()
+    }
+    return Collected(collected.taken_at, files)
+
+
+def _scrubbed(content: bytes) -> bytes:
+    try:
+        tree = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        return content
+    return msgspec.json.encode(_without_values(tree))
+
+
+def _without_values(tree: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(tree, list):
+        return [_without_values(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    done = {key: _without_values(value) for key, value in tree.items() if key not in _SECRET}
+    if isinstance(tree.get("env"), list):
+        done["env"] = [_named_only(one) for one in tree["env"]]
+    return done
+
+
+def _named_only(variable: Any) -> Any:  # noqa: ANN401 - JSON
+    return {"name": variable.get("name", "")} if isinstance(variable, dict) else variable
 
 
 def pack(collected: Collected) -> bytes:

@@ -128,9 +128,14 @@ def collected_for(cluster: ClusterOptions, *, what: Collection[str] | None = Non
 
 
 async def _gathered(cluster: ClusterOptions, what: Collection[str] | None) -> Collected:
+    import structlog
+
     from numakube.apps.gathering import EVERYTHING, gather
+    from numakube.cli.logs import configure_logs
     from numakube.kube.connect import connect
 
+    if not structlog.is_configured():
+        configure_logs("error", "text")
     config = _config(cluster)
     async with connect(config, interactive=sys.stdin.isatty(), user_agent="kubectl-numa") as client:
         return await gather(client, what=EVERYTHING if what is None else what)

@@ -34,7 +34,7 @@ _NEGATIVE = 1
     },
 )
 def command() -> None:
-    """Say why things are as they are."""
+    """Say why a pod is where it is, or nowhere."""
 
 
 @click.command("pod")

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 COMMANDS: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
+    "bundle": Lazy("numakube.cli.bundle", "Collect everything about a cluster into one file."),
     "demo": Lazy(
         "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
     ),
     "doctor": Lazy(
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
     ),
+    "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
     "exporter": Lazy(
         "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
     ),

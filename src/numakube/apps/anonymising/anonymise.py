@@ -1,0 +1,112 @@
+"""From a bundle to one without names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from numakube.api.codec import to_tree
+from numakube.api.core import Node, Pod
+from numakube.api.events import CoreEvent
+from numakube.api.kubelet_config import read_kubelet_config
+from numakube.api.leases import Lease
+from numakube.api.nrt import NodeResourceTopology
+from numakube.api.workloads import Namespace
+from numakube.apps.anonymising.fields import renamed
+from numakube.apps.anonymising.pseudonyms import Collector, Sort
+from numakube.apps.anonymising.topologies import rewritten
+from numakube.errors import NumakubeError
+from numakube.insight import collected as names
+from numakube.insight.collected import Collected
+from numakube.insight.facts import OBJECTS, facts_of
+from numakube.insight.listing import read_list
+from numakube.insight.workloads import PriorityClass, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Rename = Callable[[Sort, str], str]
+
+_TYPES: Final[dict[str, type[Any]]] = {
+    names.NODES: Node,
+    names.PODS: Pod,
+    names.TOPOLOGIES: NodeResourceTopology,
+    names.NAMESPACES: Namespace,
+    names.EVENTS: CoreEvent,
+    names.LEASES: Lease,
+    names.DAEMON_SETS: Workload,
+    names.DEPLOYMENTS: Workload,
+    names.PRIORITY_CLASSES: PriorityClass,
+    **{plural: type_ for plural, (_, type_) in OBJECTS.items()},
+}
+
+
+def anonymise(collected: Collected) -> Collected:
+    """Return *collected* without names; verdicts about it stay the same."""
+    objects = dict(_objects(collected))
+    collector = Collector()
+    for plural, members in objects.items():
+        for one in members:
+            renamed(to_tree(one), plural, collector)
+    rename = collector.numbered()
+    objects[names.TOPOLOGIES] = _topologies(objects, rename)
+    files = {
+        names.list_file(plural): _encoded(
+            [renamed(to_tree(one), plural, rename) for one in members]
+        )
+        for plural, members in objects.items()
+        if names.list_file(plural) in collected.files
+    }
+    files |= _plain_files(collected) | _configurations(collected, rename)
+    return Collected(collected.taken_at, dict(sorted(files.items())))
+
+
+def _objects(collected: Collected) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Yield the objects of each kind with nothing but the fields that numakube reads."""
+    for plural, type_ in _TYPES.items():
+        content = collected.files.get(names.list_file(plural))
+        yield plural, read_list(type_, content, plural)[0]
+
+
+def _topologies(
+    objects: dict[str, tuple[Any, ...]], rename: Rename
+) -> tuple[NodeResourceTopology, ...]:
+    pods: dict[str, list[Pod]] = {}
+    for pod in objects[names.PODS]:
+        pods.setdefault(pod.spec.node_name, []).append(pod)
+    return tuple(
+        rewritten(one, pods.get(one.metadata.name, ()), rename) for one in objects[names.TOPOLOGIES]
+    )
+
+
+def _plain_files(collected: Collected) -> dict[str, bytes]:
+    """Return the files that name nobody."""
+    kept = (names.META, names.VERSION)
+    files = {name: collected.files[name] for name in kept if name in collected.files}
+    refusals = facts_of(collected).unreadable
+    told = [one for one in refusals if one.what in _TYPES]
+    files[names.ERRORS] = msgspec.json.encode([{"what": one.what, "why": "-"} for one in told])
+    return files
+
+
+def _configurations(collected: Collected, rename: Rename) -> dict[str, bytes]:
+    """Return the kubelets' configurations, and what schedulers say of theirs."""
+    files: dict[str, bytes] = {}
+    for name, content in collected.files.items():
+        folder, _, rest = name.partition("/")
+        if folder == names.CONFIGZ:
+            node = rename(Sort.NODE, rest.removesuffix(".json"))
+            try:
+                config = read_kubelet_config(content, name)
+            except NumakubeError:
+                continue
+            tree = {"kubeletconfig": config}
+            files[names.configz_file(node)] = msgspec.json.encode(tree)
+        elif folder == names.SCHEDULER and rest.endswith("/configz.json"):
+            files[name] = content
+    return files
+
+
+def _encoded(trees: list[dict[str, Any]]) -> bytes:
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": trees})

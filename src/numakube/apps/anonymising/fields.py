@@ -1,0 +1,157 @@
+"""Which fields of an object are names, and of what.
+
+An object is a tree of plain values that holds only what numakube reads (see `anonymise`). `renamed`
+returns it with every name replaced; called with a `Collector` it only learns them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from numakube.apps.anonymising.pseudonyms import Sort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Rename: TypeAlias = Callable[[Sort, str], str]
+
+Tree: TypeAlias = Any
+
+_SORT_OF_KIND: Final = {
+    "nodes": Sort.NODE,
+    "csinodes": Sort.NODE,
+    "noderesourcetopologies": Sort.NODE,
+    "pods": Sort.POD,
+    "namespaces": Sort.NAMESPACE,
+}
+_KEPT_KINDS: Final = frozenset({"priorityclasses", "csidrivers"})
+"""Kinds whose names other objects depend on in ways that a number would hide."""
+
+_NAMES: Final = {
+    "namespace": Sort.NAMESPACE,
+    "nodeName": Sort.NODE,
+    "nominatedNodeName": Sort.NODE,
+    "nodeID": Sort.NODE,
+    "claimName": Sort.OBJECT,
+    "volumeName": Sort.OBJECT,
+    "persistentVolumeName": Sort.OBJECT,
+    "storageClassName": Sort.OBJECT,
+    "volumeHandle": Sort.OBJECT,
+    "image": Sort.IMAGE,
+    "topologyKey": Sort.LABEL,
+    "holderIdentity": Sort.OBJECT,
+}
+_LABEL_MAPS: Final = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
+_LABEL_LISTS: Final = frozenset({"matchLabelKeys", "mismatchLabelKeys"})
+_WITH_KEY_AND_VALUES: Final = frozenset(
+    {"matchExpressions", "matchFields", "matchLabelExpressions", "taints", "tolerations"}
+)
+_DROPPED: Final = frozenset(
+    {
+        "env", "command", "args", "workingDir", "volumeMounts", "serviceAccountName", "hostname",
+        "message", "podIP", "podIPs", "hostIP", "hostIPs", "imageID", "containerID", "addresses",
+        "nodeInfo", "generateName", "podCIDR", "podCIDRs", "providerID", "note", "source",
+        "reportingInstance", "fieldPath", "selfLink", "finalizers",
+    }
+)  # fmt: skip
+"""Fields that say something about their owner, and nothing about where pods go."""
+_REFUSALS: Final = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError"})
+_ANNOTATIONS: Final = (
+    "kubernetes.io/config.mirror", "topology.numakube.dev/", "topology.node.k8s.io/",
+    "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "k8stopoaware",
+)  # fmt: skip
+_NAMES_IN_ANNOTATIONS: Final = {
+    "volume.kubernetes.io/selected-node": Sort.NODE,
+    "volume.beta.kubernetes.io/storage-class": Sort.OBJECT,
+}
+
+
+def renamed(tree: Tree, plural: str, rename: Rename) -> Tree:
+    """Return one object of a kind with its names replaced."""
+    done = {key: _field(key, value, rename) for key, value in tree.items() if key not in _DROPPED}
+    done["metadata"] = _metadata(tree.get("metadata") or {}, plural, rename)
+    status = tree.get("status")
+    if isinstance(status, dict) and status.get("reason") in _REFUSALS and "message" in status:
+        # The words of a kubelet that refuses are the same everywhere.
+        done["status"]["message"] = status["message"]
+    return done
+
+
+def _metadata(meta: Tree, plural: str, rename: Rename) -> Tree:
+    done = {key: _field(key, value, rename) for key, value in meta.items() if key not in _DROPPED}
+    sort = _SORT_OF_KIND.get(plural, Sort.OBJECT)
+    if plural == "leases" and meta.get("namespace") == "kube-node-lease":
+        sort = Sort.NODE
+    if plural not in _KEPT_KINDS and "name" in meta:
+        done["name"] = rename(sort, meta["name"])
+    if "annotations" in meta:
+        done["annotations"] = _annotations(meta["annotations"], rename)
+    return done
+
+
+def _annotations(annotations: dict[str, str], rename: Rename) -> dict[str, str]:
+    return {
+        key: rename(_NAMES_IN_ANNOTATIONS[key], value) if key in _NAMES_IN_ANNOTATIONS else value
+        for key, value in annotations.items()
+        if key.startswith(_ANNOTATIONS)
+    }
+
+
+def _field(key: str, value: Tree, rename: Rename) -> Tree:
+    if isinstance(value, str):
+        return rename(_NAMES[key], value) if key in _NAMES else value
+    if key in _LABEL_MAPS and _is_label_map(value):
+        return {rename(Sort.LABEL, k): rename(Sort.VALUE, v) for k, v in value.items()}
+    if key in _LABEL_LISTS:
+        return [rename(Sort.LABEL, one) for one in value]
+    if key in _WITH_KEY_AND_VALUES:
+        return [_requirement(one, rename) for one in value]
+    if key == "namespaces" and isinstance(value, list):
+        return [rename(Sort.NAMESPACE, one) for one in value]
+    if key in ("involvedObject", "related", "claimRef", "regarding") and isinstance(value, dict):
+        return _reference(value, rename)
+    if key == "ownerReferences":
+        return [{**one, "name": rename(Sort.OBJECT, one.get("name", ""))} for one in value]
+    if key == "images":
+        return [_image(one, rename) for one in value]
+    return _deep(value, rename)
+
+
+def _is_label_map(value: Tree) -> bool:
+    """Tell whether a selector is of the plain kind; others have ``matchLabels`` inside."""
+    return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+
+
+def _requirement(one: Tree, rename: Rename) -> Tree:
+    done = dict(one)
+    if "key" in one and one["key"] != "metadata.name":
+        done["key"] = rename(Sort.LABEL, one["key"])
+    if "values" in one:
+        done["values"] = [rename(Sort.VALUE, value) for value in one["values"]]
+    if "value" in one:
+        done["value"] = rename(Sort.VALUE, one["value"])
+    return done
+
+
+def _reference(one: Tree, rename: Rename) -> Tree:
+    sort = {"Pod": Sort.POD, "Node": Sort.NODE}.get(one.get("kind", ""), Sort.OBJECT)
+    done = {key: value for key, value in one.items() if key not in _DROPPED}
+    if "namespace" in one:
+        done["namespace"] = rename(Sort.NAMESPACE, one["namespace"])
+    if "name" in one:
+        done["name"] = rename(sort, one["name"])
+    return done
+
+
+def _image(one: Tree, rename: Rename) -> Tree:
+    return {**one, "names": [rename(Sort.IMAGE, name) for name in one.get("names") or ()]}
+
+
+def _deep(value: Tree, rename: Rename) -> Tree:
+    if isinstance(value, dict):
+        return {
+            key: _field(key, below, rename) for key, below in value.items() if key not in _DROPPED
+        }
+    if isinstance(value, list):
+        return [_deep(one, rename) for one in value]
+    return value

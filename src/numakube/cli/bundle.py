@@ -1,0 +1,60 @@
+"""``numakube bundle``: everything about a cluster in one file, to be looked at elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from numakube.cli.cluster import ClusterOptions, cluster_options, collected_for
+
+
+@click.command("bundle")
+@click.option(
+    "-o",
+    "--output",
+    default="numakube-bundle.tar.gz",
+    show_default=True,
+    metavar="FILE",
+    help="Where to write it; `-` for standard output.",
+)
+@click.option(
+    "--anonymise",
+    is_flag=True,
+    help="Give namespaces, pods, nodes, labels and images numbers in place of names.",
+)
+@click.option(
+    "--kubelets/--no-kubelets",
+    default=True,
+    help="Whether to ask every kubelet for its configuration.",
+)
+@cluster_options
+def command(cluster: ClusterOptions, output: str, *, anonymise: bool, kubelets: bool) -> None:
+    """Collect everything about a cluster into one file.
+
+    `explain`, `top`, `map` and `doctor` take it with --from and say what they would have said then
+    and there. Values of environment variables are never part of it.
+    """
+    from numakube.apps import anonymising
+    from numakube.apps.bundle import pack, without_secrets
+    from numakube.apps.gathering import EVERYTHING
+    from numakube.insight.collected import CONFIGZ
+    from numakube.insight.facts import facts_of
+
+    what = EVERYTHING if kubelets else EVERYTHING - {CONFIGZ}
+    collected = without_secrets(collected_for(cluster, what=what))
+    facts = facts_of(collected)
+    if anonymise:
+        collected = anonymising.anonymise(collected)
+    content = pack(collected)
+    if output == "-":
+        sys.stdout.buffer.write(content)
+        return
+    Path(output).write_bytes(content)
+    click.echo(
+        f"{output}: {len(facts.nodes)} nodes, {len(facts.pods)} pods,"
+        f" {len(facts.topologies)} topologies, {len(content):,} bytes"
+    )
+    for one in facts.unreadable:
+        click.echo(f"not in it: {one.what} ({one.why})", err=True)

@@ -1,0 +1,106 @@
+"""Bundles without names say the same."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from tests.insight.explain.bundling import collected_of
+from tests.insight.explain.cases import CASES
+from tests.insight.explain.town import Town, pod
+
+from numakube.api.nrt import Attribute, with_attribute
+from numakube.apps.anonymising import anonymise
+from numakube.apps.bundle import pack, unpack, without_secrets
+from numakube.apps.explaining import engine_of
+from numakube.insight.collected import Collected
+from numakube.insight.explain import Explanation, Subject, explain, pod_subject
+from numakube.insight.facts import ClusterFacts, facts_of
+from numakube.topology import names
+from numakube.topology.fingerprint import fingerprint_of
+
+
+def essence(explanation: Explanation) -> object:
+    """Return an explanation without names."""
+    return (
+        explanation.verdict,
+        len(explanation.fitting),
+        [(group.plugin, group.eviction_helps, len(group.nodes)) for group in explanation.groups],
+        [(change.kind, change.resource, len(change.pods)) for change in explanation.changes],
+        [(one.fits, one.data, one.policy, one.scope, one.steps) for one in explanation.candidates],
+    )
+
+
+def explained(facts: ClusterFacts, subject: Subject) -> Explanation:
+    """Explain a pod."""
+    return explain(facts, engine_of(facts), subject)
+
+
+def with_subject(facts: ClusterFacts, subject: Subject) -> Collected:
+    """Return the files of a cluster that has the subject's pod."""
+    before = collected_of(facts)
+    pods = [one for one in facts.pods if one.metadata.uid != subject.pod.metadata.uid]
+    content = msgspec.json.encode({"items": [*pods, subject.pod]})
+    return Collected(before.taken_at, {**before.files, "pods.json": content})
+
+
+@pytest.mark.parametrize("name", [one for one in CASES if not one.startswith("manifest")])
+def test_verdicts_stay_the_same_offline_and_without_names(name: str) -> None:
+    """Of every way in which a pod can be refused."""
+    case = CASES[name]()
+    key = case.subject.pod.metadata
+    collected = with_subject(case.facts, case.subject)
+    live = explained(facts_of(collected), case.subject)
+
+    offline = facts_of(unpack(pack(collected)))
+    found = offline.pod(key.namespace, key.name)
+    assert found is not None
+    assert explained(offline, pod_subject(found)) == live
+
+    hidden = facts_of(anonymise(collected))
+    (found,) = [one for one in hidden.pods if one.metadata.uid == key.uid]
+    assert essence(explained(hidden, pod_subject(found))) == essence(live)
+
+
+def test_no_name_is_left() -> None:
+    """Of namespaces, pods, nodes, labels, images, nor any text."""
+    town = Town()
+    town.add("secretnode", labels={"secretkey": "secretvalue"})
+    one = pod("secretpod", labels={"secretapp": "secretlabel"})
+    metadata = msgspec.structs.replace(one.metadata, uid="0123", namespace="secretspace")
+    town.run(msgspec.structs.replace(one, metadata=metadata), "secretnode")
+    collected = collected_of(town.facts())
+    assert any(b"secret" in content for content in collected.files.values())
+    for file, content in anonymise(collected).files.items():
+        assert b"secret" not in content, file
+
+
+def test_a_fingerprint_is_worked_out_for_the_new_names() -> None:
+    """Or else the report would seem to be about other pods."""
+    town = Town()
+    town.add("n1")
+    town.run(pod("one"), "n1")
+    facts = town.facts(exact=False)
+    text = fingerprint_of([("default", "one")])
+    report = facts.topologies["n1"]
+    attributes = with_attribute(report.attributes, Attribute(name=names.FINGERPRINT, value=text))
+    fingerprinted = {"n1": msgspec.structs.replace(report, attributes=attributes)}
+    town.topologies = fingerprinted
+    hidden = facts_of(anonymise(collected_of(town.facts(exact=False))))
+    (one,) = hidden.pods
+    (view,) = (hidden.view(name) for name in hidden.nodes)
+    assert getattr(view, "fingerprint", None) == fingerprint_of(
+        [(one.metadata.namespace, one.metadata.name)]
+    )
+    assert one.metadata.name != "one"
+
+
+def test_values_of_environment_variables_never_leave() -> None:
+    """Nor do the copies that kubectl keeps in annotations."""
+    container = {"name": "c", "env": [{"name": "PASSWORD", "value": "hunter2"}]}
+    note = {"kubectl.kubernetes.io/last-applied-configuration": "hunter2", "kept": "yes"}
+    item = {"metadata": {"name": "p", "annotations": note}, "spec": {"containers": [container]}}
+    collected = Collected("t", {"pods.json": msgspec.json.encode({"items": [item]})})
+    (content,) = without_secrets(collected).files.values()
+    assert b"hunter2" not in content
+    assert b"PASSWORD" in content
+    assert b"kept" in content
