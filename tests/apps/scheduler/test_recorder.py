@@ -10,14 +10,15 @@ import pytest
 from tests.apps.scheduler.test_endpoints import get, serving
 from tests.apps.scheduler.test_rejections import LIES
 from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.sites.site import Opener
 
 pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[World]:
     """One node with three CPUs left in either zone at most."""
-    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         await world.create(
             pod_document("big", "5", nodeName="node-0"),
             pod_document("small", "5", nodeName="node-0"),
@@ -85,8 +86,7 @@ async def test_a_pod_that_is_refused_then_placed_and_admitted_tells_all_of_it(wo
 
 async def test_a_rejection_by_the_kubelet_is_part_of_the_story(world: World) -> None:
     """Reports that lie are believed until then."""
-    assert world.lab.exporters is not None
-    world.lab.exporters.skew(["node-0"], LIES)
+    world.exporters.skew(["node-0"], LIES)
     running = await world.start()
     mirror = running.process.mirror
     await world.until(
