@@ -1,6 +1,6 @@
-"""Make the picture of the README from the real output: ``python docs/draw.py``.
+"""Make the pictures of the documentation from the real output: ``python docs/draw.py``.
 
-A test compares the file with what this makes, so the picture cannot go stale.
+A test compares the files with what this makes, so the pictures cannot go stale.
 """
 
 from __future__ import annotations
@@ -8,12 +8,28 @@ from __future__ import annotations
 import re
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api.meta import ObjectMeta
 from numakube.cli.admit import drawing, run_example
 from numakube.cli.admit.zones import zones_of
+from numakube.insight.drawing.from_report import picture_of_report
+from numakube.insight.drawing.svg import svg_of
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings import KubeletSettings
+from numakube.topology.exact import uid_hash
+from numakube.topology.rebuild import report_of
+from numakube.values.cpuset import CpuSet
 
+if TYPE_CHECKING:
+    from numakube.api.wire import QuantityText
+    from numakube.insight.drawing.picture import NodePicture
+
+FIGURES = Path(__file__).parent / "figures"
 PICTURE = Path(__file__).parent / "images" / "admit.svg"
 WIDTH = 108
 # The default template loads a font from the network; any monospaced font does.
@@ -39,6 +55,52 @@ def draw() -> str:
     return LINE_ENDS.sub("", FONT_FACE.sub("", svg)).replace("Fira Code, monospace", "monospace")
 
 
+def figures() -> dict[str, str]:
+    """Return the drawings of nodes by file name."""
+    return {"node-map.svg": svg_of(_busy_node())}
+
+
+def _busy_node() -> NodePicture:
+    """Return a node with eight zones, GPUs, network cards and a dozen pods."""
+    machine = from_shape(
+        "2 sockets, 4 numa each, 16 cores, smt 2, uncore 8, 128Gi, hugepages-1Gi 8,"
+        " nvidia.com/gpu 1, vendor.example/nic 2"
+    )
+    settings = KubeletSettings(
+        topology_policy="single-numa-node",
+        cpu_policy="static",
+        cpu_options={"full-pcpus-only": "true"},
+        reserved_cpus=CpuSet.parse("0,64,128,192"),
+        memory_policy="Static",
+        reserved_memory={zone.id: {"memory": 1 << 30} for zone in machine.nodes},
+    )
+    node = KubeletNode(machine, settings)
+    trainer = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "1", "vendor.example/nic": "1"}
+    packet = {"cpu": "4", "memory": "4Gi", "hugepages-1Gi": "4Gi", "vendor.example/nic": "1"}
+    pods = [
+        *(_pod(f"training/worker-{number}", trainer) for number in range(5)),
+        *(_pod(f"shop/database-{number}", {"cpu": "8", "memory": "48Gi"}) for number in range(3)),
+        *(_pod(f"edge/gateway-{number}", packet) for number in range(2)),
+        *(_pod(f"shop/cache-{number}", {"cpu": "2", "memory": "16Gi"}) for number in range(4)),
+    ]
+    for pod in pods:
+        node.admit(pod)
+    names = {uid_hash(pod.metadata.uid): pod.metadata.key for pod in pods}
+    return picture_of_report("gpu-node-17", report_of(node), pods=names)
+
+
+def _pod(key: str, resources: dict[str, QuantityText]) -> Pod:
+    namespace, _, name = key.partition("/")
+    asked = ResourceRequirements(requests=resources, limits=resources)
+    return Pod(
+        metadata=ObjectMeta(namespace=namespace, name=name, uid=key),
+        spec=PodSpec(containers=(Container(name="app", resources=asked),)),
+    )
+
+
 if __name__ == "__main__":
+    FIGURES.mkdir(exist_ok=True)
+    for file, content in figures().items():
+        (FIGURES / file).write_text(content, encoding="utf-8")
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(draw(), encoding="utf-8")

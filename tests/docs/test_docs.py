@@ -23,6 +23,8 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+# A page may start dozens of programs, each of which takes a second on a busy machine.
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """Run ``UPDATE_DOCS=1 pytest tests/docs`` to write what they print now."""
@@ -78,3 +80,5 @@ def test_the_picture_is_the_real_output() -> None:
     module = runpy.run_path(str(ROOT / "docs" / "draw.py"))
 
     assert module["PICTURE"].read_text(encoding="utf-8") == module["draw"]()
+    for file, content in module["figures"]().items():
+        assert (module["FIGURES"] / file).read_text(encoding="utf-8") == content

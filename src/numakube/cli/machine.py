@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.output import make_console
+from numakube.cli.output import can_draw, make_console
 from numakube.cli.sources import MachineParameter, load_machine
 from numakube.values.cpuset import CpuSet
 
@@ -27,10 +28,10 @@ TITLES = ("NODE", "SOCKET", "CORES", "CPUS", "MEMORY", "HUGEPAGES", "DISTANCES")
 @click.option(
     "-o",
     "--output",
-    type=click.Choice(["table", "shape", "cadvisor", "sysfs"]),
+    type=click.Choice(["table", "text", "svg", "png", "shape", "cadvisor", "sysfs"]),
     default="table",
     show_default=True,
-    help="Form of the output.",
+    help="Form of the output; text, svg and png are drawings.",
 )
 @click.option(
     "--directory",
@@ -51,6 +52,8 @@ def command(machine: str | None, output: str, directory: Path | None, *, presets
         raise click.UsageError("Missing argument 'MACHINE'; try /sys, or a name of --presets.")
     if (output == "sysfs") != (directory is not None):
         raise click.UsageError("`-o sysfs` and `--directory` go together.")
+    if output == "png" and sys.stdout.isatty():
+        raise click.UsageError("PNG is not for terminals; redirect it to a file.")
     _print_machine(load_machine(machine), output, directory)
 
 
@@ -74,8 +77,32 @@ def _print_machine(machine: Machine, output: str, directory: Path | None) -> Non
         from numakube.kubelet.machines.cadvisor import to_cadvisor
 
         click.echo(json.dumps(to_cadvisor(machine), indent=2))
+    elif output in ("text", "svg", "png"):
+        _draw(machine, output)
     else:
         make_console().print(_table(machine))
+
+
+def _draw(machine: Machine, output: str) -> None:
+    from numakube.insight.drawing.from_report import picture_of_machine
+
+    picture = picture_of_machine("", machine)
+    if output == "svg":
+        from numakube.insight.drawing.svg import svg_of
+
+        click.echo(svg_of(picture), nl=False)
+    elif output == "png":
+        from numakube.insight.drawing.png import png_of
+
+        click.echo(png_of(picture), nl=False)
+    else:
+        from numakube.cli.painting import print_drawing
+        from numakube.insight.drawing.text import DEFAULT_WIDTH, lines_of
+
+        console = make_console()
+        width = console.width if console.is_terminal else DEFAULT_WIDTH
+        plain = not can_draw(sys.stdout.encoding)
+        print_drawing(console, lines_of(picture, width=width, ascii_only=plain))
 
 
 def _table(machine: Machine) -> Table:

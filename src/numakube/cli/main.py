@@ -39,6 +39,7 @@ COMMANDS: Final = {
     ),
     "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
+    "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
     "operator": Lazy(
         "numakube.cli.operator", "Run exporters and a scheduler as two objects ask for."
     ),

@@ -1,0 +1,106 @@
+"""``-w``: show something again whenever the cluster changes.
+
+On a terminal the picture is drawn anew in place; elsewhere one picture follows the other. Changes
+that come in a burst are shown once: nobody reads faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from numakube.apps.gathering import ZONES, gather
+from numakube.insight.facts import ClusterFacts, facts_of
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.reflector import Reflector
+from numakube.values.times import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    from numakube.cli.cluster import ClusterOptions
+    from numakube.kube.client import Client
+
+PAUSE: Final = 1.0
+"""Seconds between two pictures, at least."""
+
+
+def follow(cluster: ClusterOptions, show: Callable[[ClusterFacts], object]) -> None:
+    """Call *show* with what is known of the cluster, now and after every change, until stopped."""
+    asyncio.run(_follow(cluster, show))
+
+
+async def _follow(cluster: ClusterOptions, show: Callable[[ClusterFacts], object]) -> None:
+    from numakube.kube.config import load_config
+    from numakube.kube.connect import connect
+
+    config = load_config(kubeconfig=cluster.kubeconfig, context=cluster.context, env=os.environ)
+    async with (
+        connect(config, interactive=sys.stdin.isatty(), user_agent="kubectl-numa") as client,
+        contextlib.aclosing(states(client)) as stream,
+    ):
+        async for facts in stream:
+            show(facts)
+
+
+async def states(client: Client, *, pause: float = PAUSE) -> AsyncGenerator[ClusterFacts]:
+    """Yield the cluster as it is, then again after each burst of changes.
+
+    Raises:
+        ClusterUnreachable: it does not answer at first; later, it is waited for.
+    """
+    yield facts_of(await gather(client, what=ZONES))
+    changed = asyncio.Event()
+    mirrors = _Mirrors(client, changed)
+    async with _running(mirrors):
+        while True:
+            await changed.wait()
+            changed.clear()
+            yield mirrors.facts()
+            await client.clock.sleep(pause)
+
+
+class _Mirrors:
+    """Nodes, pods and topologies, kept equal to the cluster's."""
+
+    def __init__(self, client: Client, changed: asyncio.Event) -> None:
+        self._clock = client.clock
+        self.nodes = Reflector(client, NODES)
+        self.pods = Reflector(client, PODS)
+        self.topologies = Reflector(client, NODE_RESOURCE_TOPOLOGIES)
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Mirror until cancelled; the first changes are told once everything is there."""
+        async with asyncio.TaskGroup() as tasks:
+            for one in (self.nodes, self.pods, self.topologies):
+                tasks.create_task(one.run())
+            for one in (self.nodes, self.pods):
+                await one.synced.wait()
+            for store in (self.nodes.store, self.pods.store, self.topologies.store):
+                store.subscribe(lambda _change: self._changed.set(), replay=False)
+            self._changed.set()
+
+    def facts(self) -> ClusterFacts:
+        """Return what is known at this moment."""
+        return ClusterFacts(
+            taken_at=format_time(self._clock.now()),
+            nodes={one.metadata.name: one for one in self.nodes.store},
+            pods=tuple(self.pods.store),
+            topologies={one.metadata.name: one for one in self.topologies.store},
+        )
+
+
+@contextlib.asynccontextmanager
+async def _running(mirrors: _Mirrors) -> AsyncIterator[None]:
+    """Mirror while the block runs."""
+    task = asyncio.create_task(mirrors.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -1,0 +1,240 @@
+"""``kubectl numa map NODE``: draw a node and who has what, as it is or as a plan would leave it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from numakube.cli.cluster import cluster_options, facts_for, selector_option
+from numakube.cli.output import can_draw, make_console
+from numakube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.api.core import Pod
+    from numakube.cli.cluster import ClusterOptions
+    from numakube.insight.drawing.picture import NodePicture
+    from numakube.insight.drawing.plan import Refused
+    from numakube.insight.facts import ClusterFacts
+
+FORMS: Final = ("text", "svg", "png", "json")
+_ENDINGS: Final = {".svg": "svg", ".png": "png", ".json": "json", ".txt": "text"}
+_PIPED_WIDTH: Final = 100
+_NODE: Final = "{node}"
+
+
+@click.command("map")
+@click.argument("nodes", metavar="NODE...", nargs=-1)
+@selector_option
+@cluster_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMS),
+    help="Form of the drawing.  [default: by the name of --output-file, else text]",
+)
+@click.option(
+    "--output-file",
+    metavar="FILE",
+    help="Where to write it; for several nodes a name with {node} in it.",
+)
+@click.option(
+    "--with",
+    "arriving",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    multiple=True,
+    help="Draw the node as it would be after its kubelet admitted the pods of this file.",
+)
+@click.option(
+    "--without",
+    "leaving",
+    metavar="NAMESPACE/POD",
+    multiple=True,
+    help="Draw the node as it would be if this pod were gone.",
+)
+@click.option("--width", type=click.IntRange(min=40), help="Columns of the text.")
+@click.option("--ascii", "plain", is_flag=True, help="Draw with plain characters.")
+@click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    *,
+    nodes: tuple[str, ...],
+    selector: str,
+    cluster: ClusterOptions,
+    output: str | None,
+    output_file: str | None,
+    arriving: tuple[str, ...],
+    leaving: tuple[str, ...],
+    width: int | None,
+    plain: bool,
+    watch: bool,
+) -> None:
+    """Draw a node, and who has what of it.
+
+    Sockets, NUMA zones, L3 caches, cores and threads, memory, hugepages, devices, distances. With
+    --with and --without it is drawn as a plan would leave it, what changes being marked. The exit
+    code is 1 if the kubelet would refuse a pod of the plan; the reason goes to standard error.
+    """
+    if not nodes and not selector:
+        raise click.UsageError("Missing argument 'NODE...'; or give --selector.")
+    drawing = _Drawing(
+        form=_form(output, output_file),
+        file=output_file,
+        width=width,
+        plain=plain or not can_draw(sys.stdout.encoding),
+        arriving=_read(arriving),
+        leaving=leaving,
+        anew=watch,
+    )
+    if watch:
+        if not cluster.live:
+            raise click.UsageError("--watch needs a live cluster; a bundle does not change.")
+        from numakube.cli.following import follow
+
+        follow(cluster, lambda facts: _draw(drawing, facts, nodes, selector))
+        return
+    from numakube.apps.gathering import ZONES
+
+    if _draw(drawing, facts_for(cluster, what=ZONES), nodes, selector):
+        ctx.exit(1)
+
+
+def _form(output: str | None, file: str | None) -> str:
+    """Return the form, which the name of the file tells if nothing else does."""
+    by_name = _ENDINGS.get(Path(file).suffix, "text") if file else "text"
+    form = output or by_name
+    if form == "png" and file is None and sys.stdout.isatty():
+        raise click.UsageError("PNG is not for terminals; give --output-file, or redirect it.")
+    return form
+
+
+def _read(files: Sequence[str]) -> tuple[Pod, ...]:
+    from numakube.cli.admit.inputs import read_pods
+    from numakube.cli.sources import read_text
+
+    return tuple(pod for file in files for pod in read_pods(read_text(file), file))
+
+
+def _draw(
+    drawing: _Drawing, facts: ClusterFacts, nodes: Sequence[str], selector: str
+) -> tuple[Refused, ...]:
+    """Draw the chosen nodes and return which pods of the plan were refused."""
+    from numakube.cli.choosing import chosen_nodes
+
+    pictures = []
+    refused: list[Refused] = []
+    for name in chosen_nodes(facts, nodes, selector):
+        picture, some = drawing.picture(facts, name)
+        pictures.append(picture)
+        refused += some
+    drawing.write(pictures)
+    for one in refused:
+        why = f" ({one.why})" if one.why else ""
+        click.echo(f"{one.pod}: {one.reason}: {one.message}{why}", err=True)
+    return tuple(refused)
+
+
+class _Drawing:
+    """How nodes are drawn, and where to."""
+
+    def __init__(
+        self,
+        *,
+        form: str,
+        file: str | None,
+        width: int | None,
+        plain: bool,
+        arriving: tuple[Pod, ...],
+        leaving: tuple[str, ...],
+        anew: bool,
+    ) -> None:
+        self._form = form
+        self._file = file
+        self._width = width
+        self._plain = plain
+        self._arriving = arriving
+        self._leaving = leaving
+        self._anew = anew
+
+    def picture(self, facts: ClusterFacts, node: str) -> tuple[NodePicture, tuple[Refused, ...]]:
+        """Return the node as it is, or as the plan would leave it."""
+        from numakube.insight.drawing.from_facts import node_picture
+        from numakube.insight.drawing.plan import Plan, planned
+
+        if not self._arriving and not self._leaving:
+            return node_picture(facts, node), ()
+        plan = planned(facts, node, arriving=self._arriving, leaving=self._leaving)
+        if isinstance(plan, Plan):
+            return plan.picture, plan.refused
+        raise ConfigError(f"node {node}: no plan can be drawn: {plan.reason}")
+
+    def write(self, pictures: Sequence[NodePicture]) -> None:
+        """Write all of *pictures*, to one file each if there is a place for their names."""
+        if self._file is not None and _NODE in self._file:
+            for picture in pictures:
+                self._write_file(self._file.replace(_NODE, picture.node), [picture])
+        elif len(pictures) > 1 and self._form in ("svg", "png"):
+            raise click.UsageError(
+                f"Several nodes do not fit into one {self._form.upper()};"
+                " give --output-file with {node} in it."
+            )
+        elif self._file is not None:
+            self._write_file(self._file, pictures)
+        else:
+            self._print(pictures)
+
+    def _write_file(self, file: str, pictures: Sequence[NodePicture]) -> None:
+        path = Path(file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self._encoded(pictures))
+
+    def _encoded(self, pictures: Sequence[NodePicture]) -> bytes:
+        if self._form == "svg":
+            from numakube.insight.drawing.svg import svg_of
+
+            return svg_of(pictures[0]).encode()
+        if self._form == "png":
+            from numakube.insight.drawing.png import png_of
+
+            return png_of(pictures[0])
+        if self._form == "json":
+            return (json.dumps(_document(pictures), indent=2, ensure_ascii=False) + "\n").encode()
+        from numakube.insight.drawing.text import text_of
+
+        width = self._width or _PIPED_WIDTH
+        texts = (text_of(one, width=width, ascii_only=self._plain) for one in pictures)
+        return "\n".join(texts).encode()
+
+    def _print(self, pictures: Sequence[NodePicture]) -> None:
+        if self._form != "text":
+            click.echo(self._encoded(pictures), nl=False)
+            return
+        from numakube.cli.painting import print_drawing
+        from numakube.insight.drawing.text import lines_of
+
+        console = make_console()
+        if self._anew and console.is_terminal:
+            console.clear()
+        width = self._width or (console.width if console.is_terminal else _PIPED_WIDTH)
+        for number, picture in enumerate(pictures):
+            if number:
+                console.print()
+            print_drawing(console, lines_of(picture, width=width, ascii_only=self._plain))
+        if self._anew and not console.is_terminal:
+            console.print()
+
+
+def _document(pictures: Sequence[NodePicture]) -> dict[str, Any]:
+    """Return one document; several pictures are a list as Kubernetes has them."""
+    from numakube.insight.drawing.document import API_VERSION, KIND, picture_document
+
+    documents = [picture_document(picture) for picture in pictures]
+    if len(documents) == 1:
+        return documents[0]
+    return {"apiVersion": API_VERSION, "kind": f"{KIND}List", "items": documents}

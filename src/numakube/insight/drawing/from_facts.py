@@ -1,0 +1,55 @@
+"""The picture of a node of a cluster, from whatever is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.drawing.from_counts import picture_of_counts
+from numakube.insight.drawing.from_report import picture_of_report
+from numakube.insight.drawing.picture import NodePicture
+from numakube.topology.exact import uid_hash
+from numakube.topology.zones import Unusable
+
+if TYPE_CHECKING:
+    from numakube.insight.facts import ClusterFacts
+    from numakube.topology.exact import ExactReport
+    from numakube.topology.view import NodeTopology
+
+_MANY: Final = 3
+
+
+def node_picture(facts: ClusterFacts, node: str) -> NodePicture:
+    """Return the picture of *node*; without data it has no zones and says what is missing."""
+    view = facts.view(node)
+    if view is None:
+        why = "the node has no NodeResourceTopology; does its exporter run?"
+        return NodePicture(node=node, why_not_exact=why)
+    if isinstance(view, Unusable):
+        return NodePicture(node=node, why_not_exact=view.reason)
+    if view.report is None:
+        return picture_of_counts(view)
+    picture = picture_of_report(node, view.report, pods=pod_names(facts, node))
+    return replace(
+        picture,
+        stale=view.stale_reason or "",
+        notes=(*picture.notes, *_newer(facts, view, view.report), *view.problems),
+    )
+
+
+def pod_names(facts: ClusterFacts, node: str) -> dict[str, str]:
+    """Return ``namespace/name`` of the pods on *node* by the hashes that reports know them by."""
+    return {uid_hash(pod.metadata.uid): pod.metadata.key for pod in facts.pods_on(node)}
+
+
+def _newer(facts: ClusterFacts, view: NodeTopology, report: ExactReport) -> list[str]:
+    """Say which pods the report does not account for yet."""
+    names = sorted(
+        pod.metadata.key
+        for pod in facts.pods_on(view.node)
+        if not report.accounts_for(pod.metadata.uid)
+    )
+    if not names:
+        return []
+    some = ", ".join(names[:_MANY]) + (f" and {len(names) - _MANY} more" if names[_MANY:] else "")
+    return [f"not in the report yet: {some}"]

@@ -1,0 +1,241 @@
+"""How a node is laid out: head, sockets with their zones, distances, and the legend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.drawing import words
+from numakube.insight.drawing.legend_layout import distances_items, legend_items
+from numakube.insight.drawing.scene import (
+    Box,
+    Group,
+    Label,
+    Scene,
+    moved,
+    shortened,
+    wrapped,
+)
+from numakube.insight.drawing.sheet import PADDING, Sheet
+from numakube.insight.drawing.zone_layout import ZonePen, measures_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numakube.insight.drawing.picture import NodePicture, Zone
+    from numakube.insight.drawing.scene import Item
+
+MARGIN: Final = 16.0
+LEAST_WIDTH: Final = 660.0
+MOST_WIDTH: Final = 1240.0
+_ZONE_GAP: Final = 8.0
+_SOCKET_GAP: Final = 12.0
+_SOCKET_HEAD: Final = 24.0
+_MEMORY_ONLY: Final = "Memory only"
+_TITLE: Final = 20.0
+_TEXT: Final = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """Something laid out at the origin."""
+
+    items: tuple[Item, ...]
+    width: float
+    height: float
+
+    def at(self, x: float, y: float) -> Iterator[Item]:
+        return (moved(item, x, y) for item in self.items)
+
+
+def scene_of(picture: NodePicture) -> Scene:
+    """Return the drawing of *picture*."""
+    body = _body(picture)
+    width = max(body.width, LEAST_WIDTH)
+    parts = [_head(picture, width), body, *_below(picture, width)]
+    items: list[Item] = []
+    y = MARGIN
+    for part in parts:
+        items.extend(part.at(MARGIN, y))
+        y += part.height + (_SOCKET_GAP if part.height else 0)
+    size = (width + 2 * MARGIN, y - _SOCKET_GAP + MARGIN)
+    page = Box(x=0, y=0, width=size[0], height=size[1], fill="page", radius=8)
+    return Scene(
+        width=size[0],
+        height=size[1],
+        items=(page, *items),
+        title=f"NUMA map of node {picture.node}" if picture.node else "NUMA map",
+        description=words.description(picture),
+    )
+
+
+def _head(picture: NodePicture, width: float) -> _Block:
+    items: list[Item] = []
+    y = 0.0
+    if picture.node:
+        y = _TITLE + 3
+        badge = _badge(picture, width)
+        name = f"{picture.node} after the plan" if picture.planned else picture.node
+        title = shortened(name, width - badge.width - 24, _TITLE, bold=True)
+        items += [Label(x=0, y=y - 5, text=title, size=_TITLE, bold=True), badge]
+    lines = [
+        *wrapped(words.machine_words(picture), width, _TEXT, between=" · "),
+        *wrapped(words.kubelet_words(picture.kubelet), width, _TEXT, between=" · "),
+    ]
+    warnings = [
+        line
+        for text in words.data_words(picture)
+        for line in wrapped(text.split(" "), width, _TEXT, between=" ")
+    ]
+    for line in [*lines, *warnings]:
+        y += _TEXT + 5
+        paint = "warning" if line in warnings else "muted"
+        items.append(Label(x=0, y=y, text=line, size=_TEXT, paint=paint))
+    return _Block(tuple(items), width, y + 4)
+
+
+def _badge(picture: NodePicture, width: float) -> Label:
+    if picture.stale:
+        text, paint = "may be old", "warning"
+    elif picture.exact:
+        text, paint = "" if picture.bare else "exact data", "good"
+    else:
+        text, paint = "amounts only", "warning"
+    return Label(x=width, y=_TITLE - 2, text=text, size=_TEXT, paint=paint, anchor="end")
+
+
+def _body(picture: NodePicture) -> _Block:
+    """Return all zones, socket by socket; what has no CPUs stands at the side."""
+    groups = _sockets(picture.zones)
+    bare = groups.pop(_MEMORY_ONLY, [])
+    sizes = [len(zones) for zones in groups.values()]
+    columns, stacked = _columns(sizes, measures_of(picture).zone_width)
+    measures = measures_of(picture, least_width=_least(columns, stacked=stacked))
+    pen = ZonePen(picture, measures)
+    blocks = [
+        _socket(name, zones, pen, count, measures.zone_width)
+        for (name, zones), count in zip(groups.items(), columns, strict=True)
+    ]
+    aside = [_socket(_MEMORY_ONLY, bare, pen, 1, measures.zone_width)] if bare else []
+    if picture.homeless:
+        aside.append(_homeless(picture, pen, measures.zone_width + 2 * PADDING))
+    if aside:
+        blocks.append(_placed(aside, stacked=True))
+    return _placed(blocks, stacked=stacked)
+
+
+def _least(columns: list[int], *, stacked: bool) -> float:
+    """Return how wide zones must be for the drawing to have its least width."""
+    beside = [max(columns, default=1)] if stacked else columns or [1]
+    frames = len(beside) * (2 * PADDING + _SOCKET_GAP) - _SOCKET_GAP
+    gaps = sum(count - 1 for count in beside) * _ZONE_GAP
+    return (LEAST_WIDTH - frames - gaps) / sum(beside)
+
+
+def _sockets(zones: Sequence[Zone]) -> dict[str, list[Zone]]:
+    """Return the zones by what they stand in."""
+    groups: dict[str, list[Zone]] = {}
+    for zone in zones:
+        if zone.sockets:
+            name = (
+                f"Socket{'s' if len(zone.sockets) > 1 else ''} {'+'.join(map(str, zone.sockets))}"
+            )
+        else:
+            name = "" if zone.amounts else _MEMORY_ONLY
+        groups.setdefault(name, []).append(zone)
+    return groups
+
+
+def _columns(counts: list[int], zone_width: float) -> tuple[list[int], bool]:
+    """Return how many zones stand side by side in each socket, and whether sockets are stacked."""
+    beside = [ceil(sqrt(count)) for count in counts]
+    if _total(beside, zone_width) <= MOST_WIDTH:
+        return beside, False
+    fitting = max(int((MOST_WIDTH - 2 * PADDING) / (zone_width + _ZONE_GAP)), 1)
+    return [min(count, fitting) for count in counts], True
+
+
+def _total(columns: list[int], zone_width: float) -> float:
+    zones = sum(columns) * (zone_width + _ZONE_GAP)
+    return zones + len(columns) * (2 * PADDING + _SOCKET_GAP)
+
+
+def _socket(name: str, zones: list[Zone], pen: ZonePen, columns: int, zone_width: float) -> _Block:
+    """Return a socket with its zones in rows of equal height."""
+    head = _SOCKET_HEAD if name else PADDING
+    items: list[Item] = []
+    y = head
+    for start in range(0, len(zones), columns):
+        row = zones[start : start + columns]
+        drawn = [pen.zone(zone) for zone in row]
+        height = max(one for _, one in drawn)
+        for column, (zone, (inside, _)) in enumerate(zip(row, drawn, strict=True)):
+            x = PADDING + column * (zone_width + _ZONE_GAP)
+            group = _framed(zone, inside, zone_width, height)
+            items.append(moved(group, x, y))
+        y += height + _ZONE_GAP
+    width = columns * (zone_width + _ZONE_GAP) - _ZONE_GAP + 2 * PADDING
+    height = y - _ZONE_GAP + PADDING
+    frame = Box(
+        x=0.5, y=0.5, width=width - 1, height=height - 1,
+        fill="socket", line="socket-line", radius=8,
+    )  # fmt: skip
+    label = Label(x=PADDING, y=17, text=name, size=_TEXT, bold=True, paint="muted")
+    head_items = (frame, label) if name else (frame,)
+    return _Block((Group(children=(*head_items, *items), classes="socket"),), width, height)
+
+
+def _framed(zone: Zone, inside: list[Item], width: float, height: float) -> Group:
+    frame = Box(
+        x=0.5, y=0.5, width=width - 1, height=height - 1, fill="zone", line="zone-line", radius=6
+    )
+    return Group(
+        children=(frame, *inside),
+        classes="zone",
+        id=f"zone-{zone.id}",
+        data={"zone": str(zone.id), "socket": "+".join(map(str, zone.sockets))},
+    )
+
+
+def _homeless(picture: NodePicture, pen: ZonePen, width: float) -> _Block:
+    sheet = Sheet(width - 2 * PADDING)
+    sheet.y += 13
+    sheet.label("Devices without NUMA node", _TEXT, bold=True, paint="muted")
+    sheet.y += 4
+    pen.devices(sheet, picture.homeless)
+    height = sheet.y + PADDING
+    frame = Box(
+        x=0.5, y=0.5, width=width - 1, height=height - 1,
+        fill="socket", line="socket-line", radius=8, dashed=True,
+    )  # fmt: skip
+    group = Group(children=(frame, *sheet.items), classes="homeless")
+    return _Block((group,), width, height)
+
+
+def _placed(blocks: list[_Block], *, stacked: bool) -> _Block:
+    """Return the blocks in lines, each as wide as the drawing may be."""
+    items: list[Item] = []
+    x = y = width = line = 0.0
+    for block in blocks:
+        if x and (stacked or x + block.width > MOST_WIDTH):
+            x, y, line = 0.0, y + line + _SOCKET_GAP, 0.0
+        items.extend(block.at(x, y))
+        x += block.width + _SOCKET_GAP
+        width, line = max(width, x - _SOCKET_GAP), max(line, block.height)
+    return _Block(tuple(items), width, y + line)
+
+
+def _below(picture: NodePicture, width: float) -> Iterator[_Block]:
+    """Yield the distances with the legend beside or below them."""
+    matrix, matrix_width, matrix_height = distances_items(picture)
+    beside = width - matrix_width - 24
+    if matrix and beside >= LEAST_WIDTH * 0.55:
+        legend, height = legend_items(picture, beside)
+        shifted = tuple(moved(item, matrix_width + 24, 0) for item in legend)
+        yield _Block((*matrix, *shifted), width, max(height, matrix_height))
+        return
+    if matrix:
+        yield _Block(tuple(matrix), matrix_width, matrix_height)
+    legend, height = legend_items(picture, width)
+    yield _Block(tuple(legend), width, height)

@@ -1,0 +1,269 @@
+"""The picture as data: what a drawing of a node shows, before anybody draws it.
+
+Owners are positions in `NodePicture.pods`. With exact data every CPU id, device and byte of managed
+memory has its owner; without, a zone has `amounts` only, and `NodePicture.why_not_exact` says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from string import ascii_lowercase, ascii_uppercase
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from numakube.values.cpuset import CpuSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+PodIndex: TypeAlias = int
+"""The position of a pod in `NodePicture.pods`."""
+
+# "r" means reserved, and all pods beyond the last letter share a sign.
+LETTERS: Final = ascii_uppercase + ascii_lowercase.replace("r", "")
+MANY: Final = "#"
+
+
+class Change(StrEnum):
+    """What a plan does to something."""
+
+    NONE = ""
+    TAKEN = "taken"
+    FREED = "freed"
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """One logical CPU.
+
+    Attributes:
+        owner: the pod that has it for itself; ``None`` for one of the shared pool.
+        reserved: whether it is kept for the system, so that no pod gets it for itself.
+        was: the name of the pod that a plan takes it from.
+    """
+
+    id: int
+    owner: PodIndex | None = None
+    reserved: bool = False
+    change: Change = Change.NONE
+    was: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """One physical core with its threads."""
+
+    socket: int
+    cpus: tuple[Cpu, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """The cores that share one L3 cache; ``id`` is ``None`` if the machine does not tell."""
+
+    id: int | None
+    cores: tuple[Core, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """Bytes that pods hold; of a group of zones, nobody knows whose bytes are where.
+
+    Attributes:
+        zones: the zones that were taken together.
+    """
+
+    owners: tuple[PodIndex, ...]
+    size_bytes: int
+    zones: tuple[int, ...]
+    change: Change = Change.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Memory of one kind, ``memory`` or ``hugepages-...``, in one zone.
+
+    Attributes:
+        managed: whether the Memory Manager gives it out; if not, nobody counts who has it.
+        freed_bytes: what a plan gives back.
+    """
+
+    kind: str
+    total_bytes: int
+    reserved_bytes: int = 0
+    parts: tuple[MemoryPart, ...] = ()
+    managed: bool = True
+    freed_bytes: int = 0
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that nobody has."""
+        held = sum(part.size_bytes for part in self.parts)
+        return max(self.total_bytes - self.reserved_bytes - held, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device.
+
+    Attributes:
+        position: its place among the sorted ids of the resource, by which a report knows it.
+        id: its id if known.
+        zones: the zones it is near; it is drawn in the first one.
+    """
+
+    resource: str
+    position: int
+    id: str = ""
+    zones: tuple[int, ...] = ()
+    owner: PodIndex | None = None
+    healthy: bool = True
+    change: Change = Change.NONE
+    was: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its id, or what is known instead of it."""
+        return self.id or f"{short_name(self.resource)} #{self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much of one resource a zone has, in base units."""
+
+    resource: str
+    capacity: int
+    allocatable: int
+    available: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zone:
+    """One NUMA node.
+
+    Attributes:
+        sockets: those of its cores; none for a zone without CPUs.
+        distances: to every zone by id; empty if not told.
+        amounts: what a report without exact data says; empty otherwise.
+    """
+
+    id: int
+    sockets: tuple[int, ...] = ()
+    caches: tuple[Cache, ...] = ()
+    memory: tuple[Memory, ...] = ()
+    devices: tuple[Device, ...] = ()
+    distances: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    amounts: tuple[Amount, ...] = ()
+
+    @property
+    def cores(self) -> tuple[Core, ...]:
+        """All cores."""
+        return tuple(core for cache in self.caches for core in cache.cores)
+
+    def cpus(self) -> Iterator[Cpu]:
+        """Yield all CPUs in the order of their cores."""
+        return (cpu for core in self.cores for cpu in core.cpus)
+
+    @property
+    def cpu_set(self) -> CpuSet:
+        """The ids of all CPUs."""
+        return CpuSet.of(cpu.id for cpu in self.cpus())
+
+
+@dataclass(frozen=True, slots=True)
+class PodMark:
+    """A pod that holds something, and how it appears: a letter, and a colour by its number."""
+
+    name: str
+    letter: str
+    cpus: CpuSet = field(default_factory=CpuSet)
+    memory: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    devices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    zones: tuple[int, ...] = ()
+    change: Change = Change.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kubelet:
+    """What the kubelet is configured with, as far as it was told."""
+
+    topology_policy: str = ""
+    topology_scope: str = ""
+    topology_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    cpu_policy: str = ""
+    cpu_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    memory_policy: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePicture:
+    """One node.
+
+    Attributes:
+        homeless: devices whose plugin told no NUMA node.
+        pods: those that hold something, in order of admission.
+        sharing_pods: how many pods hold nothing for themselves.
+        why_not_exact: why it is not known who has what; empty if it is.
+        stale: why the data may be old; empty if nothing speaks for it.
+        notes: what a reader should know besides.
+        planned: whether the picture is that of a plan, its changes marked.
+    """
+
+    node: str
+    zones: tuple[Zone, ...] = ()
+    homeless: tuple[Device, ...] = ()
+    pods: tuple[PodMark, ...] = ()
+    sharing_pods: int = 0
+    kubelet: Kubelet = field(default_factory=Kubelet)
+    why_not_exact: str = ""
+    stale: str = ""
+    notes: tuple[str, ...] = ()
+    planned: bool = False
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is known who has what."""
+        return not self.why_not_exact
+
+    @property
+    def bare(self) -> bool:
+        """Whether this is a machine of which no kubelet is known, so that nothing is given out."""
+        return self.exact and not self.kubelet.topology_policy
+
+    @property
+    def sockets(self) -> tuple[int, ...]:
+        """All sockets."""
+        return tuple(sorted({socket for zone in self.zones for socket in zone.sockets}))
+
+    def cpus(self) -> Iterator[Cpu]:
+        """Yield all CPUs, zone by zone."""
+        return (cpu for zone in self.zones for cpu in zone.cpus())
+
+    def devices(self) -> Iterator[Device]:
+        """Yield all devices, those without zone last."""
+        yield from (device for zone in self.zones for device in zone.devices)
+        yield from self.homeless
+
+    def owner_name(self, owner: PodIndex | None) -> str:
+        """Return the name of a pod; empty for none."""
+        return "" if owner is None else self.pods[owner].name
+
+
+def letter_of(number: PodIndex) -> str:
+    """Return the sign of a pod."""
+    return LETTERS[number] if number < len(LETTERS) else MANY
+
+
+def short_name(resource: str) -> str:
+    """Return the last part of a resource's name: ``gpu``."""
+    return resource.rpartition("/")[2]
+
+
+def size_text(count: int) -> str:
+    """Return bytes for a quick look, with one decimal at most: ``23.5Gi``."""
+    for power, unit in ((50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.1f}".removesuffix(".0") + unit
+    return str(count)

@@ -1,0 +1,203 @@
+"""The words of a drawing, the same in every format."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.insight.drawing.picture import Change, short_name, size_text
+from numakube.values.resources import CPU, MEMORY, is_memory, quantity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numakube.insight.drawing.picture import (
+        Amount,
+        Cpu,
+        Device,
+        Kubelet,
+        Memory,
+        MemoryPart,
+        NodePicture,
+        PodMark,
+        Zone,
+    )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 core``, ``8 cores``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def machine_words(picture: NodePicture) -> list[str]:
+    """Return how big the machine is, in a few phrases."""
+    phrases = [counted(len(picture.zones), "NUMA zone")]
+    cores = sum(len(zone.cores) for zone in picture.zones)
+    if cores:
+        phrases.insert(0, counted(len(picture.sockets), "socket"))
+        phrases.append(counted(cores, "core"))
+        phrases.append(counted(sum(1 for _ in picture.cpus()), "CPU"))
+    bars = [bar for zone in picture.zones for bar in zone.memory]
+    if bars:
+        phrases.append(f"{size_text(sum(bar.total_bytes for bar in bars))} memory")
+    return phrases
+
+
+def kubelet_words(kubelet: Kubelet) -> list[str]:
+    """Return what the kubelet is configured with, as far as it is known."""
+    phrases = []
+    if kubelet.topology_policy:
+        policy = f"Topology Manager {kubelet.topology_policy}"
+        scope = f", {kubelet.topology_scope} scope" if kubelet.topology_scope else ""
+        phrases.append(policy + scope + _options(kubelet.topology_options))
+    if kubelet.cpu_policy:
+        phrases.append(f"CPU Manager {kubelet.cpu_policy}{_options(kubelet.cpu_options)}")
+    if kubelet.memory_policy:
+        phrases.append(f"Memory Manager {kubelet.memory_policy}")
+    if kubelet.version:
+        phrases.append(f"kubelet {kubelet.version}")
+    return phrases
+
+
+def _options(options: Mapping[str, str]) -> str:
+    # An option that is switched on is known by its name.
+    words = [
+        name if value == "true" else f"{name}={value}" for name, value in sorted(options.items())
+    ]
+    return f" ({', '.join(words)})" if words else ""
+
+
+def data_words(picture: NodePicture) -> list[str]:
+    """Return what a reader must know about the data."""
+    words = []
+    if not picture.exact:
+        words.append(f"no exact data: {picture.why_not_exact}")
+    if picture.stale:
+        words.append(f"may be old: {picture.stale}")
+    return [*words, *picture.notes]
+
+
+def zone_title(zone: Zone) -> str:
+    """Return the name of a zone and of its socket."""
+    return f"NUMA zone {zone.id}"
+
+
+def cpus_free_words(picture: NodePicture, zone: Zone) -> str:
+    """Return how many CPUs can still be given out."""
+    if picture.bare and zone.cores:
+        return counted(len(zone.cpu_set), "CPU")
+    cpus = [cpu for cpu in zone.cpus() if not cpu.reserved or cpu.owner is not None]
+    if not cpus:
+        return "no CPUs" if not zone.cores else "all reserved"
+    return f"{sum(cpu.owner is None for cpu in cpus)} of {len(cpus)} free"
+
+
+def memory_words(picture: NodePicture, bar: Memory) -> str:
+    """Return how much memory is free."""
+    if not bar.managed:
+        return size_text(bar.total_bytes) + ("" if picture.bare else ", not managed")
+    return f"{size_text(bar.free_bytes)} of {size_text(bar.total_bytes)} free"
+
+
+def devices_free_words(picture: NodePicture, devices: Iterable[Device]) -> str:
+    """Return how many devices of one resource are free."""
+    healthy = [device for device in devices if device.healthy]
+    if picture.bare:
+        return str(len(healthy))
+    return f"{sum(one.owner is None for one in healthy)} of {len(healthy)} free"
+
+
+def amount_words(amount: Amount) -> str:
+    """Return how much of a resource is free, of how much."""
+    parts = (amount_text(amount.resource, part) for part in (amount.available, amount.allocatable))
+    return "{} of {} free".format(*parts)
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """Return an amount for a quick look: CPUs, bytes with a unit, or a count."""
+    return size_text(amount) if is_memory(resource) else str(quantity_of(resource, amount))
+
+
+def resource_label(resource: str) -> str:
+    """Return how a resource is called in little space."""
+    return "CPUs" if resource == CPU else short_name(resource)
+
+
+def zones_words(zones: tuple[int, ...]) -> str:
+    """Return which zones: ``zone 0``, ``zones 0+1``; empty for none."""
+    if not zones:
+        return ""
+    return f"zone{'s' if len(zones) > 1 else ''} {'+'.join(map(str, zones))}"
+
+
+def pod_words(pod: PodMark) -> list[str]:
+    """Return what a pod holds, in phrases."""
+    phrases = [zones_words(pod.zones)] if pod.zones else []
+    if pod.cpus:
+        phrases.append(f"CPU{'s' if len(pod.cpus) > 1 else ''} {pod.cpus}")
+    for kind, size in pod.memory.items():
+        phrases.append(f"{size_text(size)}{'' if kind == MEMORY else ' ' + kind}")
+    for resource, count in pod.devices.items():
+        phrases.append(f"{count} {short_name(resource)}")
+    if pod.change is Change.FREED:
+        return [f"gone; held {phrases[0]}" if phrases else "gone", *phrases[1:]]
+    return phrases
+
+
+def cpu_words(picture: NodePicture, cpu: Cpu) -> str:
+    """Return what there is to say of one CPU."""
+    if cpu.owner is not None:
+        state = f"of {picture.owner_name(cpu.owner)}"
+    else:
+        state = "reserved for the system" if cpu.reserved else "free, in the shared pool"
+    return f"CPU {cpu.id}: {state}{_was(cpu.was)}"
+
+
+def device_words(picture: NodePicture, device: Device) -> str:
+    """Return what there is to say of one device."""
+    state = f"of {picture.owner_name(device.owner)}" if device.owner is not None else "free"
+    if not device.healthy:
+        state += ", unhealthy"
+    near = f", near {zones_words(device.zones)}" if device.zones else ", no NUMA node told"
+    name = device.name if device.id else f"#{device.position}"
+    return f"{device.resource} {name}: {state}{near}{_was(device.was)}"
+
+
+def _was(name: str) -> str:
+    return f" (was of {name})" if name else ""
+
+
+def part_words(picture: NodePicture, bar: Memory, part: MemoryPart) -> str:
+    """Return what there is to say of a part of a bar."""
+    names = ", ".join(picture.owner_name(owner) for owner in part.owners)
+    where = f", taken from {zones_words(part.zones)} together" if len(part.zones) > 1 else ""
+    return f"{bar.kind}: {size_text(part.size_bytes)} of {names}{where}"
+
+
+def description(picture: NodePicture) -> str:
+    """Return in words what the drawing shows."""
+    return ". ".join(_sentences(picture)) + "."
+
+
+def _sentences(picture: NodePicture) -> Iterator[str]:
+    yield ", ".join(machine_words(picture))
+    yield from kubelet_words(picture.kubelet)
+    yield from data_words(picture)
+    for zone in picture.zones:
+        facts = [f"CPUs {cpus_free_words(picture, zone)}"] if zone.cores else []
+        facts += [f"{bar.kind} {memory_words(picture, bar)}" for bar in zone.memory]
+        facts += [f"{resource_label(one.resource)} {amount_words(one)}" for one in zone.amounts]
+        facts += [
+            f"{short_name(resource)} {devices_free_words(picture, devices)}"
+            for resource, devices in by_resource(zone.devices).items()
+        ]
+        yield f"{zone_title(zone)}: {', '.join(facts) or 'nothing to give out'}"
+    for pod in picture.pods:
+        yield f"Pod {pod.name}: {', '.join(pod_words(pod))}"
+
+
+def by_resource(devices: Iterable[Device]) -> dict[str, list[Device]]:
+    """Return *devices* by resource."""
+    groups: dict[str, list[Device]] = {}
+    for device in devices:
+        groups.setdefault(device.resource, []).append(device)
+    return groups

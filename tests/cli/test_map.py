@@ -1,0 +1,180 @@
+"""``kubectl numa map`` on a bundle."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from tests.cli.conftest import Ended
+from tests.insight.drawing import nodes
+
+Run = Callable[..., Ended]
+
+PROGRAM = "from numakube.cli.main import main; main()"
+ARRIVING = """
+kind: Pod
+metadata: {name: NAME, namespace: team}
+spec:
+  containers:
+  - name: app
+    resources: {limits: {cpu: "CPUS", memory: 4Gi}}
+"""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Return a bundle of three nodes: one with a pod, one empty, one with amounts only."""
+    web = nodes.on("a-1", nodes.named("web", cpu="6", memory="4Gi"))
+    busy = nodes.admitted(nodes.kubelet(nodes.SMALL), web)
+    empty = nodes.kubelet(nodes.SMALL)
+    facts = nodes.facts({"a-1": busy, "a-2": empty, "b-1": empty}, web)
+    counts = nodes.facts({"b-1": empty}, exact=False).topologies
+    facts = facts.__class__(
+        taken_at=facts.taken_at,
+        nodes=facts.nodes,
+        pods=facts.pods,
+        topologies={**facts.topologies, **counts},
+    )
+    return nodes.bundle(tmp_path / "bundle.tar.gz", facts)
+
+
+def test_a_node_is_drawn_as_text(numakube: Run, bundle: Path) -> None:
+    """Without colours, since nobody looks at a pipe in colour."""
+    ended = numakube("map", "a-1", "--from", bundle)
+    assert ended.code == 0
+    assert "A team/web  zone 0 · CPUs 1-3,9-11 · 4Gi" in ended.out
+    assert "\x1b" not in ended.out
+    assert all(len(line) <= 100 for line in ended.out.splitlines())
+
+
+def test_text_can_be_ascii_of_some_width(numakube: Run, bundle: Path) -> None:
+    """For old terminals."""
+    ended = numakube("map", "a-1", "--from", bundle, "--ascii", "--width", 60)
+    assert ended.out.isascii()
+    assert all(len(line) <= 60 for line in ended.out.splitlines() if line[:1] in "+|")
+
+
+def test_nodes_are_chosen_by_label(numakube: Run, bundle: Path) -> None:
+    """As kubectl chooses."""
+    ended = numakube("map", "-l", "pool=a", "--from", bundle, "-o", "json")
+    document = json.loads(ended.out)
+    assert document["kind"] == "NodeMapList"
+    assert [item["node"] for item in document["items"]] == ["a-1", "a-2"]
+
+
+def test_json_is_one_document(numakube: Run, bundle: Path) -> None:
+    """With who has what."""
+    document = json.loads(numakube("map", "a-1", "--from", bundle, "-o", "json").out)
+    assert document["kind"] == "NodeMap"
+    assert document["exact"] is True
+    cpus = document["zones"][0]["caches"][0]["cores"][1]["cpus"]
+    assert cpus == [{"id": 1, "pod": "team/web"}, {"id": 9, "pod": "team/web"}]
+
+
+def test_amounts_only_are_told(numakube: Run, bundle: Path) -> None:
+    """A picture of what is known is better than none."""
+    ended = numakube("map", "b-1", "--from", bundle)
+    assert ended.code == 0
+    assert "no exact data" in ended.out
+
+
+def test_files_are_named_after_nodes(numakube: Run, bundle: Path, tmp_path: Path) -> None:
+    """The form follows from the name."""
+    ended = numakube(
+        "map", "a-1", "a-2", "--from", bundle, "--output-file", tmp_path / "maps" / "{node}.svg"
+    )
+    assert (ended.code, ended.out) == (0, "")
+    written = sorted(path.name for path in (tmp_path / "maps").iterdir())
+    assert written == ["a-1.svg", "a-2.svg"]
+    ElementTree.parse(tmp_path / "maps" / "a-1.svg")  # noqa: S314 - just written
+
+
+def test_a_png_is_written(numakube: Run, bundle: Path, tmp_path: Path) -> None:
+    """To a file."""
+    file = tmp_path / "node.png"
+    assert numakube("map", "a-2", "--from", bundle, "--output-file", file).code == 0
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_png_does_not_go_to_a_terminal(bundle: Path) -> None:
+    """It would ring its bells."""
+    main, terminal = pty.openpty()
+    arguments = ["map", "a-1", "--from", str(bundle), "-o", "png"]
+    try:
+        ended = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-c", PROGRAM, *arguments],
+            stdout=terminal,
+            stderr=subprocess.PIPE,
+            check=False,
+            text=True,
+        )
+    finally:
+        os.close(main)
+        os.close(terminal)
+    assert ended.returncode == 2
+    assert "not for terminals" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere",), "no node 'nowhere'; there are a-1, a-2, b-1"),
+        (("-l", "pool=z"), "no node has the labels"),
+        (("-l", "pool in"), "--selector"),
+        (("a-1", "--without", "team/ghost"), "no such pod on node a-1: team/ghost"),
+        (("b-1", "--without", "team/ghost"), "has no exact report"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(
+    numakube: Run, bundle: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    """In one line."""
+    ended = numakube("map", *arguments, "--from", bundle)
+    assert ended.code == 1
+    assert words in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "NODE"),
+        (("a-1", "-w"), "live cluster"),
+        (("a-1", "a-2", "-o", "svg"), "{node}"),
+    ],
+)
+def test_wrong_usage_is_told(
+    numakube: Run, bundle: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    """With how to do it."""
+    ended = numakube("map", *arguments, "--from", bundle)
+    assert ended.code == 2
+    assert words in ended.err
+
+
+def test_a_plan_is_drawn(numakube: Run, bundle: Path, tmp_path: Path) -> None:
+    """What comes is marked as new, what goes as gone."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(ARRIVING.replace("NAME", "db").replace("CPUS", "7"))
+    ended = numakube("map", "a-1", "--from", bundle, "--with", file, "--without", "team/web")
+    assert ended.code == 0
+    assert "a-1 after the plan" in ended.out
+    assert "gone; held zone 0" in ended.out
+    assert "team/db" in ended.out
+    assert "(new)" in ended.out
+
+
+def test_a_plan_that_fails_ends_with_one(numakube: Run, bundle: Path, tmp_path: Path) -> None:
+    """The picture is drawn all the same, and the kubelet's reason is told."""
+    file = tmp_path / "pod.yaml"
+    file.write_text(ARRIVING.replace("NAME", "huge").replace("CPUS", "9"))
+    ended = numakube("map", "a-1", "--from", bundle, "--with", file)
+    assert ended.code == 1
+    assert "team/huge: TopologyAffinityError: Resources cannot be allocated" in ended.err
+    assert "NUMA zone 0" in ended.out

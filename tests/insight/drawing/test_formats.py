@@ -1,0 +1,255 @@
+"""SVG and PNG: well formed, complete, and safe whatever a cluster's names are."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.insight.drawing import nodes
+from tests.strategies.machines import machines
+
+from numakube.insight.drawing.from_report import picture_of_machine
+from numakube.insight.drawing.layout import scene_of
+from numakube.insight.drawing.picture import NodePicture, PodMark
+from numakube.insight.drawing.png import SIGNATURE, png_of
+from numakube.insight.drawing.raster import text_length
+from numakube.insight.drawing.scene import Box, Group, Item, Label
+from numakube.insight.drawing.strokes import glyph_of
+from numakube.insight.drawing.svg import escaped, svg_of, svg_style
+from numakube.insight.drawing.text import text_of
+from numakube.insight.drawing.theme import DARK, LIGHT, rgb
+from numakube.kubelet.machine import Machine
+
+SVG = "{http://www.w3.org/2000/svg}"
+PICTURES = [nodes.small, nodes.large, nodes.expanded, nodes.with_holes, nodes.partly_offline]
+
+
+def groups(picture: NodePicture, of: str) -> list[ElementTree.Element]:
+    """Return the groups of one class in the SVG of *picture*."""
+    root = ElementTree.fromstring(svg_of(picture))  # noqa: S314 - we wrote it ourselves
+    return [one for one in root.iter(f"{SVG}g") if of in (one.get("class") or "").split()]
+
+
+@pytest.mark.parametrize("make", PICTURES)
+def test_the_svg_has_each_cpu_once_with_its_owner(make: object) -> None:
+    """With marks that a page can find: ids, data attributes and tooltips."""
+    assert callable(make)
+    picture = make()
+    drawn = {one.get("data-cpu"): one for one in groups(picture, "cpu")}
+    assert len(groups(picture, "cpu")) == len(drawn)
+    assert set(drawn) == {str(cpu.id) for cpu in picture.cpus()}
+    for cpu in picture.cpus():
+        element = drawn[str(cpu.id)]
+        assert element.get("data-pod", "") == picture.owner_name(cpu.owner)
+        assert element.get("id") == f"cpu-{cpu.id}"
+        title = element.find(f"{SVG}title")
+        assert title is not None
+        assert (title.text or "").startswith(f"CPU {cpu.id}: ")
+    assert len(groups(picture, "device")) == sum(1 for _ in picture.devices())
+    assert [one.get("data-zone") for one in groups(picture, "zone")] == [
+        str(zone.id) for zone in sorted(picture.zones, key=lambda zone: not zone.cores)
+    ]
+
+
+def test_the_svg_says_in_words_what_it_shows() -> None:
+    """For those who do not see it."""
+    root = ElementTree.fromstring(svg_of(nodes.small()))  # noqa: S314
+    assert root.get("role") == "img"
+    title, description = (root.find(f"{SVG}{tag}") for tag in ("title", "desc"))
+    assert title is not None
+    assert description is not None
+    assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert "Pod team/web: zone 0, CPUs 1,9, 4Gi" in (description.text or "")
+
+
+def test_two_drawings_in_a_page_have_different_ids() -> None:
+    """By their prefixes."""
+    ids = [
+        one.get("id")
+        for prefix in ("a-", "b-")
+        for one in ElementTree.fromstring(svg_of(nodes.small(), prefix=prefix)).iter()  # noqa: S314
+        if one.get("id")
+    ]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_style_can_be_left_to_the_page() -> None:
+    """And has both themes, with the same names."""
+    assert "<style>" not in svg_of(nodes.small(), style=False)
+    assert svg_style() in svg_of(nodes.small())
+    assert LIGHT.keys() == DARK.keys()
+    assert "prefers-color-scheme:dark" in svg_style()
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_text_can_be_read(theme: dict[str, str]) -> None:
+    """Contrast of at least 4.5 to 1 (WCAG AA) wherever text stands."""
+    pairs = [("text", "page"), ("muted", "page"), ("muted", "socket"), ("muted", "cache")]
+    pairs += [("muted", "free"), ("on-reserved", "reserved"), ("warning", "page")]
+    pairs += [("on-pod", name) for name in theme if name.startswith("p") and name[1:].isdigit()]
+    pairs += [("good", "page"), ("text", "zone")]
+    for text, ground in pairs:
+        assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of two colours."""
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance, as WCAG defines it."""
+    parts = [value / 255 for value in rgb(colour)]
+    linear = [
+        part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@given(st.text(max_size=40))
+@settings(deadline=None)
+def test_no_name_breaks_out_of_the_svg(name: str) -> None:
+    """Neither as text nor as attribute, not even one that XML cannot hold."""
+    mark = PodMark(name=name, letter="A")
+    picture = replace(nodes.small(), node=name, pods=(mark, mark), notes=(name,))
+    root = ElementTree.fromstring(svg_of(picture))  # noqa: S314
+    assert not list(root.iter(f"{SVG}script"))
+    assert "<" not in escaped(name)
+
+
+@given(machines(max_nodes=6))
+@settings(max_examples=25, deadline=None)
+def test_nothing_is_drawn_outside_the_page(machine: Machine) -> None:
+    """And boxes have a size."""
+    scene = scene_of(picture_of_machine("any", machine))
+    for box in boxes(scene.items):
+        assert box.width > 0
+        assert box.height > 0
+        assert box.x >= 0
+        assert box.y >= 0
+        assert box.x + box.width <= scene.width + 0.01
+        assert box.y + box.height <= scene.height + 0.01
+
+
+@pytest.mark.parametrize("make", PICTURES)
+def test_no_label_leaves_the_page(make: object) -> None:
+    """By the widths that were assumed."""
+    assert callable(make)
+    scene = scene_of(make())
+    for label in labels(scene.items):
+        left = label.x - {"start": 0, "middle": 0.5, "end": 1}[label.anchor] * label.width
+        assert left >= -0.01, label
+        assert left + label.width <= scene.width + 0.01, label
+        # The typeface of the PNG keeps to the assumed widths.
+        drawn = text_length(label.text, label.size, bold=label.bold, mono=label.mono)
+        assert drawn <= label.width + label.size, label
+
+
+def boxes(items: tuple[Item, ...]) -> list[Box]:
+    """Return all boxes."""
+    found: list[Box] = []
+    for item in items:
+        if isinstance(item, Group):
+            found += boxes(item.children)
+        elif isinstance(item, Box):
+            found.append(item)
+    return found
+
+
+def labels(items: tuple[Item, ...]) -> list[Label]:
+    """Return all texts."""
+    found: list[Label] = []
+    for item in items:
+        if isinstance(item, Group):
+            found += labels(item.children)
+        elif isinstance(item, Label):
+            found.append(item)
+    return found
+
+
+def decoded(data: bytes) -> tuple[int, int, bytes, dict[bytes, bytes]]:
+    """Return width, height, pixels and the chunks of a PNG, by the specification."""
+    assert data.startswith(SIGNATURE)
+    chunks: dict[bytes, bytes] = {}
+    at = len(SIGNATURE)
+    while at < len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        kind, body = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        (checksum,) = struct.unpack_from(">I", data, at + 8 + length)
+        assert checksum == zlib.crc32(kind + body)
+        chunks[kind] = chunks.get(kind, b"") + body
+        at += 12 + length
+    width, height, depth, colours, *rest = struct.unpack(">IIBBBBB", chunks[b"IHDR"])
+    assert (depth, colours, rest) == (8, 2, [0, 0, 0])
+    return width, height, unfiltered(zlib.decompress(chunks[b"IDAT"]), 3 * width), chunks
+
+
+def unfiltered(raw: bytes, stride: int) -> bytes:
+    """Undo the filters that we use: none, and the difference to the line above."""
+    lines: list[bytes] = []
+    above = bytes(stride)
+    for start in range(0, len(raw), stride + 1):
+        kind, line = raw[start], raw[start + 1 : start + 1 + stride]
+        assert kind in (0, 2)
+        if kind == 2:
+            line = bytes((one + other) & 255 for one, other in zip(line, above, strict=True))
+        lines.append(line)
+        above = line
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_png_is_the_same_drawing(*, dark: bool) -> None:
+    """Of the same size, with the colours of the pods where their CPUs are."""
+    picture = nodes.small()
+    scene = scene_of(picture)
+    width, height, pixels, chunks = decoded(png_of(picture, scale=1, dark=dark))
+    assert (width, height) == (round(scene.width), round(scene.height))
+    assert len(pixels) == 3 * width * height
+    theme = DARK if dark else LIGHT
+    for box in boxes(scene.items):
+        if box.fill in ("p0", "p1") and box.width > 20:
+            # Between the letter on the left and the number on the right.
+            x, y = round(box.x + 0.45 * box.width), round(box.y) + 1
+            at = 3 * (y * width + x)
+            assert tuple(pixels[at : at + 3]) == rgb(theme[box.fill])
+    assert b"NUMA map of node worker-1" in chunks[b"iTXt"]
+
+
+def test_a_png_is_twice_as_fine_by_default() -> None:
+    """For screens of today."""
+    width, height, _, _ = decoded(png_of(nodes.partly_offline()))
+    scene = scene_of(nodes.partly_offline())
+    assert (width, height) == (round(2 * scene.width), round(2 * scene.height))
+
+
+def test_all_printable_characters_have_a_shape() -> None:
+    """Others are a box, rather than nothing."""
+    unknown = glyph_of("\u4e2d")
+    assert unknown.strokes
+    for code in range(33, 127):
+        assert glyph_of(chr(code)) != unknown, chr(code)
+    for sign in "·…":
+        assert glyph_of(sign) != unknown
+
+
+@pytest.mark.parametrize("make", PICTURES)
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_zones_fit_the_terminal(make: object, width: int) -> None:
+    """Whatever its width."""
+    assert callable(make)
+    framed = [line for line in text_of(make(), width=width).splitlines() if line[:1] in "╭│╰"]
+    assert framed
+    assert all(len(line) <= width for line in framed if line)
+
+
+def test_ascii_is_ascii() -> None:
+    """In all of it."""
+    for make in PICTURES:
+        assert text_of(make(), ascii_only=True).isascii()
