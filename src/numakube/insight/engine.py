@@ -52,22 +52,19 @@ def fill(engine: Engine, facts: ClusterFacts) -> None:
     cluster.objects = facts.objects
     for _, node in sorted(facts.nodes.items()):
         cluster.set_node(node)
-    for topology in facts.topologies.values():
-        _apply(engine, cache.set_report(topology))
     settled, recent = _by_age(facts)
     _see(engine, settled)
+    for topology in facts.topologies.values():
+        _apply(engine, cache.set_report(topology))
     # Reports that name no pods are taken to contain what has run for longer than the patience.
-    settle_doubts(engine.cache)
-    for name in facts.topologies:
-        cluster.set_belief(name, cache.belief(name))
+    _apply(engine, settle_doubts(cache))
     _see(engine, recent)
     cluster.objects_changed()
 
 
-def settle_doubts(cache: NumaCache) -> None:
+def settle_doubts(cache: NumaCache) -> Changes:
     """Let the patience with reports that name no pods pass."""
-    cache.resync(0.0)
-    cache.resync(PATIENCE_SECONDS)
+    return cache.resync(0.0) + cache.resync(PATIENCE_SECONDS)
 
 
 def _by_age(facts: ClusterFacts) -> tuple[list[Pod], list[Pod]]:

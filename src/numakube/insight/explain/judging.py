@@ -15,6 +15,7 @@ from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.numa.plugin import NodeResourceTopologyMatch
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
+from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 
 if TYPE_CHECKING:
     from numakube.insight.engine import Engine
@@ -143,16 +144,23 @@ def _grouped(
 def _nearest_first(
     engine: Engine, runtime: Runtime, status: Status, nodes: list[str], pod: PodInfo
 ) -> Refusals:
-    if rejection_in(status) is None:
+    if rejection_in(status) is None and status.plugin != NodeResourcesFit.name:
         return Refusals(status, tuple(sorted(nodes)))
     lacking = {name: _lack(engine, runtime, name, pod) for name in nodes}
     return Refusals(status, tuple(sorted(nodes, key=lambda name: (lacking[name], name))))
 
 
 def _lack(engine: Engine, runtime: Runtime, name: str, pod: PodInfo) -> float:
+    """Return which part of what the pod wants *name* lacks, at least."""
     node = engine.cluster.node(name)
-    found = None if node is None else counted_rejection(runtime, pod, node)
-    return 0.0 if found is None else closeness(found)
+    if node is None:
+        return 0.0
+    found = counted_rejection(runtime, pod, node)
+    short = 0.0 if found is None else closeness(found)
+    for resource, wanted in pod.requests.items():
+        free = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
+        short += max(0, wanted - free) / wanted if wanted else 0.0
+    return short
 
 
 def counted_rejection(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> Rejection | None:
