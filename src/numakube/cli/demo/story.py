@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import click
 
 from numakube.cli.demo.drawing import draw_node
+from numakube.cli.demo.looking import is_reported, look, print_explanation, write_map
 from numakube.cli.demo.objects import create_objects, deployment
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import DEPLOYMENTS
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.core import Pod
+    from numakube.insight.facts import ClusterFacts
     from numakube.kube.store import Store
     from numakube.lab.cluster import Lab
 
@@ -47,6 +49,7 @@ class Story:
     def __init__(self, lab: Lab, pods: Store[Pod]) -> None:
         self._lab = lab
         self._pods = pods
+        self._map = ""
 
     async def tell(self) -> None:
         """Tell it."""
@@ -83,6 +86,7 @@ class Story:
         name = min(pod.spec.node_name for pod in pods)
         _say(f"\n   {name}")
         draw_node(self._lab.pool.kubelet(name))
+        self._map = write_map(await self._reported(name), name)
         await self._remove("aligned")
 
     async def _impossible(self) -> None:
@@ -91,6 +95,18 @@ class Story:
         (pod,) = await self._until(lambda: self._refused("too-wide", 1))
         _say(f"   {pod.metadata.name} Pending:")
         _say(f"     {_refusal(pod)}")
+        _say(f"\n   $ kubectl numa explain pod {pod.metadata.name}")
+        print_explanation(await look(self._lab.client), pod)
+        _say(f"\nThe node of part 2 as a map: {self._map}")
+
+    async def _reported(self, node: str) -> ClusterFacts:
+        """Return what is known once the node's report has all its pods."""
+        deadline = time.monotonic() + _SECONDS
+        while not is_reported(facts := await look(self._lab.client), node):
+            if time.monotonic() > deadline:
+                raise DemoFailed(f"{node} was not reported in {_SECONDS:.0f} s")
+            await asyncio.sleep(0.1)
+        return facts
 
     async def _deploy_scheduler(self) -> None:
         manifest = SchedulerManifest(namespace=_NAMESPACE, image=f"{OWN}:latest", replicas=1)
