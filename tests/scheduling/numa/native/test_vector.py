@@ -82,6 +82,9 @@ def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod
 def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.DataObject) -> None:
     """An engine that has seen the pod before judges changed nodes anew, and only the right ones."""
     engine, info = NativeEngine(), PodInfo(pod)
+    if data.draw(st.booleans(), "among many, a few that change are judged one by one"):
+        for index in range(100):
+            cluster.set_node(Node(metadata=ObjectMeta(name=f"one-of-many{index}")))
     for change in range(3):
         snapshot = cluster.snapshot()
         fresh = NativeEngine()

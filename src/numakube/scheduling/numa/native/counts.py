@@ -12,6 +12,7 @@ data: a kubelet whose manager is off gives no allocatable CPUs or memory to repo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import DemandRules
@@ -88,11 +89,40 @@ class NodeCounts:
 
 def counts_of(topology: NodeTopology, available: tuple[Amounts, ...]) -> NodeCounts:
     """Return the numbers of a node from its report and what is believed to be free."""
-    zones = topology.zones
+    told = _told_by(_Same(topology))
     return NodeCounts(
-        rules=rules_of(topology),
-        ids=tuple(zone.id for zone in zones),
+        rules=told.rules,
+        ids=told.ids,
         free=available,
+        totals=told.totals,
+        allocatable=told.allocatable,
+        distances=told.distances,
+    )
+
+
+class _Same:
+    """A report as a key that only itself equals: comparing what is in it would take longer."""
+
+    __slots__ = ("topology",)
+
+    def __init__(self, topology: NodeTopology) -> None:
+        self.topology = topology
+
+    def __hash__(self) -> int:
+        return id(self.topology)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.topology is other.topology
+
+
+@lru_cache(maxsize=256)
+def _told_by(report: _Same) -> NodeCounts:
+    """Return what does not change as long as a report lasts; free is what it says."""
+    zones = report.topology.zones
+    return NodeCounts(
+        rules=rules_of(report.topology),
+        ids=tuple(zone.id for zone in zones),
+        free=tuple(zone.available for zone in zones),
         totals=tuple(_totals(zone.capacity, zone.allocatable) for zone in zones),
         allocatable=tuple(zone.allocatable for zone in zones),
         distances=tuple(

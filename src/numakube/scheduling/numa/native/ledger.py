@@ -7,7 +7,7 @@ changed since are judged again. A shape that is seen for the first time is judge
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from numakube.scheduling.numa.native.lanes import Lanes
 from numakube.scheduling.numa.native.plan import plan_of
 from numakube.scheduling.numa.native.reference import judge
 from numakube.scheduling.numa.native.refusals import RefusalKey, RefusedLanes, refusals_of
+from numakube.scheduling.numa.native.score import score_node
 from numakube.scheduling.numa.native.vector import judge_lanes
 from numakube.scheduling.numa.native.vector_score import score_lanes
 from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.native.shape import PodShape
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
+
+
+_FEW: Final = 4
+"""Rows that are judged one by one: below that arrays cost more than they save."""
+_MANY: Final = 64
+"""Rows that a cluster has at least for each of the few."""
 
 
 class InconsistentDecisionError(AssertionError):
@@ -72,9 +79,13 @@ class Ledger:
             self._grow(len(change) - len(self._seen))
         rows = snapshot.rows
         stale = rows[self._seen[rows] != change[rows]]
+        if not stale.size:
+            return
+        self._seen[stale] = change[stale]
+        if stale.size <= _FEW and stale.size * _MANY <= rows.size:
+            stale = stale[[not self._fits(snapshot.at(row)) for row in stale.tolist()]]
         if stale.size:
             self._judge(snapshot, stale)
-            self._seen[stale] = change[stale]
 
     def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
         """Return the outcome of the filter for *rows*; ``None`` if all of them pass."""
@@ -91,6 +102,20 @@ class Ledger:
             rejection = self._rejection(snapshot, int(number), closest)
             statuses.append(status_of(RejectionGroup(int(counts[number]), rejection)))
         return Verdicts(choice[groups], tuple(statuses))
+
+    def _fits(self, node: NodeInfo) -> bool:
+        """Note the score of one node if it can take such pods; refusals take more work."""
+        counts = counts_at(node)
+        if counts is None or (node.numa is not None and node.numa.blocked):
+            return False
+        shape = self._shapes(counts.rules.demand)
+        verdict = judge(shape, counts)
+        if isinstance(verdict, Rejection):
+            return False
+        self._group[node.row] = 0
+        parts = score_node(plan_of(shape, counts.rules), counts, verdict)
+        self.scores[node.row] = parts.total(self._options)
+        return True
 
     def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
         self._group[rows] = 0
