@@ -373,3 +373,24 @@ def test_a_pod_that_was_asked_about_is_reserved_as_it_was_foreseen(
     cache.reserve(second, "n1")
     site.admit(second.pod)
     assert free(cache) == site.free
+
+
+def test_what_was_foreseen_for_a_pod_holds_for_its_replicas(site: Site, cache: Predict) -> None:
+    """Until the node changes; each of them is reserved in its own name."""
+    belief = cache.belief("n1")
+    assert isinstance(belief, ExactBelief)
+    one, other = info(pod("a", cpus=5)), info(pod("b", cpus=5))
+    assert belief.outcome_of(other) is belief.outcome_of(one)
+    # What is imagined beside is what comes to be.
+    imagined = belief.followed_by(one)
+    assert belief.followed_by(one) is imagined
+    assert imagined is not None
+    cache.reserve(one, "n1")
+    site.admit(one.pod)
+    assert free(cache) == site.free == imagined.available
+    after = cache.belief("n1")
+    assert isinstance(after, ExactBelief)
+    assert after.outcome_of(other) == site.node.clone().admit(other.pod)
+    cache.reserve(other, "n1")
+    site.admit(other.pod)
+    assert free(cache) == site.free

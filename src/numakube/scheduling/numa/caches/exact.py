@@ -14,6 +14,7 @@ from numakube.scheduling.numa.caches.counts import reduced
 from numakube.scheduling.numa.caches.history import Admission, Release, Step
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.uses import use_in_model, use_in_report
+from numakube.scheduling.numa.demands import demand_key
 from numakube.topology.exact import uid_hash
 from numakube.topology.rebuild import node_of, remove_pod
 from numakube.topology.zone_amounts import zones_of
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     """Amounts by NUMA id."""
 
 _MODELS_KEPT: Final = 256
+_OUTCOMES_KEPT: Final = 16
+"""Kinds of pods whose outcome a belief remembers; few are asked about between two changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +116,18 @@ class Basis:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Tried:
-    """A pod that was admitted to a model, or refused."""
+    """A pod that was admitted to a model, or refused.
+
+    Attributes:
+        after: what is believed if it comes, once somebody has asked; it owns the model then.
+    """
 
     pod: PodInfo
     model: KubeletNode
     outcome: Admitted | Rejected
+    after: ExactBelief | None = None
 
     @property
     def use(self) -> ZoneUse | Refusal:
@@ -132,7 +140,17 @@ class _Tried:
 class ExactBelief:
     """What the kubelet model says."""
 
-    __slots__ = ("_model", "_nrt", "_outlook", "_reference", "_shelf", "_tried", "basis", "blocked")
+    __slots__ = (
+        "_model",
+        "_nrt",
+        "_outcomes",
+        "_outlook",
+        "_reference",
+        "_shelf",
+        "_tried",
+        "basis",
+        "blocked",
+    )
 
     def __init__(self, basis: Basis, *, shelf: ModelShelf, blocked: str = "") -> None:
         self.basis = basis
@@ -142,7 +160,8 @@ class ExactBelief:
         self._nrt: NodeResourceTopology | None = None
         self._outlook: Outlook | None = None
         self._reference: PerId = {}
-        self._tried: _Tried | None = None
+        self._tried: tuple[_Tried, ...] = ()
+        self._outcomes: dict[bytes, Admitted | Rejected] = {}
 
     @property
     def topology(self) -> NodeTopology:
@@ -193,35 +212,48 @@ class ExactBelief:
 
     def drop_model(self) -> None:
         """Give up the model, but not what followed from it; it is built again when needed."""
-        self._model = self._tried = None
+        self._model, self._tried = None, ()
 
     def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
         """Return what the kubelet will do with *pod* if it comes next; ``None`` without a model."""
+        key = pod.memo("numa-demand-key", demand_key)
+        known = self._outcomes.get(key)
+        if known is not None:
+            return known
         tried = self._try(pod)
-        return None if tried is None else tried.outcome
+        if tried is None:
+            return None
+        if len(self._outcomes) >= _OUTCOMES_KEPT:
+            self._outcomes.clear()
+        self._outcomes[key] = tried.outcome
+        return tried.outcome
 
     def followed_by(self, pod: PodInfo) -> ExactBelief | None:
         """Return what is believed when *pod* comes after all others; ``None`` without a model."""
         tried = self._try(pod)
         if tried is None:
             return None
-        # The model goes over to the new belief.
-        self._tried = None
-        basis = replace(self.basis, steps=(*self.basis.steps, Admission(pod)))
-        belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
-        belief._reference = self._reference
-        belief._settle(tried.model, {**self.foreseen, pod.uid: tried.use})
-        return belief
+        if tried.after is None:
+            basis = replace(self.basis, steps=(*self.basis.steps, Admission(pod)))
+            belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+            belief._reference = self._reference
+            belief._settle(tried.model, {**self.foreseen, pod.uid: tried.use})
+            tried.after = belief
+        return tried.after
 
     def _try(self, pod: PodInfo) -> _Tried | None:
         """Admit *pod* to a copy of the model; whoever is confirmed is usually reserved next."""
-        if self._tried is None or not _same_pod(self._tried.pod, pod):
-            model = self.model()
-            if model is None:
-                return None
-            model = model.clone()
-            self._tried = _Tried(pod, model, model.admit(pod.pod))
-        return self._tried
+        for known in self._tried:
+            if _same_pod(known.pod, pod):
+                return known
+        model = self.model()
+        if model is None:
+            return None
+        model = model.clone()
+        tried = _Tried(pod, model, model.admit(pod.pod))
+        # Another may be asked about between the two.
+        self._tried = (tried, *self._tried[:1])
+        return tried
 
     def places_of(self, uid: str) -> frozenset[int]:
         """Return the NUMA nodes on which a pod holds something."""

@@ -183,6 +183,9 @@ class Predict:
 
     def _replace(self, node: str, belief: NumaBelief | None, cause: Cause) -> Changes:
         before = self._beliefs.pop(node, None)
+        if isinstance(before, ExactBelief):
+            # Whoever still remembers it must not keep its model alive, nor what followed from it.
+            before.drop_model()
         facts: tuple[Fact, ...] = ()
         if belief is None:
             self._shelf.forget(node)

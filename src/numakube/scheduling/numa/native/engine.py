@@ -11,6 +11,7 @@ import numpy as np
 from numakube.api.pods import has_pod_level_resources
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.numa.demands import demand_key
 from numakube.scheduling.numa.native.columns import Columns
 from numakube.scheduling.numa.native.exact import ModelCheck
 from numakube.scheduling.numa.native.ledger import (
@@ -23,7 +24,7 @@ from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
 from numakube.scheduling.numa.native.plan import plan_of
 from numakube.scheduling.numa.native.reference import Fit, judge
 from numakube.scheduling.numa.native.score import score_node
-from numakube.scheduling.numa.native.shape import demand_key, shape_of
+from numakube.scheduling.numa.native.shape import shape_of
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.numa.belief import ForeseesOutcomes
-from numakube.scheduling.numa.native.shape import demand_key
+from numakube.scheduling.numa.demands import demand_key
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.values.resources import CPU
 

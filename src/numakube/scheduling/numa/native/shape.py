@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from numakube.kubelet.demand import DemandRules, PodDemand, Role, demand_of
 from numakube.values.resources import CPU, ResourceKind, kind_of
 
@@ -89,19 +87,6 @@ class PodShape:
 
     def __bool__(self) -> bool:
         return bool(self.steps)
-
-
-_encode: Final = msgspec.json.Encoder(order="deterministic").encode
-
-
-def demand_key(pod: Pod) -> bytes:
-    """Return all of a pod that kubelets look at, to be compared; equal for replicas."""
-    spec = pod.spec
-    containers = [
-        (one.name, one.restart_policy, one.resources)
-        for one in (*spec.init_containers, *spec.containers)
-    ]
-    return _encode((len(spec.init_containers), containers, spec.resources))
 
 
 def shape_of(pod: Pod, rules: DemandRules | None = None) -> PodShape:
