@@ -23,7 +23,6 @@ from numakube.apps.extender.texts import text_of
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import ObjectKey
-from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from numakube.apps.extender.claims import Claims
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.protocol import BindingArgs
     from numakube.apps.mirror import Mirror
     from numakube.kube.client import Client
+    from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.view import NodeTopology
 
 PATIENCE_SECONDS: Final = 8.0
@@ -109,7 +109,7 @@ class Booking:
                 known = await self._client.get(PODS, args.pod_name, namespace=args.pod_namespace)
             except NotFound:
                 return None
-        return PodInfo(known) if known.metadata.uid == args.pod_uid else None
+        return self._judge.info_of(known) if known.metadata.uid == args.pod_uid else None
 
     def _check_and_book(self, pod: PodInfo, name: str) -> str:
         """Check *pod* on the node called *name* and book it, in one step."""

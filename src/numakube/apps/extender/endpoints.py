@@ -22,12 +22,12 @@ from aiohttp import web
 from numakube.apps.extender.protocol import (
     BindingArgs,
     BindingResult,
-    ExtenderArgs,
     FilterResult,
     PreemptionArgs,
     read,
     write,
 )
+from numakube.apps.extender.requests import Requests
 from numakube.errors import MalformedObject, NumakubeError
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Endpoints:
         self._token = token
         self._max_body_bytes = max_body_bytes
         self._read_seconds = read_seconds
+        self._requests = Requests()
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, to be served at any prefix."""
@@ -141,16 +142,19 @@ class Endpoints:
             )
 
     async def _filter(self, body: bytes) -> bytes:
-        args = read(ExtenderArgs, body)
+        args = self._requests.read(body)
         try:
-            return write(self._verbs.filter(args))
+            result = self._verbs.filter(args)
         except MalformedObject:
             raise
         except NumakubeError as error:
-            return write(FilterResult(error=str(error)))
+            result = FilterResult(error=str(error))
+        if result.node_names:
+            self._requests.expect(result.node_names)
+        return write(result)
 
     async def _prioritize(self, body: bytes) -> bytes:
-        return write(self._verbs.prioritize(read(ExtenderArgs, body)))
+        return write(self._verbs.prioritize(self._requests.read(body)))
 
     async def _preempt(self, body: bytes) -> bytes:
         return write(self._verbs.preempt(read(PreemptionArgs, body)))

@@ -19,10 +19,12 @@ from numakube.apps.extender.texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
 from numakube.scheduling.numa.belief import Extensible
+from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from numakube.api.core import Pod
     from numakube.apps.extender.holds import Hold
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
@@ -30,13 +32,15 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.engine import NumaEngine
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.scheduling.snapshot.pods import PodInfo
 
 CONFIRMED: Final = 2
 """Nodes that the model is asked about in any case."""
 CONFIRMED_AT_MOST: Final = 64
 """Nodes that the model is asked about until one admits."""
 _REMEMBERED: Final = 16
+_REMEMBERED_LISTS: Final = 8
+_REMEMBERED_PODS: Final = 256
+"""Pods between their filter and their bind, of which many are under way at a time."""
 _FINEST_STEP: Final = 2.0
 """Points of a hundred that make one of ten at the least, however close the nodes are."""
 
@@ -69,6 +73,24 @@ class _Ratings:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """The nodes of a request.
+
+    Attributes:
+        nodes_generation: as long as this lasts nodes keep their rows.
+        every: the row of each name; -1 for those that are not known.
+        rows: of those that are, in order.
+        mask: by row, which were asked about; not to be changed.
+    """
+
+    names: Sequence[str]
+    nodes_generation: int
+    every: Rows
+    rows: Rows
+    mask: Mask
+
+
+@dataclass(frozen=True, slots=True)
 class _Refusal:
     rows: Rows
     status: Status
@@ -86,32 +108,41 @@ class Judge:
         self.nominations = nominations
         self._lowest = LowestPriorities()
         self._ratings: OrderedDict[str, _Ratings] = OrderedDict()
+        self._asked: OrderedDict[int, _Asked] = OrderedDict()
+        self._infos: OrderedDict[str, PodInfo] = OrderedDict()
+
+    def info_of(self, pod: Pod) -> PodInfo:
+        """Return what is known of *pod*, with all that was worked out when it was asked about."""
+        uid = pod.metadata.uid
+        known = self._infos.get(uid)
+        if known is None or not (known.pod is pod or known.pod == pod):
+            known = self._infos[uid] = PodInfo(pod)
+            if len(self._infos) > _REMEMBERED_PODS:
+                self._infos.popitem(last=False)
+        return known
 
     def judge(self, pod: PodInfo, names: Sequence[str], holds: dict[str, list[Hold]]) -> Judgement:
         """Return which of *names* can take *pod*, given those that others are on their way to."""
         snapshot, state = self.cluster.snapshot(), CycleState()
-        every = _rows_of(names, snapshot.row_of)
-        rows = np.sort(every[every >= 0])
+        asked = self._nodes_called(names)
         refusals: list[_Refusal] = []
-        kept = self._by_counts(state, pod, snapshot, rows, refusals)
+        kept = self._by_counts(state, pod, snapshot, asked.rows, refusals)
         kept = self._beside_others(pod, kept, holds, refusals)
         kept = self._confirmed(state, pod, snapshot, kept, refusals)
-        asked = np.zeros(len(snapshot.by_row), dtype=np.bool_)
-        asked[rows] = True
-        result = Judgement(asked=asked, all_known=bool((every >= 0).all()))
+        result = Judgement(asked=asked.mask, all_known=len(asked.rows) == len(names))
         if len(kept) == len(names):
             result.kept = list(names)
         else:
-            self._explain(pod, names, every, refusals, result)
+            self._explain(pod, asked, refusals, result)
         return result
 
     def rate(self, pod: PodInfo, names: Sequence[str]) -> list[int]:
         """Return a score from 0 to `MAX_SCORE` for each of *names*, which passed the filter."""
-        rows = _rows_of(names, self.cluster.row_of)
+        asked = self._nodes_called(names)
         known = self._ratings.get(pod.uid)
         if known is None or known.generation != self.cluster.generation:
-            known = self._rate_anew(pod, np.sort(rows[rows >= 0]))
-        scores: list[int] = on_scale(known.by_row[rows]).tolist()
+            known = self._rate_anew(pod, asked.rows)
+        scores: list[int] = on_scale(known.by_row[asked.every]).tolist()
         return scores
 
     def admits(self, pod: PodInfo, node: NodeInfo) -> Status:
@@ -127,6 +158,23 @@ class Judge:
             if self.cluster.node_of(other.uid) is None and isinstance(copy.numa, Extensible):
                 copy.numa = copy.numa.followed_by(other) or copy.numa
         return copy.numa is node.numa or self.engine.filter(CycleState(), pod, copy).ok
+
+    def _nodes_called(self, names: Sequence[str]) -> _Asked:
+        """Return the nodes of a request; the same list, as `Requests` gives it, is known."""
+        known = self._asked.get(id(names))
+        current = self.cluster.nodes_generation
+        if known is not None and known.names is names and known.nodes_generation == current:
+            return known
+        every = _rows_of(names, self.cluster.row_of)
+        rows = np.sort(every[every >= 0])
+        mask = np.zeros(len(self.cluster.by_row), dtype=np.bool_)
+        mask[rows] = True
+        found = _Asked(names, current, every, rows, mask)
+        if isinstance(names, tuple):
+            self._asked[id(names)] = found
+            if len(self._asked) > _REMEMBERED_LISTS:
+                self._asked.popitem(last=False)
+        return found
 
     def _by_counts(
         self,
@@ -205,12 +253,11 @@ class Judge:
     def _explain(
         self,
         pod: PodInfo,
-        names: Sequence[str],
-        every: Rows,
+        asked: _Asked,
         refusals: list[_Refusal],
         result: Judgement,
     ) -> None:
-        """Sort *names* by what is said of them; those we do not know are refused for good."""
+        """Sort the names by what is said of them; those we do not know are refused for good."""
         size = len(self.cluster.by_row) + 1
         text_at, hopeless = np.full(size, -1, dtype=np.intp), np.zeros(size, dtype=np.bool_)
         texts = [UNKNOWN_NODE]
@@ -222,7 +269,8 @@ class Judge:
         if may_preempt(pod):
             rows = np.flatnonzero(text_at[:-1] >= 0)
             hopeless[rows] |= self._lowest.on(self.cluster, rows) < pod.priority
-        told = zip(names, text_at[every].tolist(), hopeless[every].tolist(), strict=True)
+        every = asked.every
+        told = zip(asked.names, text_at[every].tolist(), hopeless[every].tolist(), strict=True)
         for name, text, unresolvable in told:
             if text < 0:
                 result.kept.append(name)

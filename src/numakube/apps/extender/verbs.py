@@ -20,7 +20,6 @@ from numakube.apps.extender.rooms import Rooms
 from numakube.apps.extender.victims import Proposal, reconsider
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.preemption.budgets import budgets_of
-from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.snapshot.pods import PodInfo
 
 _MAKES_ROOM = (
     EventKind.TOPOLOGY_CHANGED
@@ -72,7 +72,7 @@ class Verbs:
 
     def filter(self, args: ExtenderArgs) -> FilterResult:
         """Say which of the nodes can take the pod."""
-        pod, names = PodInfo(args.pod), _names(args)
+        pod, names = self._judge.info_of(args.pod), _names(args)
         if self._claims is not None:
             self._claims.disbelieve(pod.uid)
         there = self._judge.cluster.node_of(pod.uid)
@@ -90,7 +90,7 @@ class Verbs:
 
     def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Rate the nodes, every one of them."""
-        pod, names = PodInfo(args.pod), _names(args)
+        pod, names = self._judge.info_of(args.pod), _names(args)
         scores = self._judge.rate(pod, names)
         best = max(scores, default=0)
         if scores.count(best) == 1:
@@ -100,7 +100,7 @@ class Verbs:
 
     def preempt(self, args: PreemptionArgs) -> PreemptionResult:
         """Say on which nodes preemption helps, and whom it takes there."""
-        pod, now = PodInfo(args.pod), self._clock.monotonic()
+        pod, now = self._judge.info_of(args.pod), self._clock.monotonic()
         if self._rooms.is_made_for(pod, self._judge, now):
             return PreemptionResult(node_name_to_meta_victims={})
         budgets = budgets_of(self._judge.cluster.objects.disruption_budgets.values())
