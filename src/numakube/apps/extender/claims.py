@@ -81,8 +81,10 @@ class Claims:
         when everything that others have claimed is known.
         """
         try:
+            # A node that we know nothing of most likely has no lease; if it has, the first write
+            # fails, and the lease is read.
+            ledger = self._ledgers.get(node, _Ledger())
             for _ in range(_ATTEMPTS):
-                ledger = self._ledgers.get(node) or await self._read(node)
                 await self._consider(ledger, pod, node)
                 refusal = recheck()
                 if refusal:
@@ -91,6 +93,7 @@ class Claims:
                     return ""
                 self.conflicts += 1
                 self._ledgers.pop(node, None)
+                ledger = await self._read(node)
         except NumakubeError as error:
             self._ledgers.pop(node, None)
             return f"cannot claim the zones: {error}"
