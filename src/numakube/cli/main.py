@@ -26,6 +26,10 @@ COMMANDS: Final = {
     "demo": Lazy(
         "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
     ),
+    "deploy": Lazy("numakube.cli.deploying.deploy", "Bring components onto a cluster."),
+    "detect": Lazy(
+        "numakube.cli.deploying.detect", "What kind of cluster is this, and what is on it?"
+    ),
     "doctor": Lazy(
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
     ),
@@ -37,14 +41,19 @@ COMMANDS: Final = {
     "gc": Lazy(
         "numakube.cli.gc", "Remove NodeResourceTopology objects of nodes that have vanished."
     ),
+    "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
     "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
     "operator": Lazy(
         "numakube.cli.operator", "Run exporters and a scheduler as two objects ask for."
     ),
+    "remove": Lazy("numakube.cli.deploying.remove", "Take components away again."),
+    "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
     "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
+    "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
+    "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
 }
 

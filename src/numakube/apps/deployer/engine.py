@@ -1,0 +1,191 @@
+"""Applies objects, removes them, and waits until they are ready or gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.apps.deployer.readiness import waits_for
+from numakube.errors import ConfigError, NotFound
+from numakube.kube.catalog import resource_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numakube.kube.client import Client
+    from numakube.kube.resources import Document
+
+FIELD_MANAGER: Final = "numakube-deployer"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+_SHARED: Final = ("Namespace", "CustomResourceDefinition")
+"""Kinds whose objects may serve others too; one that was there before is left as it is."""
+_POLL_SECONDS: Final = 1.0
+
+
+class Deed(StrEnum):
+    """What became of an object."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    KEPT = "kept: it was there before"
+    DELETED = "deleted"
+    ABSENT = "not found"
+    FOREIGN = "kept: numakube did not deploy it"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One object, and what became of it."""
+
+    name: str
+    deed: Deed
+
+
+@dataclass(slots=True, kw_only=True)
+class Engine:
+    """Works on a cluster.
+
+    Attributes:
+        tell: is told of every step.
+        dry_run: have the server check everything, and change nothing.
+        adopt: take over objects of ours that somebody else made.
+    """
+
+    client: Client
+    tell: Callable[[Step], None]
+    dry_run: bool = False
+    adopt: bool = False
+
+    async def deploy(self, documents: Sequence[Document]) -> None:
+        """Apply *documents* in order.
+
+        Raises:
+            ConfigError: an object of that name exists that we did not make.
+        """
+        before = [await self._live(document) for document in documents]
+        if not self.adopt:
+            for document, live in zip(documents, before, strict=True):
+                if live is not None and not _is_ours(live) and document["kind"] not in _SHARED:
+                    raise ConfigError(
+                        f"{name_of(document)} exists and was not deployed by numakube;"
+                        " --adopt takes it over"
+                    )
+        missing = {
+            document["metadata"]["name"]
+            for document, live in zip(documents, before, strict=True)
+            if document["kind"] == "Namespace" and live is None
+        }
+        for document, live in zip(documents, before, strict=True):
+            self.tell(Step(name_of(document), await self._apply(document, live, missing)))
+
+    async def _apply(self, document: Document, live: Document | None, missing: set[str]) -> Deed:
+        if live is not None and not _is_ours(live) and document["kind"] in _SHARED:
+            return Deed.KEPT
+        namespace = document["metadata"].get("namespace", "")
+        if self.dry_run and namespace in missing:
+            # The server refuses objects in a namespace that is not there yet.
+            return Deed.CREATED
+        applied = await self.client.apply(
+            resource_of(document),
+            _labelled(document),
+            namespace=namespace,
+            field_manager=FIELD_MANAGER,
+            force=True,
+            dry_run=self.dry_run,
+        )
+        if live is None:
+            return Deed.CREATED
+        same = applied["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
+        return Deed.UNCHANGED if same else Deed.CONFIGURED
+
+    async def remove(self, documents: Sequence[Document]) -> None:
+        """Delete *documents* in reverse order, as far as we made them."""
+        for document in reversed(documents):
+            live = await self._live(document)
+            if live is None:
+                self.tell(Step(name_of(document), Deed.ABSENT))
+            elif not _is_ours(live):
+                self.tell(Step(name_of(document), Deed.FOREIGN))
+            else:
+                await self._delete(document, live)
+                self.tell(Step(name_of(document), Deed.DELETED))
+
+    async def _delete(self, document: Document, live: Document) -> None:
+        metadata = live["metadata"]
+        try:
+            await self.client.delete(
+                resource_of(document),
+                metadata["name"],
+                namespace=metadata.get("namespace", ""),
+                uid=metadata["uid"],
+                dry_run=self.dry_run,
+            )
+        except NotFound:
+            return
+
+    async def wait_ready(
+        self, documents: Sequence[Document], seconds: float, progress: Callable[[str], None]
+    ) -> str:
+        """Wait until everything runs; return what is still missing when the time is over."""
+        return await self._poll(documents, seconds, progress, waits_for)
+
+    async def wait_gone(
+        self, documents: Sequence[Document], seconds: float, progress: Callable[[str], None]
+    ) -> str:
+        """Wait until everything of ours is gone; return what is still there at the end."""
+
+        def still_there(document: Document, live: Document | None) -> str:
+            gone = live is None or not _is_ours(live)
+            return "" if gone else f"{name_of(document)} is still there"
+
+        return await self._poll(documents, seconds, progress, still_there)
+
+    async def _poll(
+        self,
+        documents: Sequence[Document],
+        seconds: float,
+        progress: Callable[[str], None],
+        judge: Callable[[Document, Document | None], str],
+    ) -> str:
+        deadline = self.client.clock.monotonic() + seconds
+        while True:
+            waiting = ""
+            for document in documents:
+                waiting = judge(document, await self._live(document))
+                if waiting:
+                    break
+            if not waiting or self.client.clock.monotonic() >= deadline:
+                return waiting
+            progress(waiting)
+            await self.client.clock.sleep(_POLL_SECONDS)
+
+    async def _live(self, document: Document) -> Document | None:
+        metadata = document["metadata"]
+        try:
+            return await self.client.get(
+                resource_of(document),
+                metadata["name"],
+                namespace=metadata.get("namespace", ""),
+            )
+        except NotFound:
+            return None
+
+
+def name_of(document: Document) -> str:
+    """Return how kubectl calls an object, with its namespace."""
+    metadata: dict[str, Any] = document["metadata"]
+    name = f"{document['kind'].lower()}/{metadata['name']}"
+    namespace = metadata.get("namespace")
+    return f"{name} in {namespace}" if namespace else name
+
+
+def _is_ours(live: Document) -> bool:
+    return bool(live["metadata"].get("labels", {}).get(MANAGED_BY) == FIELD_MANAGER)
+
+
+def _labelled(document: Document) -> Document:
+    metadata = document["metadata"]
+    labels = {**metadata.get("labels", {}), MANAGED_BY: FIELD_MANAGER}
+    return {**document, "metadata": {**metadata, "labels": labels}}

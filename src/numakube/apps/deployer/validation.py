@@ -1,0 +1,180 @@
+"""Whether the kubelets of a cluster are set up so that pods can be aligned.
+
+The rules of the topology-aware scheduling deployer come first, with its words for what was expected
+and detected; after them what it does not look at: a configuration with which the kubelet will not
+start again, and devices that belong to no NUMA node.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.kubelet_config import with_defaults
+from numakube.errors import InvalidValue, KubeletStartError
+from numakube.insight.model_node import model_of
+from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.node import KubeletNode
+from numakube.topology.view import NodeTopology, Unusable
+from numakube.values.durations import format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.insight.facts import ClusterFacts
+
+WORKER: Final = "node-role.kubernetes.io/worker"
+CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+_SECOND: Final = 1_000_000_000
+_OLDEST: Final = (1, 21)
+_ALIGNING: Final = ("single-numa-node", "restricted", "best-effort")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that keeps pods from being aligned.
+
+    Attributes:
+        node: empty if it concerns the cluster.
+        expected: what it should be; ``detected`` is what it is.
+    """
+
+    node: str = ""
+    area: str
+    component: str
+    setting: str = ""
+    expected: str
+    detected: str
+
+    def text(self) -> str:
+        """Return it as a sentence."""
+        what = (
+            f'component "{self.component}" setting "{self.setting}": expected "{self.expected}"'
+            f' detected "{self.detected}"'
+        )
+        if not self.node:
+            return f"Incorrect configuration of cluster: {what}"
+        return f'Incorrect configuration of node "{self.node}" area "{self.area}" {what}'
+
+
+def validate(facts: ClusterFacts, *, policies: tuple[str, ...] = _ALIGNING) -> list[Finding]:
+    """Return everything that is wrong, by node.
+
+    Args:
+        facts: what is known of the cluster, with the kubelets' configurations.
+        policies: of the Topology Manager that are all right.
+    """
+    findings = list(_cluster(facts))
+    for node in workers(facts):
+        findings += _node(facts, node, policies)
+    return findings
+
+
+def workers(facts: ClusterFacts) -> list[str]:
+    """Return the nodes that pods run on: by role, or else all but the control plane."""
+    labelled = [name for name, node in facts.nodes.items() if WORKER in node.metadata.labels]
+    if labelled:
+        return sorted(labelled)
+    return sorted(
+        name for name, node in facts.nodes.items() if CONTROL_PLANE not in node.metadata.labels
+    )
+
+
+def _cluster(facts: ClusterFacts) -> Iterator[Finding]:
+    version = facts.version.git_version
+    match = re.match(r"v?(\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) < _OLDEST:
+        yield Finding(
+            area="cluster",
+            component="API Version",
+            expected="valid version" if match is None else "1.21",
+            detected=version or "none",
+        )
+    if not workers(facts):
+        yield Finding(area="cluster", component="", expected="worker nodes", detected="none")
+
+
+def _node(facts: ClusterFacts, node: str, policies: tuple[str, ...]) -> Iterator[Finding]:
+    config = facts.kubelet_configs.get(node)
+    if config is None:
+        yield _kubelet(node, "configuration", "", "any value", "no configuration")
+        return
+    yield from _settings(node, with_defaults(config), policies)
+    yield from _start(facts, node, config)
+    yield from _devices(facts, node)
+
+
+def _kubelet(node: str, component: str, setting: str, expected: str, detected: str) -> Finding:
+    return Finding(
+        node=node,
+        area="kubelet",
+        component=component,
+        setting=setting,
+        expected=expected,
+        detected=detected,
+    )
+
+
+def _settings(
+    node: str, config: KubeletConfiguration, policies: tuple[str, ...]
+) -> Iterator[Finding]:
+    if config.cpu_manager_policy != "static":
+        yield _kubelet(node, "CPU manager", "policy", "static", config.cpu_manager_policy)
+    period = _period(config.cpu_manager_reconcile_period)
+    if period is None or not _SECOND <= period <= 10 * _SECOND:
+        detected = "invalid" if period is None else format_duration(period)
+        yield _kubelet(node, "CPU manager", "reconcile period", "in range [1s, 10s]", detected)
+    if not config.reserved_system_cpus and not _reserves_cpu(config):
+        yield _kubelet(
+            node, "configuration", "CPU", "reserved some CPU cores", "no reserved CPU cores"
+        )
+    if config.memory_manager_policy != "Static":
+        yield _kubelet(node, "memory manager", "policy", "Static", config.memory_manager_policy)
+    if not config.reserved_memory:
+        yield _kubelet(
+            node, "configuration", "memory", "reserved memory blocks", "no reserved memory blocks"
+        )
+    if config.topology_manager_policy not in policies:
+        expected = " or ".join(policies)
+        yield _kubelet(node, "topology manager", "policy", expected, config.topology_manager_policy)
+
+
+def _period(text: str) -> int | None:
+    try:
+        return parse_duration(text)
+    except InvalidValue:
+        return None
+
+
+def _reserves_cpu(config: KubeletConfiguration) -> bool:
+    return "cpu" in config.kube_reserved or "cpu" in config.system_reserved
+
+
+def _start(facts: ClusterFacts, node: str, config: KubeletConfiguration) -> Iterator[Finding]:
+    """Ask the model whether the kubelet would start again."""
+    model = model_of(facts, node)
+    if isinstance(model, Unusable):
+        return
+    try:
+        KubeletNode(model.machine, settings_of(config, model.machine))
+    except KubeletStartError as error:
+        yield _kubelet(node, "configuration", "", "one that the kubelet starts with", str(error))
+
+
+def _devices(facts: ClusterFacts, node: str) -> Iterator[Finding]:
+    """Tell of devices that no NUMA node has: they are never aligned, and nobody else says so."""
+    view = facts.view(node)
+    if not isinstance(view, NodeTopology) or view.report is None:
+        return
+    for resource, table in sorted(view.report.devices.items()):
+        placeless = sum(1 for numa_nodes in table.numa_nodes if not numa_nodes)
+        if placeless:
+            yield _kubelet(
+                node,
+                "device plugin",
+                resource,
+                "devices with a NUMA node",
+                f"{placeless} of {len(table.numa_nodes)} without",
+            )

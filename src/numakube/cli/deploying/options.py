@@ -1,0 +1,205 @@
+"""What the commands of deployment share: options, the cluster, and how progress is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numakube.manifests.components import (
+    ALL,
+    COMPONENTS,
+    DEFAULT,
+    DEFAULT_IMAGE,
+    DEFAULT_NAMESPACE,
+    UPDATERS,
+    Choices,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from numakube.kube.client import Client
+
+_COMPONENTS = ", ".join((*COMPONENTS, ALL))
+
+
+def components_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the components to work on; they arrive as ``components``, never empty."""
+
+    @click.argument("components", nargs=-1, metavar=f"[COMPONENT]...  ({_COMPONENTS})")
+    @functools.wraps(command)
+    def wrapped(*args: object, components: tuple[str, ...], **others: object) -> object:
+        return command(*args, components=components or DEFAULT, **others)
+
+    return wrapped
+
+
+def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare how to deploy; it arrives as ``choices``."""
+
+    @click.option(
+        "-n",
+        "--namespace",
+        default=DEFAULT_NAMESPACE,
+        show_default=True,
+        metavar="NAME",
+        help="Where the components live.",
+    )
+    @click.option(
+        "--image", default=DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Our image."
+    )
+    @click.option(
+        "--scheduler-name",
+        "--sched-profile-name",
+        default="numakube-scheduler",
+        show_default=True,
+        metavar="NAME",
+        help="What pods name in spec.schedulerName.",
+    )
+    @click.option(
+        "-R",
+        "--replicas",
+        type=click.IntRange(1),
+        default=2,
+        show_default=True,
+        help="Schedulers and extenders that run.",
+    )
+    @click.option(
+        "--updater-type",
+        type=click.Choice(UPDATERS, case_sensitive=False),
+        default=UPDATERS[0],
+        show_default=True,
+        help="Who fills the topologies: our exporter, or an agent of others.",
+    )
+    @click.option(
+        "--updater-sync-period",
+        default="",
+        metavar="DURATION",
+        help="How often it looks even if nothing seems to have changed.",
+    )
+    @click.option(
+        "--updater-pfp-enable/--no-updater-pfp-enable",
+        default=True,
+        show_default=True,
+        help="Whether it publishes the pods' fingerprint.",
+    )
+    @click.option(
+        "--pull-policy",
+        type=click.Choice(("Always", "IfNotPresent", "Never")),
+        default="IfNotPresent",
+        show_default=True,
+        help="When images are pulled.",
+    )
+    @click.option(
+        "--extender-tls/--no-extender-tls",
+        default=True,
+        show_default=True,
+        help="Whether calls to the extender are encrypted.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: object,
+        namespace: str,
+        image: str,
+        scheduler_name: str,
+        replicas: int,
+        updater_type: str,
+        updater_sync_period: str,
+        updater_pfp_enable: bool,
+        pull_policy: str,
+        extender_tls: bool,
+        **others: object,
+    ) -> object:
+        choices = Choices(
+            namespace=namespace,
+            image=image,
+            scheduler_name=scheduler_name,
+            replicas=replicas,
+            updater=updater_type,
+            period=updater_sync_period,
+            fingerprint=updater_pfp_enable,
+            pull_policy=pull_policy,
+            tls=extender_tls,
+        )
+        return command(*args, choices=choices, **others)
+
+    return wrapped
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare ``--kubeconfig`` and ``--context``."""
+    kubeconfig = click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.")
+    context = click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
+    return kubeconfig(context(command))
+
+
+def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare whether and how long to wait; it arrives as ``wait`` and ``timeout``."""
+    wait = click.option("-W", "--wait", is_flag=True, help="Wait until it is done.")
+    timeout = click.option(
+        "-T",
+        "--wait-timeout",
+        "timeout",
+        type=click.FloatRange(0),
+        default=120.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long at most.",
+    )
+    return wait(timeout(command))
+
+
+def dry_run_option(*modes: str) -> Callable[..., Any]:
+    """Declare ``--dry-run`` as kubectl has it."""
+    return click.option(
+        "--dry-run",
+        type=click.Choice(("none", *modes)),
+        default="none",
+        show_default=True,
+        help="Change nothing: print the objects (client), or have the server check them.",
+    )
+
+
+def on_cluster(
+    kubeconfig: str | None, context: str | None, work: Callable[[Client], Awaitable[int]]
+) -> int:
+    """Do *work* with a client; return what it returns."""
+    from numakube.kube.config import load_config
+    from numakube.kube.connect import connect
+
+    config = load_config(kubeconfig=kubeconfig, context=context, env=os.environ)
+
+    async def connected() -> int:
+        async with connect(
+            config, interactive=sys.stdin.isatty(), user_agent="numakube-deployer"
+        ) as client:
+            return await work(client)
+
+    return asyncio.run(connected())
+
+
+class Progress:
+    """Says what is being waited for: in place on a terminal, once each elsewhere."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Say it, unless it was said last."""
+        if text == self._last:
+            return
+        self._last = text
+        if sys.stderr.isatty():
+            click.echo(f"\r\033[Kwaiting: {text}", nl=False, err=True)
+        else:
+            click.echo(f"waiting: {text}", err=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._last and sys.stderr.isatty():
+            click.echo("\r\033[K", nl=False, err=True)

@@ -1,0 +1,56 @@
+"""``numakube setup``: validate, then deploy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.cluster import ClusterOptions, facts_for
+from numakube.cli.deploying.deploy import apply_all
+from numakube.cli.deploying.options import (
+    choices_options,
+    components_argument,
+    connection_options,
+    on_cluster,
+    wait_options,
+)
+from numakube.cli.deploying.validate import report
+from numakube.cli.output import Output
+from numakube.manifests.components import objects_of
+
+if TYPE_CHECKING:
+    from numakube.manifests.components import Choices
+
+
+@click.command("setup")
+@components_argument
+@choices_options
+@wait_options
+@connection_options
+def command(
+    *,
+    components: tuple[str, ...],
+    choices: Choices,
+    wait: bool,
+    timeout: float,
+    kubeconfig: str | None,
+    context: str | None,
+) -> int:
+    """Check the kubelets, then deploy.
+
+    What is wrong with them is said, and no reason to stop.
+    """
+    report(facts_for(ClusterOptions(kubeconfig=kubeconfig, context=context)), Output.TABLE)
+    return on_cluster(
+        kubeconfig,
+        context,
+        lambda client: apply_all(
+            client,
+            objects_of(components, choices),
+            found=[],
+            dry_run="none",
+            adopt=False,
+            seconds=timeout if wait else None,
+        ),
+    )

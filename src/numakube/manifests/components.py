@@ -1,0 +1,165 @@
+"""What can be deployed, by name: the objects of each component, in the order of creation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.crds import crd
+from numakube.errors import ConfigError
+from numakube.manifests.exporter import ExporterManifest
+from numakube.manifests.extender import ExtenderManifest
+from numakube.manifests.operator import OperatorManifest
+from numakube.manifests.scheduler import SchedulerManifest
+from numakube.manifests.updaters import NfdManifest, RteManifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+DEFAULT_IMAGE: Final = "ghcr.io/numakube/numakube:latest"
+DEFAULT_NAMESPACE: Final = "numakube"
+UPDATERS: Final = ("numakube", "rte", "nfd")
+_PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """How to deploy.
+
+    Attributes:
+        namespace: where our components live; the agents of others have namespaces of their own.
+        image: ours.
+        scheduler_name: what pods name in ``spec.schedulerName``.
+        replicas: of the scheduler and the extender.
+        updater: who fills the topologies.
+        period: how often an updater looks; empty for its own default.
+        tls: whether calls to the extender are encrypted, with a Secret that you provide.
+    """
+
+    namespace: str = DEFAULT_NAMESPACE
+    image: str = DEFAULT_IMAGE
+    scheduler_name: str = "numakube-scheduler"
+    replicas: int = 2
+    updater: str = "numakube"
+    period: str = ""
+    fingerprint: bool = True
+    pull_policy: str = "IfNotPresent"
+    tls: bool = True
+
+
+def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, Any]]:
+    """Return the objects of *components*: kinds first, then namespaces, then the rest.
+
+    Raises:
+        ConfigError: there is no such component.
+    """
+    documents: list[dict[str, Any]] = []
+    for name in in_order(components):
+        documents += COMPONENTS[name](choices)
+    kinds = _unique(one for one in documents if one["kind"] == "CustomResourceDefinition")
+    rest = _unique(
+        one for one in documents if one["kind"] not in ("CustomResourceDefinition", "Namespace")
+    )
+    return [*kinds, *_namespaces(rest), *rest]
+
+
+def in_order(components: Iterable[str]) -> list[str]:
+    """Return *components* by their own names, in the order of deployment.
+
+    Raises:
+        ConfigError: there is no such component.
+    """
+    asked = {ALIASES.get(name, name) for name in components}
+    unknown = sorted(asked - COMPONENTS.keys() - {ALL})
+    if unknown:
+        known = ", ".join((*COMPONENTS, ALL))
+        raise ConfigError(f"there is no component {unknown[0]!r}; there are {known}")
+    return [name for name in COMPONENTS if name in asked or ALL in asked]
+
+
+def _unique(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_key = {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
+        for one in documents
+    }
+    return list(by_key.values())
+
+
+def _namespaces(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the namespaces of *documents*; those with node agents let them see their hosts."""
+    agents = {one["metadata"]["namespace"] for one in documents if one["kind"] == "DaemonSet"}
+    names = {one["metadata"].get("namespace", "") for one in documents} - {"", "kube-system"}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, **({"labels": _PRIVILEGED} if name in agents else {})},
+        }
+        for name in sorted(names)
+    ]
+
+
+def _api(_: Choices) -> list[dict[str, Any]]:
+    return [crd()]
+
+
+def _exporter(choices: Choices) -> list[dict[str, Any]]:
+    if choices.updater == "rte":
+        return RteManifest(
+            period=choices.period or "10s",
+            fingerprint=choices.fingerprint,
+            pull_policy=choices.pull_policy,
+        ).objects()
+    if choices.updater == "nfd":
+        return NfdManifest(
+            period=choices.period or "10s",
+            fingerprint=choices.fingerprint,
+            pull_policy=choices.pull_policy,
+        ).objects()
+    return ExporterManifest(
+        namespace=choices.namespace,
+        image=choices.image,
+        pull_policy=choices.pull_policy,
+        period=choices.period or "1m",
+        fingerprint="with-exclusive-resources" if choices.fingerprint else None,
+    ).objects()
+
+
+def _scheduler(choices: Choices) -> list[dict[str, Any]]:
+    return SchedulerManifest(
+        namespace=choices.namespace,
+        image=choices.image,
+        scheduler_name=choices.scheduler_name,
+        replicas=choices.replicas,
+    ).objects()
+
+
+def _extender(choices: Choices) -> list[dict[str, Any]]:
+    return ExtenderManifest(
+        namespace=choices.namespace,
+        image=choices.image,
+        replicas=choices.replicas,
+        tls=choices.tls,
+    ).objects()
+
+
+def _operator(choices: Choices) -> list[dict[str, Any]]:
+    return OperatorManifest(namespace=choices.namespace, image=choices.image).objects()
+
+
+COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = MappingProxyType(
+    {
+        "api": _api,
+        "exporter": _exporter,
+        "scheduler": _scheduler,
+        "extender": _extender,
+        "operator": _operator,
+    }
+)
+ALL: Final = "all"
+DEFAULT: Final = ("api", "exporter", "scheduler")
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(
+    {"topology-updater": "exporter", "scheduler-plugin": "scheduler"}
+)
+"""Names that the topology-aware scheduling deployer has for the same."""

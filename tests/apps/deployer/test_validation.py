@@ -1,0 +1,153 @@
+"""What is wrong with kubelets, and a configuration with which they align pods."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.api.core import Node
+from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, read_kubelet_config
+from numakube.api.meta import ObjectMeta
+from numakube.apps.deployer.advice import Advice, kubeadm_patch, kubelet_configuration
+from numakube.apps.deployer.validation import Finding, validate
+from numakube.insight.facts import ClusterFacts
+from numakube.insight.workloads import ServerVersion
+from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.machine import Device
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.node import KubeletNode
+from numakube.topology.model_report import nrt_of
+
+GOOD = KubeletConfiguration(
+    cpu_manager_policy="static",
+    memory_manager_policy="Static",
+    topology_manager_policy="single-numa-node",
+    reserved_system_cpus="0",
+    reserved_memory=(MemoryReservation(numa_node=0, limits={"memory": "600Mi"}),),
+    kube_reserved={"memory": "500Mi"},
+    eviction_hard={"memory.available": "100Mi"},
+)
+SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
+
+
+def facts(config: KubeletConfiguration | None, shape: str = SHAPE, **labels: str) -> ClusterFacts:
+    """Return a cluster of one node, whose report says what machine it is."""
+    machine = from_shape(shape)
+    node = KubeletNode(machine, settings_of(GOOD, machine))
+    return ClusterFacts(
+        nodes={"n": Node(metadata=ObjectMeta(name="n", labels=labels))},
+        topologies={"n": nrt_of("n", node)},
+        kubelet_configs={} if config is None else {"n": config},
+        version=ServerVersion(git_version="v1.35.0"),
+    )
+
+
+def found(config: KubeletConfiguration) -> list[tuple[str, str, str, str]]:
+    """Return what is wrong with a configuration."""
+    return [
+        (one.component, one.setting, one.expected, one.detected) for one in validate(facts(config))
+    ]
+
+
+def test_a_good_configuration_passes() -> None:
+    """Nothing is wrong."""
+    assert validate(facts(GOOD)) == []
+
+
+def test_the_defaults_of_a_kubelet_align_nothing() -> None:
+    """Each setting is named, with what it should be."""
+    assert found(KubeletConfiguration()) == [
+        ("CPU manager", "policy", "static", "none"),
+        ("configuration", "CPU", "reserved some CPU cores", "no reserved CPU cores"),
+        ("memory manager", "policy", "Static", "None"),
+        ("configuration", "memory", "reserved memory blocks", "no reserved memory blocks"),
+        ("topology manager", "policy", "single-numa-node or restricted or best-effort", "none"),
+    ]
+
+
+def test_reserved_memory_that_does_not_add_up_is_told() -> None:
+    """The kubelet would not start again."""
+    wrong = (MemoryReservation(numa_node=0, limits={"memory": "1Gi"}),)
+    (finding,) = validate(facts(msgspec.structs.replace(GOOD, reserved_memory=wrong)))
+    assert finding.expected == "one that the kubelet starts with"
+    assert finding.detected.startswith('the total amount "1073741824" of type "memory"')
+
+
+def test_a_slow_cpu_manager_is_told() -> None:
+    """It would correct CPUs too late."""
+    slow = msgspec.structs.replace(GOOD, cpu_manager_reconcile_period="30s")
+    assert found(slow) == [("CPU manager", "reconcile period", "in range [1s, 10s]", "30s")]
+
+
+def test_a_kubelet_that_tells_nothing_is_told() -> None:
+    """And nothing else is said of it."""
+    assert [one.text() for one in validate(facts(None))] == [
+        'Incorrect configuration of node "n" area "kubelet" component "configuration" setting "":'
+        ' expected "any value" detected "no configuration"'
+    ]
+
+
+def test_devices_without_a_numa_node_are_told() -> None:
+    """They would never be aligned, and nobody else says so."""
+    machine = from_shape(SHAPE)
+    devices = {"example.com/gpu": (Device("a"), Device("b", numa_nodes=(0,)))}
+    machine = replace(machine, devices=devices)
+    node = KubeletNode(machine, settings_of(GOOD, machine))
+    (finding,) = validate(replace(facts(GOOD), topologies={"n": nrt_of("n", node)}))
+    assert (finding.component, finding.setting) == ("device plugin", "example.com/gpu")
+    assert finding.detected == "1 of 2 without"
+
+
+def test_old_servers_and_clusters_without_workers_are_told() -> None:
+    """The control plane does not count."""
+    old = ClusterFacts(
+        nodes={
+            "m": Node(
+                metadata=ObjectMeta(name="m", labels={"node-role.kubernetes.io/control-plane": ""})
+            )
+        },
+        version=ServerVersion(git_version="v1.19.3"),
+    )
+    assert validate(old) == [
+        Finding(area="cluster", component="API Version", expected="1.21", detected="v1.19.3"),
+        Finding(area="cluster", component="", expected="worker nodes", detected="none"),
+    ]
+
+
+@given(
+    shape=st.sampled_from(
+        [
+            "1 socket, 4 cores, 8Gi",
+            SHAPE,
+            "2 sockets, 2 numa, 8 cores, smt 2, 256Gi",
+        ]
+    ),
+    policy=st.sampled_from(["single-numa-node", "restricted", "best-effort"]),
+    scope=st.sampled_from(["container", "pod"]),
+    cores=st.integers(1, 2),
+)
+def test_the_advice_is_one_that_the_kubelet_starts_with(
+    shape: str, policy: str, scope: str, cores: int
+) -> None:
+    """And that passes the validation."""
+    machine = from_shape(shape)
+    advice = Advice(policy=policy, scope=scope, reserved_cores=cores)
+    config = read_kubelet_config(kubeadm_patch(machine, advice))
+    node = KubeletNode(machine, settings_of(config, machine))
+    assert (node.settings.topology_policy, node.settings.topology_scope) == (policy, scope)
+    cluster = ClusterFacts(
+        nodes={"n": Node(metadata=ObjectMeta(name="n"))},
+        topologies={"n": nrt_of("n", node)},
+        kubelet_configs={"n": config},
+        version=ServerVersion(git_version="v1.35.0"),
+    )
+    assert validate(cluster) == []
+
+
+def test_the_advice_keeps_whole_cores_for_the_system() -> None:
+    """With all their threads."""
+    document = kubelet_configuration(from_shape(SHAPE), Advice(reserved_cores=2))
+    assert document["reservedSystemCPUs"] == "0-1,8-9"
