@@ -118,12 +118,12 @@ async def test_a_live_lab_with_exporters_and_our_scheduler_is_well() -> None:
         await world.start(default_configuration(NAME))
         await world.create(*(pod_document(f"web-{n}") for n in range(6)))
         await world.until(lambda: len(world.by_phase("Running")) == 6)
-        well = await ask_live(world.folder.kubeconfig)
+        well = await ask_live(world.site.kubeconfig)
         assert well == (0, "Nothing wrong in 3 nodes and 6 pods\n")
 
         await world.create(pod_document("giant", cpu="20"))
         await world.settled()
-        code, told = await ask_live(world.folder.kubeconfig)
+        code, told = await ask_live(world.site.kubeconfig)
         assert code == 1
         assert told.startswith("ERROR NUMA-POD-TOO-BIG")
         assert told.endswith("1 error in 3 nodes and 7 pods\n")
