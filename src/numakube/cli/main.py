@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
     "bundle": Lazy("numakube.cli.bundle", "Collect everything about a cluster into one file."),
+    "dashboard": Lazy("numakube.cli.dashboard", "Serve pages that show a cluster by NUMA zone."),
     "demo": Lazy(
         "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
     ),

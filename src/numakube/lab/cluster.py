@@ -23,9 +23,11 @@ from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.client import Client
 from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
 from numakube.lab.api.authentication import AUTHENTICATED, MASTERS, User
+from numakube.lab.api.certificates import server_context
 from numakube.lab.api.server import ApiServer
 from numakube.lab.control import ControlServer
 from numakube.lab.crew import Crew
+from numakube.lab.dashboard import LabDashboard
 from numakube.lab.exporters.steering import steer
 from numakube.lab.faults import FaultKind, FaultRule, Faults
 from numakube.lab.inprocess import InProcess
@@ -34,7 +36,7 @@ from numakube.lab.nodes.plan import NodePlan
 from numakube.lab.processes.logs import ContainerLogs
 from numakube.lab.processes.sources import InsideAddress
 from numakube.lab.rundir import LabInfo
-from numakube.lab.status_page import StatusPage, node_summaries
+from numakube.lab.summaries import node_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,7 +123,7 @@ class Lab:
         self.runtime = self.crew.runtime
         self.pool = self.crew.pool
         self.exporters = self.crew.exporters
-        self._page = StatusPage(self.pool, host=options.host)
+        self._dashboard = LabDashboard(self.client, name=options.name, host=options.host)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -130,7 +132,11 @@ class Lab:
             self.server.state.logs.append(ContainerLogs(self.runtime, self.client.clock))
             self.server.state.kubelet_configs.append(self.pool.config)
             await stack.enter_async_context(self.crew)
-            await stack.enter_async_context(self._page)
+            if self._options.tls and self.server.authority is not None:
+                names = dict.fromkeys((self._options.host, "127.0.0.1"))
+                pair = self.server.authority.issue(names, self.server.state.now())
+                self._dashboard.tls = server_context(*pair)
+            await stack.enter_async_context(self._dashboard)
             control = ControlServer(self, self._folder.control_socket)
             await stack.enter_async_context(control)
             self._folder.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
@@ -157,7 +163,7 @@ class Lab:
             name=self._options.name,
             pid=os.getpid(),
             server=self.url,
-            dashboard=self._page.url,
+            dashboard=self._dashboard.url,
             kubeconfig=str(self._folder.kubeconfig),
         )
 

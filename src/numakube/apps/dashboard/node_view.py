@@ -1,0 +1,146 @@
+"""One node: its zones, its pods and where they sit, its kubelet, and what is odd about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.api.pods import effective_requests, qos_class
+from numakube.apps.dashboard.pods import phase_of
+from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
+from numakube.apps.dashboard.sides import sides_of
+from numakube.errors import InvalidValue
+from numakube.scheduling.numa.caches.uses import use_in_report
+from numakube.topology.view import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.api.core import Pod
+    from numakube.api.nodes import Node
+    from numakube.apps.dashboard.rows import NodeRow
+    from numakube.apps.dashboard.sides import Sides
+    from numakube.apps.dashboard.source import Source
+    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
+    from numakube.topology.exact import ExactReport
+    from numakube.topology.view import Unusable
+    from numakube.topology.zones import ZoneView
+    from numakube.values.resources import Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPod:
+    """A pod on a node.
+
+    Attributes:
+        requests: what it asks for, as texts.
+        use: what it holds exclusively by NUMA nodes; ``None`` if the report does not know it.
+    """
+
+    pod: Pod
+    qos: str
+    phase: str
+    requests: Mapping[str, str]
+    use: ZoneUse | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneLine:
+    """One zone in the table: its view, and what is believed to be free in it."""
+
+    zone: ZoneView
+    believed: Amounts | None
+
+    def used_percent(self, resource: str) -> int:
+        """Return how much of a resource is taken."""
+        return used_percent(
+            self.zone.allocatable.get(resource, 0), self.zone.available.get(resource, 0)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """What the page of a node tells.
+
+    Attributes:
+        view: what the report says, or why it cannot be used; ``None`` without a report.
+        resources: those of any zone, in order.
+        age: for how many seconds the report has not changed.
+        age_at_least: whether it may be longer.
+        blocked: why the scheduler does not use the node for now.
+    """
+
+    node: Node
+    row: NodeRow
+    view: NodeTopology | Unusable | None
+    zones: Sequence[ZoneLine]
+    resources: Sequence[str]
+    pods: Sequence[PlacedPod]
+    sides: Sides
+    age: float
+    age_at_least: bool
+    blocked: str
+    conditions: Sequence[tuple[str, str, str]]
+
+    @property
+    def told(self) -> NodeTopology | None:
+        """The report, if it can be used."""
+        return self.view if isinstance(self.view, NodeTopology) else None
+
+    def use_of(self, resource: str) -> ResourceUse | None:
+        """Return one resource over all zones."""
+        return self.row.uses.get(resource)
+
+
+def node_view(source: Source, name: str) -> NodeView | None:
+    """Return what is known of a node; ``None`` if there is none of that name."""
+    node = source.node(name)
+    if node is None:
+        return None
+    view = source.view(name)
+    told = view if isinstance(view, NodeTopology) else None
+    row = row_of(node, source.report(name))
+    pods = source.pod_book.running_on(name)
+    belief = source.inside.belief(name) if source.inside else None
+    age, at_least = source.report_age(name)
+    return NodeView(
+        node=node,
+        row=row,
+        view=view,
+        zones=_zone_lines(told, belief.available if belief is not None else ()),
+        resources=list(row.uses),
+        pods=[placed_pod(pod, told.report if told else None) for pod in pods],
+        sides=sides_of(view, pods),
+        age=age,
+        age_at_least=at_least,
+        blocked=belief.blocked if belief is not None else "",
+        conditions=[(one.type, one.status, one.message) for one in node.status.conditions],
+    )
+
+
+def placed_pod(pod: Pod, report: ExactReport | None) -> PlacedPod:
+    """Return a pod with what a report says of it."""
+    holding = report.holding(pod.metadata.uid) if report is not None else None
+    use = None if report is None or holding is None else use_in_report(report, holding)
+    return PlacedPod(
+        pod=pod, qos=qos_class(pod), phase=phase_of(pod), requests=requests_of(pod), use=use
+    )
+
+
+def requests_of(pod: Pod) -> dict[str, str]:
+    """Return what a pod asks for all in all; nothing if it cannot be read."""
+    try:
+        return {name: str(amount) for name, amount in effective_requests(pod).items()}
+    except InvalidValue:
+        return {}
+
+
+def _zone_lines(told: NodeTopology | None, believed: Sequence[Amounts]) -> list[ZoneLine]:
+    if told is None:
+        return []
+    known: Sequence[Amounts | None] = believed
+    if len(known) != len(told.zones):
+        known = [None] * len(told.zones)
+    return [
+        ZoneLine(zone=zone, believed=free) for zone, free in zip(told.zones, known, strict=True)
+    ]

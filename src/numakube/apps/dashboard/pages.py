@@ -1,0 +1,228 @@
+"""The pages: from a request to HTML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from aiohttp import web
+
+from numakube.apps.dashboard import rows as row_facts
+from numakube.apps.dashboard.assets import load_assets, type_of
+from numakube.apps.dashboard.freshness import ages_of, orphans_of, report_line
+from numakube.apps.dashboard.node_view import node_view
+from numakube.apps.dashboard.overview import overview_of, totals_of
+from numakube.apps.dashboard.pending import group_by_reason
+from numakube.apps.dashboard.pod_view import pod_view
+from numakube.apps.dashboard.pods import phase_of
+from numakube.apps.dashboard.rendering import render, seconds_since
+from numakube.apps.dashboard.tables import Wish, part_of
+from numakube.values.resources import CPU, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.api.core import Pod
+    from numakube.apps.dashboard.rows import NodeRow
+    from numakube.apps.dashboard.source import Source
+
+PODS_OF_A_GROUP: Final = 20
+_YEAR: Final = "public, max-age=31536000, immutable"
+
+
+class Pages:
+    """Answers requests for pages from one source."""
+
+    def __init__(self, source: Source, *, prefix: str, title: str) -> None:
+        self._source = source
+        self._prefix = prefix
+        self._title = title
+
+    async def overview(self, request: web.Request) -> web.Response:
+        """The first page."""
+        rows = await self._source.zone_book.rows()
+        found = overview_of(self._source, rows)
+        part = self._node_part(rows, Wish.of(request.query))
+        return self._page(
+            "overview.html",
+            topic="",
+            overview=found,
+            part=part,
+            resources=[total.name for total in found.totals] or [CPU],
+            pods_on=self._source.pod_book.count_on,
+            flags=row_facts,
+        )
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        """All nodes in a table."""
+        rows = await self._source.zone_book.rows()
+        part = self._node_part(rows, Wish.of(request.query))
+        totals = totals_of(rows)
+        return self._page(
+            "nodes.html",
+            topic="",
+            part=part,
+            resources=[total.name for total in totals],
+            pods_on=self._source.pod_book.count_on,
+            flags=row_facts,
+        )
+
+    async def node(self, request: web.Request) -> web.Response:
+        """One node."""
+        name = request.match_info["name"]
+        found = node_view(self._source, name)
+        if found is None:
+            return self.message(f"There is no node {name}.", status=404)
+        return self._page("node.html", topic=f"node/{name}", found=found, flags=row_facts)
+
+    async def pods(self, request: web.Request) -> web.Response:
+        """All pods in a table."""
+        book, wish = self._source.pod_book, Wish.of(request.query)
+        pods = [*book.waiting.values(), *book.placed()]
+        chosen = [pod for pod in pods if wish.text in pod.metadata.key]
+        part = part_of(
+            chosen,
+            wish,
+            orders={
+                "name": lambda pod: row_facts.natural(pod.metadata.key),
+                "node": lambda pod: row_facts.natural(pod.spec.node_name),
+                "phase": phase_of,
+                "age": lambda pod: pod.metadata.creation_timestamp or "",
+            },
+            default="name",
+        )
+        return self._page("pods.html", topic="", part=part, phase_of=phase_of)
+
+    async def pod(self, request: web.Request) -> web.Response:
+        """One pod."""
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        found = pod_view(self._source, namespace, name)
+        if found is None:
+            return self.message(f"There is no pod {namespace}/{name}.", status=404)
+        return self._page("pod.html", topic=f"pod/{namespace}/{name}", found=found)
+
+    async def pending(self, _: web.Request) -> web.Response:
+        """Waiting pods by reason, and pods that kubelets refused."""
+        book, inside = self._source.pod_book, self._source.inside
+        queue = {one.pod: one for one in inside.waiting()} if inside else {}
+        refused = sorted(book.refused.values(), key=_newest_first, reverse=True)
+        return self._page(
+            "pending.html",
+            topic="",
+            groups=group_by_reason(book.waiting.values()),
+            waiting=len(book.waiting),
+            queue=queue,
+            refused=refused[:PODS_OF_A_GROUP],
+            refused_by_reason=Counter(
+                pod.status.reason for pod in refused if pod.status is not None
+            ).most_common(),
+            shown=PODS_OF_A_GROUP,
+        )
+
+    async def mispredictions(self, _: web.Request) -> web.Response:
+        """Predictions that did not come true."""
+        inside = self._source.inside
+        refused = sorted(self._source.pod_book.refused.values(), key=_newest_first, reverse=True)
+        return self._page(
+            "mispredictions.html",
+            topic="",
+            missed=list(inside.mispredictions()) if inside else None,
+            refused=refused[:PODS_OF_A_GROUP],
+            refused_total=len(refused),
+        )
+
+    async def caches(self, request: web.Request) -> web.Response:
+        """How fresh the reports are, and whether they are of the pods we know."""
+        wish, source = Wish.of(request.query), self._source
+        rows = [row for row in await source.zone_book.rows() if wish.text in row.name]
+        part = part_of(
+            rows,
+            wish,
+            orders={
+                "name": lambda row: row_facts.natural(row.name),
+                "age": lambda row: source.report_age(row.name)[0],
+                "trouble": lambda row: -row.flags,
+            },
+            default="trouble",
+        )
+        return self._page(
+            "caches.html",
+            topic="",
+            part=part,
+            lines=[report_line(source, row.name) for row in part.rows],
+            ages=ages_of(source, [row.name for row in rows]),
+            orphans=orphans_of(source),
+        )
+
+    async def heat(self, request: web.Request) -> web.Response:
+        """The map of one resource, as JSON."""
+        resource = request.query.get("resource", CPU)
+        body = msgspec.json.encode(await self._source.zone_book.heat(resource))
+        response = web.Response(body=body, content_type="application/json")
+        response.headers["Cache-Control"] = "no-store"
+        response.enable_compression()
+        return response
+
+    async def asset(self, request: web.Request) -> web.Response:
+        """A style sheet or a script."""
+        assets, name = load_assets(), request.match_info["name"]
+        content = assets.contents.get(name)
+        if content is None or request.match_info["folder"] != assets.folder:
+            raise web.HTTPNotFound(text=f"there is no {name} of this version\n")
+        response = web.Response(body=content, content_type=type_of(name), charset="utf-8")
+        response.headers["Cache-Control"] = _YEAR
+        return response
+
+    def message(self, text: str, *, status: int) -> web.Response:
+        """A page that says one thing."""
+        return self._page("message.html", topic="-", status=status, text=text)
+
+    def login(self, *, target: str, wrong: bool = False) -> web.Response:
+        """The page that asks for a token."""
+        status = 403 if wrong else 200
+        return self._page("login.html", topic="-", status=status, target=target, wrong=wrong)
+
+    def _node_part(self, rows: Sequence[NodeRow], wish: Wish) -> Any:  # noqa: ANN401 - a Part
+        book = self._source.pod_book
+        return part_of(
+            [row for row in rows if wish.text in row.name],
+            wish,
+            orders={
+                "name": lambda row: row_facts.natural(row.name),
+                "cpu": lambda row: _used(row, CPU),
+                "memory": lambda row: _used(row, MEMORY),
+                "largest": lambda row: row.uses[CPU].largest if CPU in row.uses else -1,
+                "pods": lambda row: book.count_on(row.name),
+                "trouble": lambda row: -row.flags,
+            },
+        )
+
+    def _page(self, template: str, *, status: int = 200, **values: Any) -> web.Response:  # noqa: ANN401
+        source = self._source
+        now = source.clock.now()
+        text = render(
+            template,
+            prefix=self._prefix,
+            static=f"{self._prefix}static/{load_assets().folder}",
+            title=self._title,
+            role=source.inside.role if source.inside else "",
+            frozen_at=source.frozen_at,
+            missing=source.missing(),
+            page=template.removesuffix(".html"),
+            since=lambda moment: seconds_since(moment, now),
+            **values,
+        )
+        response = web.Response(text=text, status=status, content_type="text/html")
+        response.headers["Cache-Control"] = "no-store"
+        response.enable_compression()
+        return response
+
+
+def _used(row: NodeRow, resource: str) -> int:
+    use = row.uses.get(resource)
+    return -1 if use is None else use.used_percent
+
+
+def _newest_first(pod: Pod) -> str:
+    return pod.metadata.creation_timestamp or ""

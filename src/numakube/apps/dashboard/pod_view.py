@@ -1,0 +1,138 @@
+"""One pod: where it is or why it is nowhere, what was done about it, and what it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.apps.dashboard.inside import Moment
+from numakube.apps.dashboard.node_view import placed_pod
+from numakube.apps.dashboard.pending import refusals_in
+from numakube.apps.dashboard.pods import condition_of, is_refused
+from numakube.topology.view import NodeTopology
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.api.core import Container, Pod
+    from numakube.apps.dashboard.node_view import PlacedPod
+    from numakube.apps.dashboard.pending import Refusal
+    from numakube.apps.dashboard.source import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerLine:
+    """A container and what it asks for."""
+
+    name: str
+    kind: str
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodView:
+    """What the page of a pod tells.
+
+    Attributes:
+        placed: the pod with what its node's report says of it.
+        zones: NUMA nodes that it holds something on.
+        verdict: the scheduler's last word while the pod waits, else the kubelet's if it refused.
+        refusals: the same by reason.
+        moments: the pod's way so far, oldest first.
+        recorded: whether the process that serves the page has recorded attempts of the pod.
+    """
+
+    pod: Pod
+    placed: PlacedPod
+    zones: tuple[int, ...]
+    containers: Sequence[ContainerLine]
+    verdict: str
+    refusals: Sequence[Refusal]
+    moments: Sequence[Moment]
+    recorded: bool
+
+
+def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
+    """Return what is known of a pod; ``None`` if there is none of that name."""
+    pod = source.pod(namespace, name)
+    if pod is None:
+        return None
+    view = source.view(pod.spec.node_name) if pod.spec.node_name else None
+    placed = placed_pod(pod, view.report if isinstance(view, NodeTopology) else None)
+    recorded = list(source.inside.moments(namespace, name)) if source.inside else []
+    verdict = verdict_of(pod)
+    return PodView(
+        pod=pod,
+        placed=placed,
+        zones=tuple(sorted({zone for zones in placed.use or () for zone in zones})),
+        containers=[*_containers(pod)],
+        verdict=verdict,
+        refusals=refusals_in(verdict) if not pod.spec.node_name else (),
+        moments=_in_order([*recorded, *_observed(pod)]),
+        recorded=bool(recorded),
+    )
+
+
+def verdict_of(pod: Pod) -> str:
+    """Return the last word about a pod that is not where it should be; empty if all is well."""
+    if is_refused(pod) and pod.status is not None:
+        return pod.status.message or pod.status.reason
+    scheduled = condition_of(pod, "PodScheduled")
+    waits = scheduled is not None and scheduled.status == "False"
+    return scheduled.message or scheduled.reason if waits and scheduled else ""
+
+
+def _containers(pod: Pod) -> list[ContainerLine]:
+    init = [_line(one, _init_kind(one)) for one in pod.spec.init_containers]
+    return [*init, *(_line(one, "container") for one in pod.spec.containers)]
+
+
+def _init_kind(container: Container) -> str:
+    return "sidecar" if container.restart_policy == "Always" else "init container"
+
+
+def _line(container: Container, kind: str) -> ContainerLine:
+    resources = container.resources
+    return ContainerLine(
+        name=container.name,
+        kind=kind,
+        requests=_texts(resources.requests if resources else {}),
+        limits=_texts(resources.limits if resources else {}),
+    )
+
+
+def _texts(quantities: Mapping[str, object]) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in quantities.items()}
+
+
+def _observed(pod: Pod) -> list[Moment]:
+    """Return what the pod itself tells of its way."""
+    moments = []
+    if pod.metadata.creation_timestamp:
+        moments.append(Moment(at=pod.metadata.creation_timestamp, what="created"))
+    for condition in pod.status.conditions if pod.status else ():
+        if condition.last_transition_time:
+            good = condition.status == "True"
+            moments.append(
+                Moment(
+                    at=condition.last_transition_time,
+                    what=f"{condition.type} is {condition.status}",
+                    detail=": ".join(filter(None, (condition.reason, condition.message))),
+                    good=good,
+                )
+            )
+    if pod.status and pod.status.start_time:
+        detail = pod.status.message if is_refused(pod) else ""
+        what = "kubelet refused it" if is_refused(pod) else "kubelet took it up"
+        moments.append(
+            Moment(at=pod.status.start_time, what=what, detail=detail, good=not is_refused(pod))
+        )
+    if pod.metadata.deletion_timestamp:
+        moments.append(Moment(at=pod.metadata.deletion_timestamp, what="is to be gone", good=False))
+    return moments
+
+
+def _in_order(moments: list[Moment]) -> list[Moment]:
+    # Seconds of conditions and fractions of the recorder's are compared as texts of equal form.
+    return sorted(moments, key=lambda moment: moment.at.rstrip("Z"))

@@ -1,0 +1,135 @@
+"""The dashboard as a process of its own: reads a cluster or a bundle, writes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from numakube.apps.access import Access
+from numakube.apps.bundle import unpack
+from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
+from numakube.apps.dashboard.gate import Gate
+from numakube.apps.dashboard.reflection import Reflection
+from numakube.apps.dashboard.source import Source
+from numakube.apps.metrics import new_registry
+from numakube.apps.process import cluster_of, listen_of
+from numakube.apps.serving import Health, Serving, is_loopback
+from numakube.errors import ConfigError
+from numakube.insight.facts import facts_of
+from numakube.kube.connect import connect
+from numakube.kube.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from pathlib import Path
+
+    from numakube.apps.serving import Listen
+    from numakube.apps.surroundings import Surroundings
+    from numakube.insight.collected import Collected
+    from numakube.insight.facts import ClusterFacts
+    from numakube.kube.clock import Clock
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+async def run(
+    values: Mapping[str, Any],
+    around: Surroundings,
+    stop: asyncio.Event,
+    *,
+    announce: Callable[[str], None],
+) -> int:
+    """Serve until *stop* is set; return the exit code.
+
+    Args:
+        values: the settings.
+        around: environment, file system and time.
+        stop: set when the process is to end.
+        announce: told the address of the first page.
+
+    Raises:
+        ConfigError: it cannot even start.
+    """
+    listen = listen_of(_with_port(values), locate=around.locate)
+    opened = _recorded if values["bundle"] else _live
+    async with AsyncExitStack() as stack:
+        dashboard, health = await stack.enter_async_context(opened(values, around, listen))
+        serving = Serving(
+            listen,
+            health=health,
+            registry=new_registry("dashboard"),
+            routes=dashboard.routes(at_root=True),
+        )
+        server = await stack.enter_async_context(serving)
+        stack.callback(dashboard.close)
+        _log.info("serving", url=server.url)
+        announce(server.url + PREFIX)
+        await stop.wait()
+    return 0
+
+
+@asynccontextmanager
+async def _live(
+    values: Mapping[str, Any], around: Surroundings, listen: Listen
+) -> AsyncIterator[tuple[Dashboard, Health]]:
+    config = cluster_of(values, env=around.env, root=around.root)
+    async with (
+        connect(
+            config, clock=around.clock, env=around.env, user_agent="numakube-dashboard"
+        ) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        reflection = Reflection(client)
+        access = Access(client, host=listen.host)
+        gate = Gate(around.clock, host=listen.host, path=PREFIX, access=access)
+        health = Health()
+        health.ready("caches", reflection.not_ready)
+        work = tasks.create_task(reflection.run())
+        yield Dashboard(reflection.source, gate=gate, title=values["title"]), health
+        work.cancel()
+
+
+@asynccontextmanager
+async def _recorded(
+    values: Mapping[str, Any], around: Surroundings, listen: Listen
+) -> AsyncIterator[tuple[Dashboard, Health]]:
+    if not is_loopback(listen.host):
+        raise ConfigError(
+            f"--from with --bind-address {listen.host}: without a cluster nobody can say who may "
+            "look, so a bundle is shown on this machine only"
+        )
+    facts = facts_of(_collected(around.locate(values["bundle"])))
+    gate = Gate(around.clock, host=listen.host, path=PREFIX)
+    source = source_of_facts(facts, around.clock)
+    yield Dashboard(source, gate=gate, title=values["title"]), Health()
+
+
+def source_of_facts(facts: ClusterFacts, clock: Clock) -> Source:
+    """Return a source that shows *facts* and never changes."""
+    source = Source(
+        nodes=Store(), pods=Store(), topologies=Store(), clock=clock, frozen_at=facts.taken_at
+    )
+    for node in facts.nodes.values():
+        source.nodes.put(node)
+    for topology in facts.topologies.values():
+        source.topologies.put(topology)
+    for pod in facts.pods:
+        source.pods.put(pod)
+    return source
+
+
+def _collected(path: Path) -> Collected:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--from {path}: {error.strerror}") from None
+    return unpack(content, name=str(path))
+
+
+def _with_port(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    if values["port"] is None:
+        return values
+    return {**values, "bind_address": f"127.0.0.1:{values['port']}"}

@@ -1,0 +1,86 @@
+"""A source fed by reflectors of its own, for a dashboard that runs beside no scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from numakube.api.sharing import shared_nrt, shared_pod
+from numakube.apps.dashboard.source import Source
+from numakube.errors import NotFound
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.reflector import Reflector, ReflectorTiming
+from numakube.kube.store import Store
+
+if TYPE_CHECKING:
+    from numakube.api.core import Pod
+    from numakube.api.nodes import Node
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.kube.client import Client
+
+
+class Reflection:
+    """Mirrors what pages show.
+
+    Attributes:
+        source: what pages are made from.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._clock = client.clock
+        self._nodes: Reflector[Node] = Reflector(client, NODES)
+        self._pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
+        self._topologies: Reflector[NodeResourceTopology] = Reflector(
+            client,
+            NODE_RESOURCE_TOPOLOGIES,
+            store=Store(transform=shared_nrt),
+            # The kind may be installed after us.
+            timing=ReflectorTiming(longest_backoff=5.0),
+        )
+        self.source = Source(
+            nodes=self._nodes.store,
+            pods=self._pods.store,
+            topologies=self._topologies.store,
+            clock=client.clock,
+            missing=self.missing,
+        )
+
+    async def run(self) -> None:
+        """Keep the source up to date until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in self._reflectors():
+                tasks.create_task(reflector.run(), name=f"dashboard-{reflector}")
+
+    async def synced(self) -> None:
+        """Return once everything that the server has is listed."""
+        while self.not_ready():
+            await self._clock.sleep(0.02)
+
+    def missing(self) -> str:
+        """Say what is not known yet, and why if that is known; empty once all is."""
+        waiting = [
+            _trouble(one)
+            for one in self._reflectors()
+            if not one.synced.is_set() or one.last_error is not None
+        ]
+        return "; ".join(waiting)
+
+    def not_ready(self) -> str:
+        """Say what has never been listed; the kind of reports may come later."""
+        waiting = [
+            str(one)
+            for one in self._reflectors()
+            if not one.synced.is_set() and not isinstance(one.last_error, NotFound)
+        ]
+        return f"not listed yet: {', '.join(waiting)}" if waiting else ""
+
+    def _reflectors(self) -> tuple[Reflector[Any], ...]:
+        return self._nodes, self._topologies, self._pods
+
+
+def _trouble(reflector: Reflector[Any]) -> str:
+    if isinstance(reflector.last_error, NotFound):
+        return f"the API server does not know {reflector}"
+    if reflector.last_error is not None:
+        return f"{reflector}: {reflector.last_error}"
+    return f"{reflector} are not listed yet"

@@ -1,0 +1,89 @@
+"""Pages from templates: everything that comes from a cluster is escaped, without exception.
+
+Jinja2 is an extra (``numakube[web]``): processes that can do without the dashboard import this
+module only when they serve it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import numakube
+from numakube.errors import InvalidValue
+from numakube.scheduling.numa.rejection import amount_text
+from numakube.values.times import parse_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from numakube.api.wire import Timestamp
+
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
+_LARGE: Final = re.compile(r"^(\d{4,})(\.\d+)?")
+_UNKNOWN: Final = "\N{EN DASH}"
+
+
+@cache
+def environment() -> Environment:
+    """Return where the templates are."""
+    made = Environment(
+        loader=PackageLoader("numakube.apps.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["amount"] = amount
+    made.filters["seconds"] = seconds_text
+    made.filters["moment"] = moment_text
+    made.filters["segment"] = lambda text: quote(str(text), safe="")
+    made.globals["numakube_version"] = numakube.__version__
+    return made
+
+
+def render(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever the template names
+    """Return a page."""
+    return environment().get_template(template).render(values)
+
+
+def amount(value: int | None, resource: str) -> str:
+    """Return an amount of a resource for people."""
+    if value is None:
+        return _UNKNOWN
+    # Thousands of terabytes need no tenths.
+    return _LARGE.sub(lambda digits: f"{int(digits[1]):,}", amount_text(resource, value))
+
+
+def seconds_text(seconds: float | None) -> str:
+    """Return a while for people: ``42 s``, ``3 min``, ``5 h``, ``12 d``."""
+    if seconds is None:
+        return _UNKNOWN
+    for size, unit in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def moment_text(moment: Timestamp | None) -> str:
+    """Return a moment for people, in UTC; one that cannot be read as it is."""
+    if not moment:
+        return _UNKNOWN
+    try:
+        return parse_time(moment).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except InvalidValue:
+        return moment
+
+
+def seconds_since(moment: Timestamp | None, now: datetime) -> float | None:
+    """Return how long ago a moment was; ``None`` if it is not known."""
+    if not moment:
+        return None
+    try:
+        return (now - parse_time(moment)).total_seconds()
+    except InvalidValue:
+        return None

@@ -1,0 +1,225 @@
+"""One node among many: how full its zones are, and what is wrong with it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.nrt import attribute_value
+from numakube.topology import names
+from numakube.topology.attributes import kubelet_config
+from numakube.topology.zones import Unusable, numa_zones
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.api.nodes import Node
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.topology.view import NodeTopology
+    from numakube.topology.zones import ZoneView
+
+NO_ZONE: Final = 255
+"""The node has fewer zones than others, or no usable report."""
+NO_RESOURCE: Final = 254
+"""The zone has nothing of the resource to give."""
+
+NOT_READY: Final = 1
+CORDONED: Final = 2
+NO_REPORT: Final = 4
+UNUSABLE: Final = 8
+STALE: Final = 16
+ODD: Final = 32
+
+_PERCENT: Final = 100
+_NUMBERS: Final = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUse:
+    """One resource on one node.
+
+    Attributes:
+        allocatable: what each zone may give to pods.
+        free: what each zone has left.
+        total: what all zones may give.
+        total_free: what is left of it.
+        largest: what the zone with most has left: the largest request that one zone can hold.
+    """
+
+    allocatable: tuple[int, ...]
+    free: tuple[int, ...]
+    total: int
+    total_free: int
+    largest: int
+
+    @classmethod
+    def of(cls, allocatable: tuple[int, ...], free: tuple[int, ...]) -> ResourceUse:
+        """Return the use of a resource by zone."""
+        return cls(
+            allocatable=allocatable,
+            free=free,
+            total=sum(allocatable),
+            total_free=sum(free),
+            largest=max(free, default=0),
+        )
+
+    @property
+    def used_percent(self) -> int:
+        """How much of it is taken, for people: 100 only if all is, 0 only if nothing is."""
+        return used_percent(self.total, self.total_free)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """What is shown of one node among many.
+
+    Attributes:
+        flags: what is wrong with it, as bits.
+        trouble: the same in words, the worst first.
+        zones: NUMA ids.
+        version: the book's version when the row was made.
+    """
+
+    name: str
+    flags: int
+    trouble: tuple[str, ...]
+    zones: tuple[int, ...] = ()
+    policy: str = ""
+    scope: str = ""
+    uses: Mapping[str, ResourceUse]
+    version: int = 0
+
+    def cells(self, resource: str, width: int) -> bytes:
+        """Return the bytes of the map: percent used by zone, filled up to *width*."""
+        use = self.uses.get(resource)
+        if use is None:
+            cells = bytes((NO_RESOURCE,)) * len(self.zones)
+        else:
+            cells = _percents(use.allocatable, use.free)
+        return cells + bytes((NO_ZONE,)) * (width - len(cells))
+
+
+def row_of(
+    node: Node,
+    report: NodeResourceTopology | None,
+    *,
+    version: int = 0,
+    view: NodeTopology | None = None,
+) -> NodeRow:
+    """Return the row of a node with its report, if it has one; *view* is the report as read."""
+    flags, trouble = _state_of(node)
+    read = _zones_of(report) if view is None else _Read.of(view)
+    flags |= read.flags
+    trouble.extend(read.trouble)
+    return NodeRow(
+        name=node.metadata.name,
+        flags=flags,
+        trouble=tuple(trouble),
+        zones=tuple(zone.id for zone in read.zones),
+        policy=read.policy,
+        scope=read.scope,
+        uses=_uses(read.zones),
+        version=version,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What a row needs of a report."""
+
+    flags: int = 0
+    trouble: tuple[str, ...] = ()
+    zones: tuple[ZoneView, ...] = ()
+    policy: str = ""
+    scope: str = ""
+
+    @classmethod
+    def of(cls, view: NodeTopology) -> _Read:
+        flags, trouble = _flaws(view.stale_reason, view.problems)
+        return cls(
+            flags=flags, trouble=trouble, zones=view.zones, policy=view.policy, scope=view.scope
+        )
+
+
+def _zones_of(report: NodeResourceTopology | None) -> _Read:
+    """Read the zones of a report, and not what costs most: its exact part."""
+    if report is None:
+        return _Read(flags=NO_REPORT, trouble=("no report",))
+    problems: list[str] = []
+    zones = numa_zones(report.zones, problems)
+    if isinstance(zones, Unusable):
+        return _Read(flags=UNUSABLE, trouble=(f"report cannot be used: {zones.reason}",))
+    config = kubelet_config(report, problems)
+    flags, trouble = _flaws(attribute_value(report.attributes, names.STALE), problems)
+    return _Read(
+        flags=flags, trouble=trouble, zones=zones, policy=config.policy, scope=config.scope
+    )
+
+
+def _flaws(stale: str | None, problems: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    flags, trouble = 0, []
+    if stale is not None:
+        flags |= STALE
+        trouble.append(f"report is stale: {stale}")
+    if problems:
+        flags |= ODD
+        trouble.append(f"report is odd: {problems[0]}")
+    return flags, tuple(trouble)
+
+
+def used_percent(whole: int, free: int) -> int:
+    """Return how much is taken: rounded, but 0 only if nothing is and 100 only if all is."""
+    if whole <= 0:
+        return 0
+    used = min(max(whole - free, 0), whole)
+    if used in (0, whole):
+        return _PERCENT if used else 0
+    return min(max(round(used * _PERCENT / whole), 1), _PERCENT - 1)
+
+
+@lru_cache(maxsize=65536)
+def _percents(allocatable: tuple[int, ...], free: tuple[int, ...]) -> bytes:
+    """Return percent used by zone; nodes in the same state share it."""
+    return bytes(
+        used_percent(whole, left) if whole > 0 else NO_RESOURCE
+        for whole, left in zip(allocatable, free, strict=True)
+    )
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts ``node-2`` before ``node-10``."""
+    parts = _NUMBERS.split(name)
+    return [(int(part) if odd else -1, part) for odd, part in _alternating(parts)]
+
+
+def _alternating(parts: list[str]) -> list[tuple[int, str]]:
+    return [(index % 2, part) for index, part in enumerate(parts)]
+
+
+def is_ready(node: Node) -> bool:
+    """Tell whether the kubelet of a node says that it works."""
+    return any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+
+
+def _state_of(node: Node) -> tuple[int, list[str]]:
+    flags, trouble = 0, []
+    if not is_ready(node):
+        flags |= NOT_READY
+        trouble.append("node is not ready")
+    if node.spec.unschedulable:
+        flags |= CORDONED
+        trouble.append("node is cordoned")
+    return flags, trouble
+
+
+def _uses(zones: tuple[ZoneView, ...]) -> dict[str, ResourceUse]:
+    resources = dict.fromkeys(name for zone in zones for name in zone.allocatable)
+    return {
+        name: ResourceUse.of(
+            tuple(zone.allocatable.get(name, 0) for zone in zones),
+            tuple(zone.available.get(name, 0) for zone in zones),
+        )
+        for name in resources
+    }

@@ -1,0 +1,173 @@
+"""What the pages are made from: three collections of the API server, and the inside of a process.
+
+The stores belong to whoever runs the dashboard: a scheduler's mirror, reflectors of our own, or
+objects of a file. Their handlers run for every event of the cluster, so they only take notes here:
+everything that costs time is computed when somebody looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from numakube.apps.dashboard.pods import PodBook
+from numakube.apps.dashboard.zones import ZoneBook
+from numakube.kube.objects import ObjectKey
+from numakube.kube.store import Removed, Updated
+from numakube.topology.view import view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+    from numakube.api.core import Pod
+    from numakube.api.nodes import Node
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.apps.dashboard.inside import Inside
+    from numakube.kube.clock import Clock
+    from numakube.kube.store import Change, Store
+    from numakube.topology.view import NodeTopology, Unusable
+
+
+def _nothing_missing() -> str:
+    return ""
+
+
+class Source:
+    """The state of a cluster, as far as pages need it.
+
+    Attributes:
+        version: grows with every change.
+        frozen_at: when a recorded state was taken; empty for a live one.
+        inside: what the process knows besides the API server's objects, if it decides on pods.
+        missing: says what is not known yet; empty once pages are complete.
+        zone_book: usage by zone.
+        pod_book: pods by node, waiting ones and refused ones.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: Store[Node],
+        pods: Store[Pod],
+        topologies: Store[NodeResourceTopology],
+        clock: Clock,
+        inside: Inside | None = None,
+        missing: Callable[[], str] = _nothing_missing,
+        frozen_at: str = "",
+    ) -> None:
+        self.nodes = nodes
+        self.pods = pods
+        self.topologies = topologies
+        self.clock = clock
+        self.inside = inside
+        self.missing = missing
+        self.frozen_at = frozen_at
+        self.version = 0
+        self.started = clock.monotonic()
+        self.zone_book = ZoneBook(nodes, topologies, read=self._believed)
+        self.pod_book = PodBook()
+        self._reported_at: dict[str, float] = {}
+        self._wakers: set[asyncio.Event] = set()
+        self._subscriptions = (
+            nodes.subscribe(self._on_node),
+            topologies.subscribe(self._on_topology),
+            pods.subscribe(self._on_pod),
+        )
+
+    def close(self) -> None:
+        """Stop listening to the stores."""
+        for unsubscribe in self._subscriptions:
+            unsubscribe()
+
+    @contextmanager
+    def woken(self) -> Iterator[asyncio.Event]:
+        """Yield an event that is set by every change."""
+        event = asyncio.Event()
+        self._wakers.add(event)
+        try:
+            yield event
+        finally:
+            self._wakers.discard(event)
+
+    def node(self, name: str) -> Node | None:
+        """Return a node."""
+        return self.nodes.get(ObjectKey("", name))
+
+    def report(self, name: str) -> NodeResourceTopology | None:
+        """Return a node's report as an object."""
+        return self.topologies.get(ObjectKey("", name))
+
+    def view(self, name: str) -> NodeTopology | Unusable | None:
+        """Return what a node's report says; ``None`` without one."""
+        report = self.report(name)
+        return None if report is None else view_of(report)
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod."""
+        return self.pods.get(ObjectKey(namespace, name))
+
+    def report_age(self, name: str) -> tuple[float, bool]:
+        """Return for how many seconds a report has not changed, and whether it may be longer."""
+        now = self.clock.monotonic()
+        seen = self._reported_at.get(name)
+        return (now - self.started, True) if seen is None else (now - seen, False)
+
+    def state_of(self, topic: str) -> Hashable:
+        """Return a value that changes when what *topic* is about does.
+
+        A topic is ``node/NAME``, ``pod/NAMESPACE/NAME``, or anything else for the whole cluster.
+        """
+        kind, _, name = topic.partition("/")
+        if kind == "node":
+            return self._state_of_node(name)
+        if kind == "pod":
+            namespace, _, pod_name = name.partition("/")
+            pod = self.pod(namespace, pod_name)
+            if pod is not None and pod.spec.node_name:
+                return (_version(pod), self._state_of_node(pod.spec.node_name))
+        return self.version
+
+    def _believed(self, name: str) -> NodeTopology | None:
+        belief = self.inside.belief(name) if self.inside is not None else None
+        return None if belief is None else belief.topology
+
+    def _state_of_node(self, name: str) -> Hashable:
+        versions = _version(self.node(name)), _version(self.report(name))
+        return (*versions, self.pod_book.version_of(name))
+
+    def _on_node(self, change: Change[Node]) -> None:
+        if not isinstance(change, Updated) or _shows(change.old) != _shows(change.object):
+            self.zone_book.note(change.object.metadata.name, layout=not isinstance(change, Updated))
+            self._changed()
+
+    def _on_topology(self, change: Change[NodeResourceTopology]) -> None:
+        name = change.object.metadata.name
+        if isinstance(change, Removed):
+            self._reported_at.pop(name, None)
+        elif isinstance(change, Updated) or self.version:
+            self._reported_at[name] = self.clock.monotonic()
+        self.zone_book.note(name)
+        self._changed()
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        if isinstance(change, Removed):
+            self.pod_book.remove(change.object)
+        else:
+            self.pod_book.put(change.object)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        for waker in self._wakers:
+            waker.set()
+
+
+def _version(obj: Node | NodeResourceTopology | Pod | None) -> str:
+    return "" if obj is None else obj.metadata.uid + obj.metadata.resource_version
+
+
+def _shows(node: Node) -> object:
+    """Return the parts of a node that pages show; heartbeats are none of them."""
+    ready = next((one.status for one in node.status.conditions if one.type == "Ready"), "")
+    return ready, node.spec, node.status.allocatable, node.metadata.labels

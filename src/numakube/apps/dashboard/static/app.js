@@ -1,0 +1,66 @@
+// What every page does: colours, keys, and keeping up with the cluster.
+import { Live } from "./live.js";
+
+const root = document.documentElement;
+const prefix = root.dataset.prefix;
+const PAGES = { o: "", n: "nodes", p: "pods", w: "pending", m: "mispredictions", r: "caches" };
+const THEMES = { auto: ["Auto", "as the system"], light: ["Light", "light"], dark: ["Dark", "dark"] };
+
+function showTheme(button) {
+  const [label, words] = THEMES[root.dataset.theme ?? "auto"];
+  button.textContent = label;
+  button.setAttribute("aria-label", `Colours: ${words}`);
+}
+
+function turnTheme(button) {
+  const names = Object.keys(THEMES);
+  const next = names[(names.indexOf(root.dataset.theme ?? "auto") + 1) % names.length];
+  if (next === "auto") delete root.dataset.theme;
+  else root.dataset.theme = next;
+  try {
+    localStorage.setItem("numakube-theme", next);
+  } catch {
+    // It holds for this page only.
+  }
+  showTheme(button);
+  document.dispatchEvent(new Event("themechange"));
+}
+
+function onKeys(button) {
+  let going = 0;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input, select, textarea")) return;
+    if (going && event.timeStamp - going < 1500 && event.key in PAGES) {
+      location.href = prefix + PAGES[event.key];
+    } else if (event.key === "/") {
+      event.preventDefault();
+      document.getElementById("search")?.focus();
+    } else if (event.key === "t") {
+      turnTheme(button);
+    }
+    going = event.key === "g" ? event.timeStamp : 0;
+  });
+}
+
+const button = document.getElementById("theme");
+button.hidden = false;
+showTheme(button);
+button.addEventListener("click", () => turnTheme(button));
+onKeys(button);
+
+const status = document.getElementById("live");
+if (status) {
+  const live = new Live(prefix, root.dataset.topic, status);
+  const figure = document.getElementById("map");
+  if (figure) {
+    const { HeatMap } = await import("./heatmap.js");
+    live.map = new HeatMap(figure, prefix, () => live.connect());
+    await live.map.load();
+  }
+  live.connect();
+} else if (document.getElementById("map")) {
+  const { HeatMap } = await import("./heatmap.js");
+  await new HeatMap(document.getElementById("map"), prefix, () => {}).load();
+}
+root.dataset.started = "yes";

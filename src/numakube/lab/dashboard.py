@@ -1,0 +1,94 @@
+"""The dashboard of a lab: served from the start, fed from the first visit on.
+
+Most labs are looked at by programs only. So nothing is mirrored until somebody opens a page, who
+then waits the moment that it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Final, Self
+
+from aiohttp import web
+
+from numakube.apps.access import Access
+from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
+from numakube.apps.dashboard.gate import Gate
+from numakube.apps.dashboard.reflection import Reflection
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from numakube.kube.client import Client
+
+_FIRST_VISIT_SECONDS: Final = 10.0
+
+
+class LabDashboard:
+    """Serves the pages of one lab; use it as a context.
+
+    Attributes:
+        url: the address of the first page.
+    """
+
+    def __init__(self, client: Client, *, name: str, host: str) -> None:
+        self._host = host
+        self._reflection = Reflection(client)
+        gate = Gate(client.clock, host=host, path=PREFIX, access=Access(client, host=host))
+        self._dashboard = Dashboard(self._reflection.source, gate=gate, title=f"numakube {name}")
+        self._visited = asyncio.Event()
+        self._stack = AsyncExitStack()
+        self.tls: ssl.SSLContext | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        application = web.Application(middlewares=[self._on_visit])
+        application.add_routes(self._dashboard.routes(at_root=True))
+        runner = web.AppRunner(application, handle_signals=False, access_log=None)
+        async with AsyncExitStack() as stack:
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            await web.TCPSite(runner, self._host, 0, ssl_context=self.tls).start()
+            feeding = asyncio.create_task(self._feed(), name="lab-dashboard")
+            stack.push_async_callback(_ended, feeding)
+            # Open streams end first: the server waits for them.
+            stack.callback(self._dashboard.close)
+            host, port = runner.addresses[0][:2]
+            scheme = "http" if self.tls is None else "https"
+            self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{PREFIX}"
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    @web.middleware
+    async def _on_visit(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        if not self._visited.is_set():
+            self._visited.set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_VISIT_SECONDS):
+                    await self._reflection.synced()
+        return await handler(request)
+
+    async def _feed(self) -> None:
+        await self._visited.wait()
+        await self._reflection.run()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,56 @@
+"""Waiting pods by reason."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.apps.dashboard.world import pod_object, waiting_pods
+
+from numakube.api.core import Pod, PodSchedulingGate
+from numakube.apps.dashboard.pending import (
+    NO_VERDICT,
+    Refusal,
+    group_by_reason,
+    refusals_in,
+    verdict_on,
+)
+
+
+def test_a_message_is_taken_apart_by_reason_the_most_frequent_first() -> None:
+    """What preemption says comes after and is another matter."""
+    message = (
+        "0/5 nodes are available: 2 Insufficient memory, 3 cannot align container "
+        "(cpu: best zone has 6 of 8). preemption: 0/5 nodes are available: 5 No victims."
+    )
+    assert refusals_in(message) == (
+        Refusal(3, "cannot align container (cpu: best zone has 6 of 8)"),
+        Refusal(2, "Insufficient memory"),
+    )
+
+
+def test_a_reason_with_commas_stays_whole() -> None:
+    """Only a comma before a number begins another reason."""
+    message = "0/2 nodes are available: 2 node(s) had untolerated taint {a: b, c}."
+    assert refusals_in(message) == (Refusal(2, "node(s) had untolerated taint {a: b, c}"),)
+
+
+def test_words_of_another_form_are_told_as_they_are() -> None:
+    """Other schedulers write what they like."""
+    assert refusals_in("the quota is used up") == (Refusal(0, "the quota is used up"),)
+    assert refusals_in("") == ()
+
+
+def test_pods_that_differ_in_numbers_only_are_told_together() -> None:
+    """In the words of the first, largest group first."""
+    groups = group_by_reason(waiting_pods())
+    assert [(len(group.pods), group.nodes) for group in groups] == [(3, 6), (1, 8), (1, 0)]
+    assert groups[0].reason == "cannot align container (cpu: best zone has 10 of 20)"
+    assert groups[1].reason == "Insufficient memory"
+    assert groups[2].reason == NO_VERDICT
+
+
+def test_gates_are_the_reason_before_anything_else() -> None:
+    """No scheduler looks at a gated pod, whatever it said before."""
+    pod = pod_object("gated", message="0/1 nodes are available: 1 Insufficient cpu.")
+    spec = msgspec.structs.replace(pod.spec, scheduling_gates=(PodSchedulingGate(name="quota"),))
+    gated: Pod = msgspec.structs.replace(pod, spec=spec)
+    assert verdict_on(gated).text == "Scheduling gates are closed: quota"

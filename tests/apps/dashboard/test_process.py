@@ -1,0 +1,140 @@
+"""``numakube dashboard`` as a process: a live cluster, or a bundle."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+import pytest
+from tests.apps.dashboard.world import kubelet, node_object, pod_object, report_of
+
+from numakube.api.yamls import dump_yaml
+from numakube.apps.bundle import pack
+from numakube.apps.dashboard.command import SETTINGS, parse
+from numakube.apps.dashboard.process import run
+from numakube.apps.surroundings import Surroundings
+from numakube.errors import ConfigError
+from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, list_file
+from numakube.kube import catalog
+from numakube.kube.client import Client
+from numakube.lab.api.server import ApiServer
+from numakube.lab.exporters.definition import install_definition
+from numakube.lab.inprocess import InProcess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+PATIENCE = 40
+
+
+@asynccontextmanager
+async def running(*args: str) -> AsyncIterator[str]:
+    """Run the process while the context lasts; return the address that it announces."""
+    stop = asyncio.Event()
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    values = SETTINGS.resolve(env={}, flags=parse(("--port", "0", *args)))
+    process = asyncio.create_task(
+        run(values, Surroundings(env={}), stop, announce=address.set_result)
+    )
+    async with asyncio.timeout(PATIENCE):
+        both: set[asyncio.Future[Any]] = {process, address}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if process.done():
+            await process
+        yield address.result()
+        stop.set()
+        assert await process == 0
+
+
+async def text_until(session: aiohttp.ClientSession, url: str, words: str) -> str:
+    """Return the page once it has *words*."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            async with session.get(url) as response:
+                text = await response.text()
+            if words in text:
+                return text
+            await asyncio.sleep(0.05)
+
+
+def kubeconfig_in(folder: Path, server: str) -> str:
+    """Write a kubeconfig for *server* and return its path."""
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "clusters": [{"name": "a", "cluster": {"server": server}}],
+        "users": [{"name": "a", "user": {}}],
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+    }
+    path = folder / "kubeconfig"
+    path.write_text(dump_yaml(document), encoding="utf-8")
+    return str(path)
+
+
+async def test_a_live_cluster_is_followed(tmp_path: Path) -> None:
+    """Health says when all is listed; an open stream does not keep the process from ending."""
+    async with ApiServer() as server, aiohttp.ClientSession() as session:
+        client = Client(InProcess(server), rate=0)
+        await install_definition(client)
+        await client.create(catalog.NODES, {"metadata": {"name": "first"}})
+        async with running("--kubeconfig", kubeconfig_in(tmp_path, server.url)) as url:
+            root = url.removesuffix("/dashboard/")
+            assert await text_until(session, f"{root}/readyz", "ok") == "ok"
+            assert "first" in await text_until(session, url, "first")
+            await client.create(catalog.NODES, {"metadata": {"name": "second"}})
+            await text_until(session, f"{url}nodes", "second")
+            async with session.get(f"{root}/metrics") as response:
+                assert 'component="dashboard"' in await response.text()
+            stream = await session.get(f"{url}events")
+            assert stream.status == 200
+        stream.close()
+
+
+def bundle_in(folder: Path) -> str:
+    """Write a bundle and return its path."""
+    model = kubelet()
+    pod = pod_object("held", cpu="4", node="node-0")
+    model.admit(pod)
+    objects: dict[str, list[Any]] = {
+        NODES: [node_object("node-0")],
+        PODS: [pod],
+        TOPOLOGIES: [report_of("node-0", model)],
+    }
+    files = {
+        list_file(kind): msgspec.json.encode({"kind": "List", "items": items})
+        for kind, items in objects.items()
+    }
+    path = folder / "bundle.tgz"
+    path.write_bytes(pack(Collected("2026-11-15T12:00:00Z", files)))
+    return str(path)
+
+
+async def test_a_bundle_is_shown_like_a_cluster(tmp_path: Path) -> None:
+    """With the time that it was taken."""
+    async with running("--from", bundle_in(tmp_path)) as url, aiohttp.ClientSession() as session:
+        text = await text_until(session, f"{url}nodes/node-0", "held")
+        assert "recorded 2026-11-15T12:00:00Z" in text
+
+
+async def test_a_bundle_is_for_this_machine_only(tmp_path: Path) -> None:
+    """There is no API server that knows tokens."""
+    values = SETTINGS.resolve(
+        env={},
+        flags=parse(
+            ("--from", bundle_in(tmp_path), "--bind-address", "0.0.0.0:0", "--insecure-serving")
+        ),
+    )
+    with pytest.raises(ConfigError, match="this machine only"):
+        await run(values, Surroundings(env={}), asyncio.Event(), announce=lambda _: None)
+
+
+async def test_a_bundle_that_is_none_is_told_by_name(tmp_path: Path) -> None:
+    """So is a file that does not exist."""
+    with pytest.raises(ConfigError, match="No such file"):
+        async with running("--from", str(tmp_path / "missing")):
+            pass
