@@ -91,7 +91,11 @@ def _resized(pod: Pod, change: Change) -> Pod:
         )
         return msgspec.structs.replace(one, resources=resources)
 
-    return _spec(pod, containers=tuple(map(each, pod.spec.containers)))
+    return _spec(
+        pod,
+        containers=tuple(map(each, pod.spec.containers)),
+        init_containers=tuple(map(each, pod.spec.init_containers)),
+    )
 
 
 def _without(facts: ClusterFacts, change: Change) -> ClusterFacts:

@@ -14,19 +14,39 @@ from numakube.api.core import (
     ContainerPort,
     ObjectMeta,
     Pod,
+    PodResourceClaim,
     PodSchedulingGate,
+    PodStatus,
     Taint,
     TopologySpreadConstraint,
     Volume,
 )
 from numakube.api.meta import LabelSelector
-from numakube.api.nrt import NodeResourceTopology, Zone
-from numakube.api.placement import PodAffinity, PodAffinityTerm
-from numakube.api.volumes import PersistentVolumeClaimVolumeSource
+from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
+from numakube.api.placement import (
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PodAffinity,
+    PodAffinityTerm,
+)
+from numakube.api.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    StorageClass,
+    VolumeNodeAffinity,
+)
+from numakube.api.volumes import (
+    PersistentVolumeClaimSpec,
+    PersistentVolumeClaimVolumeSource,
+)
 from numakube.insight.explain import Subject, manifest_subject, pod_subject
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.unreadable import Unreadable
 from numakube.topology import names
+from numakube.topology.placement import ContainerName, Placement, encode_placement
 
 
 @dataclass(frozen=True)
@@ -420,6 +440,236 @@ def many_nodes() -> Case:
     town.run(pod("holder", cpu="4"), "full")
     town.run(pod("other", cpu="4"), "full")
     return Case(town.facts(), pod_subject(pod("wide", cpu="6")))
+
+
+@case
+def whole_cores() -> Case:
+    """The report itself says that the kubelet gives out whole cores only."""
+    town = Town()
+    town.add("node-a", cpu_options={"full-pcpus-only": "true"})
+    told = {"node-a": {"cpuManagerOptionFullPcpusOnly": "true"}}
+    return Case(town.facts(attributes=told), pod_subject(pod("odd", cpu="3")))
+
+
+@case
+def all_zones_too_small() -> Case:
+    """The node promises more CPUs than its zones have to give."""
+    town = Town()
+    town.add("node-a", "best-effort", reserved="0-3")
+    node = town.nodes["node-a"]
+    status = msgspec.structs.replace(
+        node.status, allocatable={**node.status.allocatable, "cpu": "16"}
+    )
+    town.nodes["node-a"] = msgspec.structs.replace(node, status=status)
+    return Case(town.facts(), pod_subject(pod("wide", cpu="14")))
+
+
+@case
+def unreported_resource() -> Case:
+    """The kubelet aligns CPUs, but no zone tells of them."""
+    town = Town()
+    town.add("node-a")
+    facts = town.facts(exact=False)
+    report = facts.topologies["node-a"]
+    zones = tuple(
+        msgspec.structs.replace(
+            zone, resources=tuple(one for one in zone.resources if one.name != "cpu")
+        )
+        for zone in report.zones
+    )
+    town.topologies["node-a"] = msgspec.structs.replace(report, zones=zones)
+    return Case(town.facts(), pod_subject(pod("web")))
+
+
+@case
+def init_container() -> Case:
+    """The init container is wider than a zone."""
+    town = Town()
+    town.add("node-a")
+    one = pod("prepared", cpu="2")
+    wide = Container(name="prepare", resources=resources({"cpu": "10", "memory": "1Gi"}))
+    spec = msgspec.structs.replace(one.spec, init_containers=(wide,))
+    return Case(town.facts(), pod_subject(msgspec.structs.replace(one, spec=spec)))
+
+
+@case
+def sidecar() -> Case:
+    """The sidecar takes the zone that the container would need."""
+    town = Town()
+    town.add("node-a", shape="1 socket, 4 cores, smt 2, 16Gi")
+    one = pod("assisted", cpu="6")
+    beside = Container(
+        name="proxy", resources=resources({"cpu": "2", "memory": "1Gi"}), restart_policy="Always"
+    )
+    spec = msgspec.structs.replace(one.spec, init_containers=(beside,))
+    return Case(town.facts(), pod_subject(msgspec.structs.replace(one, spec=spec)))
+
+
+@case
+def on_its_way() -> Case:
+    """A pod that was just bound, and is in no report yet, counts where it will be."""
+    town = Town()
+    town.add("node-a")
+    town.run(pod("first", cpu="6"), "node-a")
+    coming = pod("second", cpu="6")
+    town.pods.append(
+        msgspec.structs.replace(
+            coming, spec=msgspec.structs.replace(coming.spec, node_name="node-a")
+        )
+    )
+    return Case(town.facts(), pod_subject(pod("third", cpu="3")))
+
+
+@case
+def placement_vectors() -> Case:
+    """Another producer names the zone of each container."""
+    town = Town()
+    town.add("node-a")
+    town.run(pod("left", cpu="6"), "node-a")
+    town.run(pod("right", cpu="6"), "node-a")
+    places = {
+        ContainerName("default", "left", "main"): 0,
+        ContainerName("default", "right", "main"): 1,
+    }
+    placement = encode_placement(places, numa_nodes=2)
+    assert isinstance(placement, Placement)
+    facts = town.facts(exact=False)
+    report = facts.topologies["node-a"]
+    zones = tuple(_with_vector(zone, placement) for zone in report.zones)
+    attribute = Attribute(name=names.PLACEMENT_METADATA, value=placement.metadata)
+    town.topologies["node-a"] = msgspec.structs.replace(
+        report, zones=zones, attributes=(*report.attributes, attribute)
+    )
+    return Case(town.facts(), pod_subject(pod("third", cpu="3")))
+
+
+def _with_vector(zone: Zone, placement: Placement) -> Zone:
+    vector = placement.vectors.get(int(zone.name.removeprefix("node-")))
+    if vector is None:
+        return zone
+    added = Attribute(name=names.PLACEMENT_VECTOR, value=vector)
+    return msgspec.structs.replace(zone, attributes=(*zone.attributes, added))
+
+
+@case
+def devices_without_cpu_manager() -> Case:
+    """Only devices are aligned: two resources that are in different zones."""
+    nic = "vendor.example/nic"
+    town = Town()
+    town.add("node-a", shape="2 sockets, 4 cores, 16Gi, gpu 1, nic 1")
+    town.run(pod("gpu", cpu="1", gpu=1), "node-a")
+    town.run(pod("nic", cpu="4", also={nic: "1"}), "node-a")
+    wanted = pod("both", cpu="1", gpu=1, also={nic: "1"})
+    return Case(town.facts(), pod_subject(wanted))
+
+
+@case
+def existing_anti_affinity() -> Case:
+    """A pod that is there does not want to have it near."""
+    town = Town()
+    town.add("node-a")
+    term = PodAffinityTerm(
+        topology_key="kubernetes.io/hostname",
+        label_selector=LabelSelector(match_labels={"app": "web"}),
+    )
+    affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    town.run(pod("loner", affinity=affinity), "node-a")
+    return Case(town.facts(), pod_subject(pod("web", labels={"app": "web"})))
+
+
+@case
+def volume_unbound() -> Case:
+    """The claim waits for a volume."""
+    town = Town()
+    town.add("node-a")
+    spec = PersistentVolumeClaimSpec(storage_class_name="slow")
+    meta = ObjectMeta(name="data", namespace="default")
+    town.objects.claims["default/data"] = PersistentVolumeClaim(metadata=meta, spec=spec)
+    slow = StorageClass(metadata=ObjectMeta(name="slow"), volume_binding_mode="Immediate")
+    town.objects.storage_classes["slow"] = slow
+    return Case(town.facts(), pod_subject(_with_claim(pod("db"))))
+
+
+@case
+def volume_elsewhere() -> Case:
+    """The volume can be used from another node only."""
+    town = Town()
+    town.add("node-a")
+    meta = ObjectMeta(
+        name="data", namespace="default", annotations={"pv.kubernetes.io/bind-completed": "yes"}
+    )
+    claim = PersistentVolumeClaim(metadata=meta, spec=PersistentVolumeClaimSpec(volume_name="pv"))
+    town.objects.claims["default/data"] = claim
+    only = NodeSelectorRequirement(key="kubernetes.io/hostname", operator="In", values=("node-b",))
+    there = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(only,)),))
+    spec = PersistentVolumeSpec(node_affinity=VolumeNodeAffinity(required=there))
+    town.objects.volumes["pv"] = PersistentVolume(metadata=ObjectMeta(name="pv"), spec=spec)
+    return Case(town.facts(), pod_subject(_with_claim(pod("db"))))
+
+
+def _with_claim(one: Pod) -> Pod:
+    source = PersistentVolumeClaimVolumeSource(claim_name="data")
+    volume = Volume(name="data", persistent_volume_claim=source)
+    spec = msgspec.structs.replace(one.spec, volumes=(volume,))
+    return msgspec.structs.replace(one, spec=spec)
+
+
+@case
+def resource_claims() -> Case:
+    """Dynamic resource allocation is not scheduled here."""
+    town = Town()
+    town.add("node-a")
+    claims = (PodResourceClaim(name="gpu", resource_claim_name="one"),)
+    return Case(town.facts(), pod_subject(pod("dra", resource_claims=claims)))
+
+
+@case
+def node_affinity() -> Case:
+    """A required affinity matches no node."""
+    town = Town()
+    town.add("node-a", labels={"generation": "3"})
+    newer = NodeSelectorRequirement(key="generation", operator="Gt", values=("3",))
+    there = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(newer,)),))
+    affinity = Affinity(node_affinity=NodeAffinity(required=there))
+    return Case(town.facts(), pod_subject(pod("modern", affinity=affinity)))
+
+
+@case
+def pod_level_resources() -> Case:
+    """Resources of the pod as a whole are not aligned without a feature gate."""
+    town = Town()
+    town.add("node-a")
+    one = pod("shared")
+    level = resources({"cpu": "4", "memory": "2Gi"})
+    spec = msgspec.structs.replace(one.spec, resources=level, containers=(Container(name="a"),))
+    return Case(town.facts(), pod_subject(msgspec.structs.replace(one, spec=spec)))
+
+
+@case
+def room_for_somebody_else() -> Case:
+    """The room is kept for a more important pod that is about to come."""
+    town = Town()
+    town.add("node-a", shape="1 socket, 4 cores, 16Gi")
+    first = pod("important", cpu="3", priority=100)
+    status = PodStatus(phase="Pending", nominated_node_name="node-a")
+    town.pods.append(msgspec.structs.replace(first, status=status))
+    return Case(town.facts(), pod_subject(pod("other", cpu="2")))
+
+
+@case
+def no_nodes() -> Case:
+    """An empty cluster."""
+    return Case(Town().facts(), pod_subject(pod("web")))
+
+
+@case
+def manifest_with_node_name() -> Case:
+    """No scheduler looks at it: the kubelet of that node decides."""
+    town = Town()
+    town.add("node-a")
+    town.add("node-b")
+    planned = pod("pinned", cpu="10", node_name="node-b")
+    return Case(town.facts(), manifest_subject(planned))
 
 
 def msgspec_free(facts: ClusterFacts, **changes: object) -> ClusterFacts:

@@ -61,13 +61,16 @@ def random_pod(rng: Random, name: str, *, large: bool = False) -> Pod:
         node_selector={"disk": "ssd"} if large and rng.random() < 0.1 else {},
     )  # fmt: skip
     containers = []
-    for number in range(rng.choice((1, 1, 2))):
+    for number in range(rng.choice((1, 1, 2, 3))):
         wanted = {"cpu": rng.choice((str(rng.randint(1, most)), "1500m"))}
         wanted["memory"] = f"{rng.randint(1, most)}Gi"
         if rng.random() < 0.3:
             wanted["vendor.example/gpu"] = str(rng.randint(1, 2))
         containers.append(Container(name=f"c{number}", resources=resources(wanted)))
-    spec = msgspec.structs.replace(base.spec, containers=tuple(containers))
+    split = 1 if len(containers) > 1 and rng.random() < 0.3 else 0
+    spec = msgspec.structs.replace(
+        base.spec, init_containers=tuple(containers[:split]), containers=tuple(containers[split:])
+    )
     return msgspec.structs.replace(base, spec=spec)
 
 

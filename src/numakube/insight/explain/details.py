@@ -46,6 +46,10 @@ def candidate(
         memory_manager_policy=(topology.memory_manager_policy or "") if topology else "",
         containers=tuple(_asks(info.pod, info, node)),
         holders=holders_on(facts, node, but=info.uid),
+        kept_for=tuple(
+            f"{one.key} (priority {one.priority})"
+            for one in bench.engine.nominations.before(info, node.name)
+        ),
         steps=_steps(info.pod, belief),
     )
 

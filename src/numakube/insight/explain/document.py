@@ -116,6 +116,7 @@ class Candidate(Document, frozen=True):
         containers: what was asked and what there is; the whole pod first. Of containers only zones
             are told, of the pod the node, and zones too if its kubelet aligns pods as a whole.
         holders: who holds what, the largest part first.
+        kept_for: pods for which the scheduler keeps room there, and that go first.
         steps: how the kubelet comes to its verdict, sentence by sentence.
     """
 
@@ -131,6 +132,7 @@ class Candidate(Document, frozen=True):
     memory_manager_policy: str = ""
     containers: tuple[ContainerAsk, ...] = ()
     holders: tuple[Holder, ...] = ()
+    kept_for: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
 
 

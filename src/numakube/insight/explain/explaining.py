@@ -169,7 +169,7 @@ class _Work:
         return ", ".join(taint_text(one) for one in untolerated(self.pod, node.node))
 
     def _candidates(self, judgement: Judgement, *, prefer: str = "") -> tuple[Candidate, ...]:
-        focus = self.options.node
+        focus = self.options.node or self._named
         if focus:
             names = [focus] if focus in self.engine.cluster.row_of else []
         else:
@@ -181,6 +181,11 @@ class _Work:
                 refusal = judgement.held or judgement.refusal_of(name)
                 found.append(candidate(self.bench, self.facts, self.info, node, refusal))
         return tuple(found)
+
+    @property
+    def _named(self) -> str:
+        """The node that a pod which is yet to be created names itself."""
+        return self.subject.pod.spec.node_name if self.subject.planned else ""
 
     def _best(self, judgement: Judgement, prefer: str) -> list[str]:
         """Return the nodes to look at: those that fit best, or came closest to it."""

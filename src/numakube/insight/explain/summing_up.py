@@ -57,6 +57,11 @@ def notes_of(
 ) -> tuple[str, ...]:
     """Return what is to be known about the answer."""
     notes = list(unaligned)
+    if pod.state == "planned" and pod.node:
+        notes.append(
+            f"It names its node itself: no scheduler looks at it, the kubelet of {pod.node} decides"
+            " alone."
+        )
     if not pod.ours:
         ours = ", ".join(profiles)
         notes.append(

@@ -72,7 +72,7 @@ def _changes(one: Explanation) -> Iterator[str]:
         yield f"{_HELPS[one.verdict]} (each was tried on the scheduler and the kubelet model):"
         for number, change in enumerate(one.changes, 1):
             yield f"  {number}. {change.text}"
-    elif one.verdict == "refused":
+    elif one.verdict == "refused" and one.nodes:
         yield ""
         yield "No single change of the pod or of one node was found that would help."
 
@@ -115,6 +115,8 @@ def _candidate(one: Candidate, *, wide: bool) -> Iterator[str]:
     yield f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
     yield from _table(_rows(one.containers))
     yield from _holders(one, wide=wide)
+    if one.kept_for:
+        yield f"  room is kept for {', '.join(one.kept_for)}, for which pods were evicted there"
     if one.steps:
         yield "  How its kubelet decides:"
         yield from (f"    {step}" for step in one.steps)

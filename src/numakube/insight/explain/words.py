@@ -98,7 +98,12 @@ def steps_of(pod: Pod, model: KubeletNode) -> tuple[str, ...]:
     if model.topology.policy is TopologyPolicy.NONE:
         sentences.append("policy none aligns nothing: managers take what they find.")
     if trace.failed and isinstance(outcome, Rejected):
-        sentences += [f"container {outcome.container}: {_resource(one)}." for one in trace.failed]
+        aligned = {one.resource for step in trace.alignments for one in step.resources}
+        sentences += [
+            f"container {outcome.container}: {_resource(one)}."
+            for one in trace.failed
+            if one.resource not in aligned
+        ]
         sentences.append(f"The allocation fails: {outcome.reason}: {outcome.message}.")
     return tuple(dict.fromkeys(sentences))
 

@@ -1,0 +1,120 @@
+"""What an explanation contains, beyond its text."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.insight.explain.cases import CASES
+from tests.insight.explain.town import Town, pod
+
+from numakube.api.codec import to_tree
+from numakube.api.scheduler_config import KubeSchedulerConfiguration
+from numakube.apps.explaining import configuration_in, engine_of
+from numakube.insight.explain import explain, pod_subject
+from numakube.insight.explain.explaining import Options
+from numakube.insight.facts import SchedulerFacts
+from numakube.scheduling.config.reading import read_configuration
+
+
+def configuration(mode: str) -> KubeSchedulerConfiguration:
+    """A profile with the NUMA plugin in a mode."""
+    name = "NodeResourceTopologyMatch"
+    return read_configuration(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [
+                {
+                    "schedulerName": "numakube-scheduler",
+                    "plugins": {"multiPoint": {"enabled": [{"name": name}]}},
+                    "pluginConfig": [{"name": name, "args": {"mode": mode}}],
+                }
+            ],
+        },
+        source="test",
+    )
+
+
+def test_upstreams_mode_is_explained_too() -> None:
+    """Without numbers of its own, but with what helps."""
+    case = CASES["single-numa-node-container"]()
+    explanation = explain(
+        case.facts, engine_of(case.facts, configuration("upstream")), case.subject
+    )
+    assert explanation.verdict == "refused"
+    assert explanation.groups[0].reason == "cannot align container"
+    assert "fewer-cpus" in {one.kind for one in explanation.changes}
+
+
+def test_the_configuration_is_the_one_that_the_scheduler_has() -> None:
+    """If it told; or else the usual one."""
+    town = Town()
+    town.add("node-a")
+    document = {"kubescheduler.config.k8s.io": to_tree(configuration("upstream"))}
+    town.extra["schedulers"] = {"s": SchedulerFacts("s", {"configz": document})}
+    found = configuration_in(town.facts())
+    assert found is not None
+    assert found.profiles == configuration("upstream").profiles
+    town.extra["schedulers"] = {"s": SchedulerFacts("s", {"configz": {"odd": 3}})}
+    assert configuration_in(town.facts()) is None
+
+
+def test_one_node_can_be_looked_at_and_changes_left_out() -> None:
+    """Which is faster, and enough for a table."""
+    case = CASES["many-nodes"]()
+    options = Options(node="team-03", changes=False)
+    explanation = explain(case.facts, engine_of(case.facts), case.subject, options)
+    (one,) = explanation.candidates
+    assert (one.node, one.fits, one.plugin) == ("team-03", False, "TaintToleration")
+    assert explanation.changes == ()
+
+
+def test_every_field_is_in_the_document() -> None:
+    """Programs need not ask whether it is there."""
+    case = CASES["single-numa-node-container"]()
+    tree = msgspec.json.decode(
+        msgspec.json.encode(explain(case.facts, engine_of(case.facts), case.subject))
+    )
+    assert tree["apiVersion"] == "insight.numakube.dev/v1"
+    assert set(tree) >= {"pod", "verdict", "groups", "candidates", "changes", "notes", "placement"}
+    (candidate,) = tree["candidates"]
+    cpu = candidate["containers"][1]["resources"][0]
+    assert cpu == {
+        "resource": "cpu",
+        "wanted": "6",
+        "aligned": True,
+        "free": "",
+        "missing": "0",
+        "zones": [
+            {"zone": 0, "free": "3", "allocatable": "7", "missing": "3"},
+            {"zone": 1, "free": "4", "allocatable": "8", "missing": "2"},
+        ],
+    }
+    assert tree["changes"][0] == {
+        "kind": "fewer-cpus",
+        "text": "Ask for 4 CPUs instead of 6 in container main: fits on node-a.",
+        "node": "node-a",
+        "container": "main",
+        "resource": "cpu",
+        "was": "6",
+        "to": "4",
+        "pods": [],
+    }
+
+
+def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
+    """It would come back; so another one is named."""
+    from numakube.api.meta import OwnerReference
+
+    town = Town()
+    town.add("node-a", shape="1 socket, 4 cores, 16Gi")
+    owner = OwnerReference(
+        api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True
+    )
+    daemon = pod("daemon", cpu="1")
+    metadata = msgspec.structs.replace(daemon.metadata, owner_references=(owner,))
+    town.run(msgspec.structs.replace(daemon, metadata=metadata), "node-a")
+    town.run(pod("plain", cpu="1", priority=5), "node-a")
+    facts = town.facts()
+    explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="2")))
+    (moved,) = [one for one in explanation.changes if one.kind == "evict"]
+    assert moved.pods == ("default/plain",)
