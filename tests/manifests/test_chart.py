@@ -1,0 +1,137 @@
+"""The Helm chart renders to what we deploy without it."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.manifests.helm_rendering import render
+
+from numakube.api.yamls import load_manifests, load_yaml
+from numakube.manifests.chart import chart, default_values
+from numakube.manifests.components import COMPONENTS, Choices, objects_of
+from numakube.manifests.monitoring.alerts import prometheus_rule
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "chart"
+FILES = {file.path: file.text for file in chart()}
+TEMPLATES = [path for path in FILES if path.startswith("templates/") and path.endswith(".yaml")]
+
+
+def rendered(values: dict[str, Any], namespace: str = "numakube") -> list[dict[str, Any]]:
+    """Return the objects of all templates."""
+    texts = [render(FILES[path], values, namespace=namespace) for path in TEMPLATES]
+    return [one for text in texts for one in load_manifests(text, "template")]
+
+
+def by_key(documents: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    """Return objects by kind, namespace and name."""
+    return {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
+        for one in documents
+    }
+
+
+def values_with(**switches: bool) -> dict[str, Any]:
+    """Return the default values with components on or off."""
+    values = copy.deepcopy(default_values())
+    for name, enabled in switches.items():
+        values[name]["enabled"] = enabled
+    return values
+
+
+def without_kinds(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out what Helm makes in its own way."""
+    return [
+        one for one in documents if one["kind"] not in ("Namespace", "CustomResourceDefinition")
+    ]
+
+
+def test_the_files_are_up_to_date() -> None:
+    """Run ``UPDATE_MANIFESTS=1 pytest tests/manifests`` after a change."""
+    if os.environ.get("UPDATE_MANIFESTS"):
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        for path, text in FILES.items():
+            (FOLDER / path).parent.mkdir(parents=True, exist_ok=True)
+            (FOLDER / path).write_text(text, encoding="utf-8")
+    written = {
+        str(path.relative_to(FOLDER)): path.read_text(encoding="utf-8")
+        for path in FOLDER.rglob("*")
+        if path.is_file()
+    }
+    assert written == FILES
+
+
+def test_the_default_values_render_to_what_deploy_applies() -> None:
+    """Exporter and scheduler."""
+    expected = objects_of(("exporter", "scheduler"), Choices())
+    assert by_key(rendered(default_values())) == by_key(without_kinds(expected))
+
+
+@pytest.mark.parametrize("component", [name for name in COMPONENTS if name != "api"])
+def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
+    """Alone, with every choice made otherwise."""
+    off = {name: name == component for name in COMPONENTS if name != "api"}
+    values = values_with(**off)
+    values["image"] = {"repository": "r.example:5000/x", "tag": "2", "pullPolicy": "Always"}
+    values["scheduler"] |= {"name": "mine", "replicas": 3}
+    values["exporter"] |= {"period": "5s"}
+    choices = Choices(
+        namespace="elsewhere",
+        image="r.example:5000/x:2",
+        pull_policy="Always",
+        scheduler_name="mine",
+        replicas=3,
+        period="5s",
+    )
+    found = by_key(rendered(values, "elsewhere"))
+    assert found == by_key(without_kinds(objects_of((component,), choices)))
+
+
+def test_policies_and_budgets_can_be_left_out() -> None:
+    """Of all components."""
+    everything = {name: True for name in COMPONENTS if name != "api"}
+    values = values_with(**everything, networkPolicy=False, podDisruptionBudget=False)
+    kinds = {one["kind"] for one in rendered(values)}
+    assert not kinds & {"NetworkPolicy", "PodDisruptionBudget"}
+
+
+def test_alerts_keep_their_own_expressions() -> None:
+    """Prometheus's templates are no templates of Helm's."""
+    values = values_with(prometheusRule=True, serviceMonitor=True)
+    found = by_key(rendered(values))
+    rule = prometheus_rule("numakube")
+    assert found["PrometheusRule", "numakube", rule["metadata"]["name"]] == rule
+    assert ("PodMonitor", "numakube", "numakube-scheduler") in found
+
+
+def test_the_schema_knows_every_value_and_refuses_others() -> None:
+    """A mistyped value would do nothing, silently."""
+    schema = load_yaml(FILES["values.schema.json"], "schema")
+    assert isinstance(schema, dict)
+
+    def check(value: Any, rule: dict[str, Any]) -> None:
+        if isinstance(value, dict):
+            assert rule["additionalProperties"] is False
+            for key, one in value.items():
+                check(one, rule["properties"][key])
+
+    check(default_values(), schema)
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on the PATH")
+def test_helm_itself_renders_the_same(tmp_path: Path) -> None:
+    """The real one, with the default values."""
+    for path, text in FILES.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    helm = shutil.which("helm")
+    assert helm is not None
+    words = [helm, "template", "x", str(tmp_path), "--namespace", "numakube"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
+    documents = list(load_manifests(done.stdout, "helm"))
+    assert by_key(documents) == by_key(rendered(default_values()))

@@ -1,0 +1,75 @@
+"""Bases for kustomize, the bundle for the Operator Lifecycle Manager, and the list of software."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from numakube.api.yamls import load_manifests
+from numakube.manifests.components import COMPONENTS, DEFAULT, Choices, objects_of
+from numakube.manifests.kustomize import bases
+from numakube.manifests.olm import bundle, service_version
+from numakube.manifests.operator import OperatorManifest
+from numakube.manifests.sbom import sbom
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+@pytest.mark.parametrize(("folder", "files"), [("kustomize", bases()), ("olm", bundle())])
+def test_the_files_are_up_to_date(folder: str, files: dict[str, str]) -> None:
+    """Run ``UPDATE_MANIFESTS=1 pytest tests/manifests`` after a change."""
+    root = DEPLOY / folder
+    if os.environ.get("UPDATE_MANIFESTS"):
+        shutil.rmtree(root, ignore_errors=True)
+        for path, text in files.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text, encoding="utf-8")
+    written = {
+        str(path.relative_to(root)): path.read_text(encoding="utf-8")
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+    assert written == files
+
+
+@pytest.mark.parametrize("folder", ["default", *COMPONENTS])
+def test_each_base_has_what_deploy_applies(folder: str) -> None:
+    """Every object once, its namespace among them."""
+    components = DEFAULT if folder == "default" else (folder,)
+    found = load_manifests(bases()[f"{folder}/objects.yaml"], folder)
+    assert list(found) == objects_of(components, Choices())
+    keys = [
+        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in found
+    ]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_bundle_installs_the_operator_that_we_deploy() -> None:
+    """With its rights, and the kinds that it owns."""
+    version = service_version()
+    strategy = version["spec"]["install"]["spec"]
+    manifest = OperatorManifest()
+    (deployment,) = strategy["deployments"]
+    assert deployment["spec"] == manifest.deployment()["spec"]
+    rules = [one["rules"] for one in manifest.access() if one["kind"] in ("ClusterRole", "Role")]
+    assert [
+        strategy["clusterPermissions"][0]["rules"],
+        strategy["permissions"][0]["rules"],
+    ] == rules
+    owned = {one["name"] for one in version["spec"]["customresourcedefinitions"]["owned"]}
+    kinds = {one["metadata"]["name"] for one in manifest.objects()[:2]}
+    assert owned == kinds
+
+
+def test_the_list_of_software_has_what_a_component_needs_and_no_more() -> None:
+    """Agents have no NumPy."""
+    agent = sbom("numakube", frozenset({"exporter"}))
+    names = {one["name"].lower() for one in agent["components"]}
+    assert {"aiohttp", "grpcio", "msgspec"} <= names
+    assert "numpy" not in names
+    assert agent["metadata"]["component"]["purl"].startswith("pkg:pypi/numakube@")
+    scheduler = sbom("numakube", frozenset({"scheduler"}))
+    assert "numpy" in {one["name"].lower() for one in scheduler["components"]}
