@@ -8,14 +8,23 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-from numakube.node.protos import DEVICE_PLUGIN, POD_RESOURCES, Messages
+from numakube.node.protos import (
+    DEVICE_PLUGIN,
+    PLUGIN_REGISTRATION,
+    POD_RESOURCES,
+    Messages,
+)
 
 PROTO = Path(__file__).parents[2] / "proto"
 
 
 @pytest.mark.parametrize(
     ("name", "messages"),
-    [("podresources_v1", POD_RESOURCES), ("deviceplugin_v1beta1", DEVICE_PLUGIN)],
+    [
+        ("podresources_v1", POD_RESOURCES),
+        ("deviceplugin_v1beta1", DEVICE_PLUGIN),
+        ("pluginregistration_v1", PLUGIN_REGISTRATION),
+    ],
 )
 def test_the_tables_say_what_the_proto_files_say(
     name: str, messages: Messages, tmp_path: Path

@@ -1,7 +1,8 @@
 """The device plugin protocol v1beta1, both ends of it.
 
-A plugin serves `Plugin` through a `PluginServer` and announces it to the kubelet with `announce`.
-A kubelet serves registrations with a `RegistrationServer` and calls plugins with a `PluginClient`.
+A plugin serves `Plugin` through a `PluginServer` and announces it to the kubelet with `announce`,
+or lets the kubelet find its socket (`numakube.node.deviceplugin_registry`). A kubelet serves
+registrations with a `RegistrationServer` and calls plugins with a `PluginClient`.
 Protobuf stays inside this module: both sides deal in frozen types. Facts: spec/kubelet.md
 section 8.
 """
@@ -42,12 +43,21 @@ PRE_START_SECONDS: Final = 30.0
 
 _REGISTRATION: Final = "v1beta1.Registration"
 _PLUGIN: Final = "v1beta1.DevicePlugin"
+REGISTRATION_SERVICE: Final = "pluginregistration.Registration"
 # Without it gRPC sends the encoded socket path, which strict HTTP/2 servers refuse.
-_OPTIONS: Final = (("grpc.default_authority", "localhost"),)
+CHANNEL_OPTIONS: Final = (("grpc.default_authority", "localhost"),)
 
 
 class DevicePluginError(NumakubeError):
-    """The other end refused or was not there; the text is what a kubelet would say."""
+    """The other end refused or was not there; the text is what a kubelet would say.
+
+    Attributes:
+        code: the name of gRPC's status code; Go's plain errors are ``UNKNOWN``.
+    """
+
+    def __init__(self, message: str, *, code: str = "UNKNOWN") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,32 +134,73 @@ class Plugin(Protocol):
         ...
 
 
-class PluginServer:
-    """Serves a plugin on a unix socket."""
+class Registrant(Protocol):
+    """What answers a kubelet that finds a plugin's socket by itself."""
 
-    def __init__(self, plugin: Plugin, *, resource: str, socket: Path) -> None:
+    def handlers(self) -> Mapping[str, Any]:
+        """Return the handlers of the calls."""
+        ...
+
+
+class PluginServer:
+    """Serves a plugin on a unix socket.
+
+    Attributes:
+        watchers: how many streams of devices are open; without one the kubelet sees no device.
+    """
+
+    def __init__(
+        self,
+        plugin: Plugin,
+        *,
+        resource: str,
+        socket: Path,
+        registrant: Registrant | None = None,
+        on_watch: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Prepare a server.
+
+        Args:
+            plugin: what answers.
+            resource: what the plugin's devices are called.
+            socket: where to serve.
+            registrant: answers a kubelet that finds the socket by itself, if that is meant.
+            on_watch: called when a stream of devices begins or ends.
+        """
         self._plugin = plugin
         self._resource = resource
         self._socket = socket
+        self._registrant = registrant
+        self._on_watch = on_watch
         self._server: Any = None
+        self.watchers = 0
 
     async def start(self) -> None:
-        """Bind the socket; one that a crashed process left behind is replaced."""
+        """Bind the socket; one that a crashed process left behind is replaced.
+
+        Raises:
+            DevicePluginError: the socket cannot be bound.
+        """
         self._socket.unlink(missing_ok=True)
         handlers = {
-            "GetDevicePluginOptions": _unary(self._options, DEVICE_PLUGIN.Empty),
-            "GetPreferredAllocation": _unary(
+            "GetDevicePluginOptions": unary_handler(self._options, DEVICE_PLUGIN.Empty),
+            "GetPreferredAllocation": unary_handler(
                 self._preferred, DEVICE_PLUGIN.PreferredAllocationRequest
             ),
-            "Allocate": _unary(self._allocate, DEVICE_PLUGIN.AllocateRequest),
-            "PreStartContainer": _unary(self._pre_start, DEVICE_PLUGIN.PreStartContainerRequest),
+            "Allocate": unary_handler(self._allocate, DEVICE_PLUGIN.AllocateRequest),
+            "PreStartContainer": unary_handler(
+                self._pre_start, DEVICE_PLUGIN.PreStartContainerRequest
+            ),
             "ListAndWatch": grpc.unary_stream_rpc_method_handler(
                 self._watch,
                 request_deserializer=DEVICE_PLUGIN.Empty.FromString,
                 response_serializer=lambda message: message.SerializeToString(),
             ),
         }
-        self._server = await _serve(self._socket, _PLUGIN, handlers)
+        services: dict[str, Mapping[str, Any]] = {_PLUGIN: handlers}
+        if self._registrant is not None:
+            services[REGISTRATION_SERVICE] = self._registrant.handlers()
+        self._server = await _serve(self._socket, services)
 
     async def stop(self) -> None:
         """End all calls and remove the socket."""
@@ -171,22 +222,29 @@ class PluginServer:
             options=_write_options(self._plugin.options),
         )
         async with grpc.aio.insecure_channel(
-            f"unix://{kubelet_socket}", options=_OPTIONS
+            f"unix://{kubelet_socket}", options=CHANNEL_OPTIONS
         ) as dialled:
             call = dialled.unary_unary(
                 f"/{_REGISTRATION}/Register",
                 request_serializer=DEVICE_PLUGIN.RegisterRequest.SerializeToString,
                 response_deserializer=DEVICE_PLUGIN.Empty.FromString,
             )
-            await _called(call(request, timeout=within))
+            await called(call(request, timeout=within))
 
     async def _options(self, _: object, __: object) -> Any:  # noqa: ANN401 - protobuf messages
         return _write_options(self._plugin.options)
 
     async def _watch(self, _: object, __: object) -> AsyncIterator[Any]:
-        async for devices in self._plugin.watch():
-            listed = [_write_device(device) for device in devices]
-            yield DEVICE_PLUGIN.ListAndWatchResponse(devices=listed)
+        # The library cancels this when the other end hangs up.
+        self.watchers += 1
+        self._on_watch()
+        try:
+            async for devices in self._plugin.watch():
+                listed = [_write_device(device) for device in devices]
+                yield DEVICE_PLUGIN.ListAndWatchResponse(devices=listed)
+        finally:
+            self.watchers -= 1
+            self._on_watch()
 
     async def _allocate(self, request: Any, context: Any) -> Any:  # noqa: ANN401
         answers = [
@@ -224,7 +282,7 @@ class PluginClient:
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
-        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(f"unix://{socket}", options=CHANNEL_OPTIONS)
 
     async def dial(self, *, within: float = DIAL_SECONDS) -> None:
         """Connect; a plugin has to serve already when it registers."""
@@ -304,7 +362,7 @@ class PluginClient:
             request_serializer=type(request).SerializeToString,
             response_deserializer=response.FromString,
         )
-        return await _called(call(request, timeout=within))
+        return await called(call(request, timeout=within))
 
 
 class RegistrationServer:
@@ -325,8 +383,8 @@ class RegistrationServer:
         """Bind the socket; one that is there already is replaced, which plugins watch for."""
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
-        handler = _unary(self._answer, DEVICE_PLUGIN.RegisterRequest)
-        self._server = await _serve(self._socket, _REGISTRATION, {"Register": handler})
+        handler = unary_handler(self._answer, DEVICE_PLUGIN.RegisterRequest)
+        self._server = await _serve(self._socket, {_REGISTRATION: {"Register": handler}})
 
     async def stop(self) -> None:
         """Stop serving and remove the socket."""
@@ -349,15 +407,27 @@ class RegistrationServer:
         return DEVICE_PLUGIN.Empty()
 
 
-async def _serve(socket: Path, service: str, handlers: Mapping[str, Any]) -> Any:  # noqa: ANN401
+async def _serve(socket: Path, services: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
-    server.add_insecure_port(f"unix://{socket}")
+    server.add_generic_rpc_handlers(
+        tuple(
+            grpc.method_handlers_generic_handler(name, handlers)
+            for name, handlers in services.items()
+        )
+    )
+    try:
+        server.add_insecure_port(f"unix://{socket}")
+    except RuntimeError as error:
+        raise DevicePluginError(f"cannot listen on {socket}: {error}") from None
     await server.start()
     return server
 
 
-def _unary(answer: Callable[[Any, Any], Awaitable[Any]], request: Any) -> Any:  # noqa: ANN401
+def unary_handler(
+    answer: Callable[[Any, Any], Awaitable[Any]],
+    request: Any,  # noqa: ANN401 - a class of messages
+) -> Any:  # noqa: ANN401
+    """Return what serves a call with one request and one answer."""
     return grpc.unary_unary_rpc_method_handler(
         answer,
         request_deserializer=request.FromString,
@@ -370,10 +440,15 @@ async def _answered(work: Awaitable[Any], context: Any) -> Any:  # noqa: ANN401
     try:
         return await work
     except DevicePluginError as refusal:
-        return await context.abort(grpc.StatusCode.UNKNOWN, str(refusal))
+        return await context.abort(grpc.StatusCode[refusal.code], str(refusal))
 
 
-async def _called(call: Any) -> Any:  # noqa: ANN401
+async def called(call: Any) -> Any:  # noqa: ANN401
+    """Return the answer to a call.
+
+    Raises:
+        DevicePluginError: in the words of Go's gRPC.
+    """
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -384,7 +459,7 @@ def _failure(error: grpc.aio.AioRpcError) -> DevicePluginError:
     """Return the error in the words of Go's gRPC, which end up in pod statuses."""
     name = error.code().name
     code = "Canceled" if name == "CANCELLED" else name.title().replace("_", "")
-    return DevicePluginError(f"rpc error: code = {code} desc = {error.details()}")
+    return DevicePluginError(f"rpc error: code = {code} desc = {error.details()}", code=name)
 
 
 def _read_device(message: Any) -> Device:  # noqa: ANN401

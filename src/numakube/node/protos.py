@@ -137,6 +137,20 @@ _DEVICE_PLUGIN: Final[Mapping[str, Fields]] = MappingProxyType(
     }
 )
 
+_PLUGIN_REGISTRATION: Final[Mapping[str, Fields]] = MappingProxyType(
+    {
+        "PluginInfo": {
+            "type": (1, "string"),
+            "name": (2, "string"),
+            "endpoint": (3, "string"),
+            "supported_versions": (4, "[string]"),
+        },
+        "RegistrationStatus": {"plugin_registered": (1, "bool"), "error": (2, "string")},
+        "RegistrationStatusResponse": {},
+        "InfoRequest": {},
+    }
+)
+
 
 class Messages:
     """The message classes of one protocol, as attributes."""
@@ -204,3 +218,8 @@ POD_RESOURCES: Final = _build("v1", "podresources_v1.proto", _POD_RESOURCES)
 
 DEVICE_PLUGIN: Final = _build("v1beta1", "deviceplugin_v1beta1.proto", _DEVICE_PLUGIN)
 """Messages of the device plugin API v1beta1."""
+
+PLUGIN_REGISTRATION: Final = _build(
+    "pluginregistration", "pluginregistration_v1.proto", _PLUGIN_REGISTRATION
+)
+"""Messages by which a kubelet takes up plugins whose sockets it finds."""
