@@ -93,8 +93,15 @@ class DevicePlugins:
             )
         if not is_extended(registration.resource):
             raise DevicePluginError(f'the ResourceName "{registration.resource}" is invalid')
-        socket = self._directory / registration.endpoint
-        self._refuse_second_connection(registration.resource, socket)
+        await self.connect(registration.resource, self._directory / registration.endpoint)
+
+    async def connect(self, resource: str, socket: Path) -> None:
+        """Call a plugin back, and follow its devices from now on.
+
+        Raises:
+            DevicePluginError: it does not answer.
+        """
+        self._refuse_second_connection(resource, socket)
         client = PluginClient(socket)
         try:
             await client.dial()
@@ -103,8 +110,15 @@ class DevicePlugins:
         except DevicePluginError:
             await client.aclose()
             raise
-        self._endpoints[registration.resource] = _Endpoint(client, options)
-        self._spawn(self._follow(registration.resource, client))
+        self._endpoints[resource] = _Endpoint(client, options)
+        self._spawn(self._follow(resource, client))
+
+    def disconnect(self, socket: Path) -> None:
+        """Hang up on the plugin behind *socket*, if there is one."""
+        for resource, endpoint in tuple(self._endpoints.items()):
+            if endpoint.client.socket == socket:
+                del self._endpoints[resource]
+                self._spawn(self._hang_up(resource, endpoint.client))
 
     async def align(self, pod: Pod) -> Rejected | None:
         """Give *pod* its resources and tell the plugins, or say why not."""
@@ -180,6 +194,11 @@ class DevicePlugins:
             await client.aclose()
         if self._is_current(resource, client):
             del self._endpoints[resource]
+            await self._lose(resource)
+
+    async def _hang_up(self, resource: str, client: PluginClient) -> None:
+        await client.aclose()
+        if resource not in self._endpoints:
             await self._lose(resource)
 
     async def _replace(self, resource: str, devices: tuple[Device, ...]) -> None:

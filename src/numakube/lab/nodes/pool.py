@@ -21,6 +21,7 @@ from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.lab.nodes.addresses import MAX_NODES, NodeAddresses
 from numakube.lab.nodes.aligner import ModelAligner
 from numakube.lab.nodes.files import NodeFolder
+from numakube.lab.nodes.folders import FolderWatch
 from numakube.lab.nodes.heartbeats import Heartbeats
 from numakube.lab.nodes.kubelet import KubeletState, LabKubelet
 from numakube.lab.nodes.node_object import is_ready
@@ -82,6 +83,7 @@ class NodePool:
         self._with_sockets = sockets
         self._kubelets: dict[str, LabKubelet] = {}
         self._sockets: dict[str, NodeSockets] = {}
+        self._folders = FolderWatch()
         self._last_number = -1
         self._queue: WorkQueue[str] = WorkQueue(clock=client.clock, cap=LONGEST_RETRY_SECONDS)
         self._heartbeats = Heartbeats(self._kubelets, clock=client.clock)
@@ -123,6 +125,7 @@ class NodePool:
         for name, kubelet in self._kubelets.items():
             kubelet.kill()
             await self._close_sockets(name)
+        await self._folders.aclose()
         await self._end()
 
     @property
@@ -252,8 +255,12 @@ class NodePool:
             return None
         if folder is None:
             raise ConfigError("nodes can have sockets only if a root folder is given")
-        clock = self._client.clock
-        return NodeSockets(folder.path, clock=clock, changed=lambda: self._queue.add(name))
+        return NodeSockets(
+            folder.path,
+            clock=self._client.clock,
+            watch=self._folders,
+            changed=lambda: self._queue.add(name),
+        )
 
     async def _open_sockets(self, name: str) -> None:
         if name in self._sockets:

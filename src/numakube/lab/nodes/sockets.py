@@ -2,9 +2,11 @@
 
     <folder>/pod-resources/kubelet.sock
     <folder>/device-plugins/kubelet.sock
+    <folder>/plugins_registry/...        where plugins put sockets that the kubelet finds
 
-They come and go with the kubelet's process. When it starts, every socket in the plugins' folder is
-removed, which is how plugins notice that they have to register again.
+The first two come and go with the kubelet's process. When it starts, every socket in the plugins'
+folder is removed, which is how plugins notice that they have to register again. The registry is
+left as it is.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.lab.nodes.plugins import DevicePlugins
+from numakube.lab.nodes.registry import FOLDER as REGISTRY
+from numakube.lab.nodes.registry import PluginRegistry
 from numakube.node.deviceplugin import KUBELET_SOCKET, RegistrationServer
 from numakube.node.podresources import PodResourcesServer
 
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from numakube.kube.clock import Clock
     from numakube.lab.nodes.admission import Admission
+    from numakube.lab.nodes.folders import FolderWatch
     from numakube.node.podresources import PodResourcesSource
 
 POD_RESOURCES: Final = "pod-resources"
@@ -33,14 +38,23 @@ _LONGEST_PATH: Final = 107
 class NodeSockets:
     """The sockets of one node."""
 
-    def __init__(self, folder: Path, *, clock: Clock, changed: Callable[[], None]) -> None:
-        """Prepare sockets in *folder*; *changed* is called when the node's devices change.
+    def __init__(
+        self, folder: Path, *, clock: Clock, watch: FolderWatch, changed: Callable[[], None]
+    ) -> None:
+        """Prepare sockets.
+
+        Args:
+            folder: where they are.
+            clock: the kubelet's clock.
+            watch: tells when plugins come to the registry.
+            changed: called when the node's devices change.
 
         Raises:
             ConfigError: the folder's path is too long for sockets in it.
         """
         self.pod_resources = folder / POD_RESOURCES / KUBELET_SOCKET
         self.registration = folder / DEVICE_PLUGINS / KUBELET_SOCKET
+        self.registry = folder / REGISTRY
         for path in (self.pod_resources, self.registration):
             if len(str(path).encode()) > _LONGEST_PATH:
                 raise ConfigError(
@@ -49,7 +63,9 @@ class NodeSockets:
                 )
         self._clock = clock
         self._changed = changed
+        self._watch = watch
         self._plugins: DevicePlugins | None = None
+        self._found: PluginRegistry | None = None
         self._servers: tuple[PodResourcesServer, RegistrationServer] | None = None
 
     @property
@@ -73,9 +89,16 @@ class NodeSockets:
         await pod_resources.start()
         await registration.start()
         self._servers = pod_resources, registration
+        self._found = PluginRegistry(
+            self.registry, self._plugins, clock=self._clock, watch=self._watch
+        )
+        self._found.open()
 
     async def close(self) -> None:
         """Stop serving and hang up on the plugins."""
+        found, self._found = self._found, None
+        if found is not None:
+            await found.aclose()
         servers, self._servers = self._servers, None
         for server in servers or ():
             await server.stop()
