@@ -55,6 +55,7 @@ COMMANDS: Final = {
     "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
     "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
     "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
+    "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
 }
 

@@ -100,3 +100,13 @@ async def run_exporter(process: Process) -> int:
     line = parse(process.args)
     around = _around(process)
     return await perform(line, options_of(line, around), around, process.stop, process.log)
+
+
+async def run_sriov(process: Process) -> int:
+    """Run ``numakube sriov``."""
+    from numakube.apps.sriov import command
+
+    line = command.parse(process.args)
+    around = _around(process)
+    values = command.values_of(line, around)
+    return await command.perform(line, values, around, process.stop, process.log)

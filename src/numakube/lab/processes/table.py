@@ -12,6 +12,7 @@ from numakube.lab.processes.commands import (
     run_gc,
     run_operator,
     run_scheduler,
+    run_sriov,
 )
 from numakube.lab.processes.probe import run_probe
 from numakube.lab.processes.programs import print_version
@@ -30,6 +31,7 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
         "scheduler": explained(run_scheduler),
         "extender": explained(run_extender),
         "operator": explained(run_operator),
+        "sriov": explained(run_sriov),
     }
 )
 """Programs by name; a component joins by an entry here."""

@@ -1,0 +1,66 @@
+"""The answer to a container that gets devices: variables, device files, mounts, CDI names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from numakube.apps.sriov.cdi import qualified_name
+from numakube.node.deviceplugin import Allocation
+from numakube.values.gotext import to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.apps.sriov.config import Pool
+    from numakube.apps.sriov.describing import Description
+    from numakube.node.deviceplugin import DeviceFile
+
+_VARIABLE: Final = "PCIDEVICE"
+_ODD: Final = re.compile(r"[^A-Z0-9_]")
+
+
+def answer(pool: Pool, devices: Mapping[str, Description], *, use_cdi: bool) -> Allocation:
+    """Return what a container needs that gets *devices*, in their order.
+
+    With CDI the runtime takes device files and mounts from the specification that the names in the
+    answer lead to; variables are in the answer in either case.
+    """
+    envs = environment(pool, devices)
+    if use_cdi:
+        names = tuple(qualified_name(pool, id_) for id_ in devices)
+        return Allocation(envs=envs, cdi_devices=names)
+    nodes: dict[str, DeviceFile] = {}
+    for description in devices.values():
+        for node in description.nodes:
+            nodes.setdefault(node.host_path, node)
+    mounts = [mount for description in devices.values() for mount in description.mounts]
+    return Allocation(envs=envs, devices=tuple(nodes.values()), mounts=tuple(dict.fromkeys(mounts)))
+
+
+def environment(pool: Pool, devices: Mapping[str, Description]) -> dict[str, str]:
+    """Return the variables: ids, what is told about them, and what static devices bring along."""
+    envs: dict[str, str] = {}
+    for description in devices.values():
+        envs |= description.envs
+    ids = ",".join(devices)
+    info = to_json(
+        {id_: dict(sorted(_sorted_info(devices[id_]).items())) for id_ in sorted(devices)}
+    )
+    for name in variable_names(pool):
+        envs[name] = ids
+        envs[f"{name}_INFO"] = info
+    return envs
+
+
+def variable_names(pool: Pool) -> tuple[str, ...]:
+    """Return the variable of a pool, and the same with letters that a shell can take if it differs.
+
+    Upstream replaces dots only, so that a hyphen makes a variable that no shell can name.
+    """
+    name = f"{_VARIABLE}_{pool.prefix}_{pool.name}".replace(".", "_").upper()
+    return tuple(dict.fromkeys((name, _ODD.sub("_", name))))
+
+
+def _sorted_info(description: Description) -> dict[str, dict[str, str]]:
+    return {name: dict(sorted(info.items())) for name, info in description.info.items()}

@@ -1,0 +1,153 @@
+"""The command line of the plugin, for the program and for containers of the lab alike.
+
+Go programs take flags with one dash as well as with two; so does this one, for upstream's flags.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import click
+
+from numakube.api.yamls import dump_yaml
+from numakube.apps.sriov.listing import table, tree
+from numakube.apps.sriov.process import look_once, run
+from numakube.apps.sriov.settings import IGNORED_SWITCHES, IGNORED_VALUES, SETTINGS
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from numakube.apps.settings import Values
+    from numakube.apps.surroundings import Surroundings
+
+NAME: Final = "sriov"
+TABLE, JSON, YAML = "table", "json", "yaml"
+
+Echo: TypeAlias = Callable[[str], None]
+
+HELP: Final = """Offer PCI devices, such as SR-IOV virtual functions, to this node's kubelet.
+
+Takes the configuration and the flags of the SR-IOV network device plugin. Every device has its NUMA
+node, so that the kubelet and schedulers can align pods with it.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A command line that makes sense by itself.
+
+    Attributes:
+        flags: the settings that it gives.
+        dry_run: print what would be offered, and end.
+        explain: and why other devices would not.
+        output: the form of what a dry run prints.
+    """
+
+    flags: Values
+    dry_run: bool = False
+    explain: bool = False
+    output: str = TABLE
+
+
+class _GoFlags(click.Command):
+    """A command whose long options may be written with a single dash."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse *args* with two dashes where there is one."""
+        known = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
+        return super().parse_args(ctx, [_doubled(word, known) for word in args])
+
+
+def _doubled(word: str, known: set[str]) -> str:
+    name = word.partition("=")[0]
+    return f"-{word}" if word.startswith("-") and f"-{name}" in known else word
+
+
+def make_command(act: Callable[[Line], Any]) -> click.Command:
+    """Return the command, which calls *act* with its line and returns what that returns."""
+
+    @click.pass_context
+    def callback(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - act's result
+        given = ctx.params
+        return act(
+            Line(
+                flags=SETTINGS.given(ctx),
+                dry_run=given["dry_run"],
+                explain=given["explain"],
+                output=given["output"],
+            )
+        )
+
+    params = [*_own_parameters(), *SETTINGS.options(), *_ignored()]
+    return _GoFlags(NAME, params=params, callback=callback, help=HELP)
+
+
+def parse(args: tuple[str, ...]) -> Line:
+    """Return the line that *args* make.
+
+    Raises:
+        click.ClickException: they make none.
+    """
+    line: Line = make_command(lambda line: line).main(
+        list(args), prog_name=f"numakube {NAME}", standalone_mode=False
+    )
+    return line
+
+
+def values_of(line: Line, around: Surroundings) -> Values:
+    """Return what the environment and the line add up to.
+
+    Raises:
+        ConfigError: something makes no sense.
+    """
+    return SETTINGS.resolve(env=around.env, flags=line.flags)
+
+
+async def perform(
+    line: Line,
+    values: Values,
+    around: Surroundings,
+    stop: asyncio.Event,
+    echo: Echo,
+    *,
+    wake: asyncio.Event | None = None,
+) -> int:
+    """Do what the command line asks for; return the exit code."""
+    if not line.dry_run:
+        return await run(values, around, stop, wake=wake)
+    survey = look_once(values, around)
+    if line.output == TABLE:
+        echo(table(survey, explain=line.explain))
+    else:
+        document = tree(survey, explain=line.explain)
+        echo(dump_yaml(document) if line.output == YAML else json.dumps(document, indent=2))
+    return 0
+
+
+def _own_parameters() -> list[click.Parameter]:
+    return [
+        click.Option(["--dry-run"], is_flag=True, help="Print what would be offered, and end."),
+        click.Option(
+            ["--explain"], is_flag=True, help="With --dry-run: tell why devices are not offered."
+        ),
+        click.Option(
+            ["-o", "--output"],
+            type=click.Choice((TABLE, JSON, YAML)),
+            default=TABLE,
+            show_default=True,
+            help="Form of what a dry run prints.",
+        ),
+    ]
+
+
+def _ignored() -> list[click.Parameter]:
+    """Return upstream's flags that mean nothing here, so that its command lines work unchanged."""
+    values = [
+        click.Option([f"--{name}"], hidden=True) for name in IGNORED_VALUES if "-" not in name
+    ]
+    values += [click.Option(["--log-dir", "ignored_log_dir"], hidden=True)]
+    switches = [click.Option([f"--{name}"], is_flag=True, hidden=True) for name in IGNORED_SWITCHES]
+    return [*values, *switches]

@@ -1,0 +1,224 @@
+"""A pool as the kubelet sees it: its devices, and the answers for containers that get some."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import structlog
+
+from numakube.apps.sriov import cdi, device_info
+from numakube.apps.sriov.answers import answer
+from numakube.apps.sriov.config import DeviceType, Preference
+from numakube.apps.sriov.describing import describe
+from numakube.apps.sriov.discovery import Facts
+from numakube.apps.sriov.preference import Wish, prefer
+from numakube.node.deviceplugin import DevicePluginError, PluginOptions
+from numakube.node.pci_files import target_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from numakube.apps.sriov.config import Pool
+    from numakube.apps.sriov.describing import Description
+    from numakube.apps.sriov.discovery import Host
+    from numakube.apps.sriov.health import Standing
+    from numakube.apps.sriov.metrics import SriovMetrics
+    from numakube.apps.sriov.pools import Member
+    from numakube.kubelet.machine import Device
+    from numakube.node.deviceplugin import Allocation
+
+Poke: TypeAlias = Callable[[], None]
+"""Asks for another look at the host."""
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where plugins write for others.
+
+    Attributes:
+        host: where devices are described.
+        device_info: the folder of device-info files.
+        cdi: the folder of CDI specifications; ``None`` if device files are told to the kubelet.
+    """
+
+    host: Host
+    device_info: Path
+    cdi: Path | None = None
+
+
+class PoolPlugin:
+    """The plugin of one pool.
+
+    Attributes:
+        pool: as it is configured now.
+    """
+
+    def __init__(self, pool: Pool, places: Places, metrics: SriovMetrics, poke: Poke) -> None:
+        self.pool = pool
+        self._places = places
+        self._metrics = metrics
+        self._poke = poke
+        self._standings: Mapping[str, Standing] = {}
+        self._cdi_trouble = ""
+        self._written: dict[str, Description] = {}
+        self._news = asyncio.Event()
+
+    @property
+    def options(self) -> PluginOptions:
+        """Return which optional calls to expect."""
+        return PluginOptions(preferred_allocation=self.pool.preference is not Preference.NONE)
+
+    def devices(self) -> tuple[Device, ...]:
+        """Return all devices as the kubelet is told."""
+        return tuple(one.as_device() for one in self._standings.values())
+
+    @property
+    def standings(self) -> Mapping[str, Standing]:
+        """The devices by their ids."""
+        return self._standings
+
+    def update(self, pool: Pool, standings: Mapping[str, Standing]) -> None:
+        """Take what a look at the host has found."""
+        self.pool = pool
+        self._standings = standings
+        self._metrics.show_devices(pool.resource, standings.values())
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def watch(self) -> AsyncIterator[Sequence[Device]]:
+        """Yield all devices now and after each change."""
+        told: tuple[Device, ...] | None = None
+        while True:
+            news, devices = self._news, self.devices()
+            if devices != told:
+                told = devices
+                yield devices
+            await news.wait()
+
+    async def preferred(
+        self, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> Sequence[str]:
+        """Return the devices that go together best."""
+        members = {id_: one.member for id_, one in self._standings.items()}
+        return prefer(Wish(available, must_include, size), members, self.pool.preference)
+
+    async def pre_start(self, ids: Sequence[str]) -> None:
+        """Do nothing: devices are ready."""
+
+    async def allocate(self, ids: Sequence[str]) -> Allocation:
+        """Return what a container needs to use these devices."""
+        try:
+            allocation = await asyncio.to_thread(self._allocate, self.pool, tuple(ids))
+        except DevicePluginError as refusal:
+            self._metrics.allocated(self.pool.resource, "refused")
+            _log.warning(
+                "allocation_refused", resource=self.pool.resource, devices=ids, why=str(refusal)
+            )
+            self._poke()
+            raise
+        self._metrics.allocated(self.pool.resource, "done")
+        _log.info("allocated", resource=self.pool.resource, devices=ids)
+        return allocation
+
+    def _allocate(self, pool: Pool, ids: tuple[str, ...]) -> Allocation:
+        facts = Facts(self._places.host)
+        members = {id_: self._usable(pool, id_) for id_ in ids}
+        devices = {id_: describe(pool, member, facts) for id_, member in members.items()}
+        for id_, description in devices.items():
+            for warning in description.warnings:
+                _log.warning("device_incomplete", resource=pool.resource, detail=warning)
+            self._save_info(pool, members[id_], description)
+        if self._places.cdi is not None:
+            self._renew_specification(self._places.cdi, pool, devices)
+        return answer(pool, devices, use_cdi=self._places.cdi is not None)
+
+    def _usable(self, pool: Pool, id_: str) -> Member:
+        """Return a device if it can be given out at this very moment."""
+        standing = self._standings.get(id_)
+        if standing is None:
+            raise DevicePluginError(f"{pool.resource} has no device {id_!r}", code="NOT_FOUND")
+        trouble = standing.trouble or _fresh_trouble(standing.member)
+        if trouble:
+            raise DevicePluginError(
+                f"device {id_} of {pool.resource} {trouble}", code="FAILED_PRECONDITION"
+            )
+        return standing.member
+
+    def _save_info(self, pool: Pool, member: Member, description: Description) -> None:
+        if pool.type is not DeviceType.NETWORK or member.candidate is None:
+            return
+        address = member.candidate.function.address
+        try:
+            device_info.save(self._places.device_info, pool, member.id, address, description)
+        except OSError as error:
+            raise DevicePluginError(
+                f"cannot write the device-info file of {member.id}: {error}", code="INTERNAL"
+            ) from None
+
+    def write_specification(self, standings: Mapping[str, Standing]) -> str:
+        """Bring the pool's CDI file up to date, if there is to be one; return what went wrong."""
+        folder, pool = self._places.cdi, self.pool
+        if folder is None:
+            return ""
+        facts = Facts(self._places.host)
+        devices = {
+            id_: self._remembered(id_, describe(pool, one.member, facts))
+            for id_, one in standings.items()
+        }
+        try:
+            cdi.write_specification(folder, pool, devices)
+        except OSError as error:
+            return f"its CDI specification cannot be written: {error}"
+        self._written = devices
+        return ""
+
+    def forget(self, id_: str) -> None:
+        """Remove what was written about a device that the pool has no more."""
+        if self.pool.type is DeviceType.NETWORK:
+            try:
+                device_info.forget(self._places.device_info, self.pool, id_)
+            except OSError as error:
+                _log.warning("device_info_left", device=id_, error=str(error))
+
+    def _renew_specification(
+        self, folder: Path, pool: Pool, devices: Mapping[str, Description]
+    ) -> None:
+        """Write the file anew if something about *devices* differs from what it says."""
+        old = {id_: self._written.get(id_) for id_ in devices}
+        if all(one is not None and one.nodes == devices[id_].nodes for id_, one in old.items()):
+            return
+        self._written |= devices
+        try:
+            cdi.write_specification(folder, pool, self._written)
+        except OSError as error:
+            raise DevicePluginError(
+                f"cannot write the CDI specification of {pool.resource}: {error}", code="INTERNAL"
+            ) from None
+
+    def _remembered(self, id_: str, description: Description) -> Description:
+        """Return what was known of a device whose RDMA files are with a pod now."""
+        known = self._written.get(id_)
+        is_away = "rdma" in description.info and not description.rdma
+        return known if is_away and known is not None and known.rdma else description
+
+
+def _fresh_trouble(member: Member) -> str:
+    """Return what has happened to a device since the last look."""
+    candidate = member.candidate
+    if candidate is None:
+        return ""
+    if not candidate.folder.exists():
+        return "is gone"
+    if candidate.aux_type:
+        return ""
+    driver = target_of(candidate.folder / "driver")
+    if driver != candidate.function.driver:
+        was = candidate.function.driver
+        return f"has driver {driver} instead of {was}" if driver else f"has lost its driver {was}"
+    return ""

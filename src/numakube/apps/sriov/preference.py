@@ -1,0 +1,119 @@
+"""Which of the available devices go together: those of one NUMA node, then by physical function.
+
+The kubelet asks this when it has more devices to choose from than it needs. It has usually narrowed
+them to the NUMA nodes that it aligns the container to; if it has not (policy ``none``), we keep
+them together all the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.apps.sriov.config import Preference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numakube.apps.sriov.pools import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the kubelet asks: *size* of the *available*, with all of *must_include*."""
+
+    available: Sequence[str]
+    must_include: Sequence[str]
+    size: int
+
+
+def prefer(wish: Wish, members: Mapping[str, Member], preference: Preference) -> list[str]:
+    """Return the devices to give out; fewer than asked for if there are not enough."""
+    chosen = list(dict.fromkeys(wish.must_include))
+    known = [members[id_] for id_ in dict.fromkeys(wish.available) if id_ in members]
+    free = [member for member in known if member.id not in chosen]
+    held = [members[id_] for id_ in chosen if id_ in members]
+    missing = wish.size - len(chosen)
+    while missing > 0 and free:
+        node = _best_node(free, held, missing)
+        here = [member for member in free if _is_on(member, node)]
+        taken = _of_node(here, held, min(missing, len(here)), preference)
+        chosen += [member.id for member in taken]
+        held += taken
+        missing -= len(taken)
+        free = [member for member in free if member not in taken]
+    unknown = [id_ for id_ in dict.fromkeys(wish.available) if id_ not in members]
+    rest = [id_ for id_ in sorted(unknown) if id_ not in chosen]
+    return [*chosen, *rest[: max(0, missing)]]
+
+
+def _is_on(member: Member, node: int | None) -> bool:
+    return not member.numa_nodes if node is None else node in member.numa_nodes
+
+
+def _best_node(free: Iterable[Member], held: Iterable[Member], missing: int) -> int | None:
+    """Return the NUMA node to go on with; ``None`` stands for devices that are on none.
+
+    First one where the container already has devices, then one that has enough, then the one with
+    most free; of equals the lowest.
+    """
+    counts: Counter[int | None] = Counter()
+    for member in free:
+        counts.update(member.numa_nodes or (None,))
+    begun = {node for member in held for node in member.numa_nodes}
+
+    def worth(node: int | None) -> tuple[bool, bool, bool, int, int]:
+        count = counts[node]
+        return (
+            node in begun,
+            node is not None,
+            count >= missing,
+            count,
+            0 if node is None else -node,
+        )
+
+    return max(counts, key=worth)
+
+
+def _of_node(
+    here: Sequence[Member], held: Iterable[Member], size: int, preference: Preference
+) -> list[Member]:
+    """Return *size* of the devices of one NUMA node."""
+    groups: dict[str, list[Member]] = {}
+    for member in sorted(here, key=lambda one: one.rank):
+        # Devices without a physical function stand for themselves.
+        groups.setdefault(member.parent or member.id, []).append(member)
+    if preference is Preference.SPREAD:
+        return _spread(groups, Counter(one.parent or one.id for one in held), size)
+    taken: list[Member] = []
+    while len(taken) < size:
+        missing = size - len(taken)
+        name = _best_group(groups, missing, packed=preference is Preference.PACKED)
+        taken += groups.pop(name)[:missing]
+    return taken
+
+
+def _best_group(groups: Mapping[str, list[Member]], missing: int, *, packed: bool) -> str:
+    """Return the physical function with most free devices; packed, with as few as will do."""
+
+    def cost(name: str) -> tuple[bool, int, str]:
+        count = len(groups[name])
+        enough = count >= missing
+        return not enough, count if packed and enough else -count, name
+
+    return min(groups, key=cost)
+
+
+def _spread(groups: Mapping[str, list[Member]], begun: Counter[str], size: int) -> list[Member]:
+    """Return devices of as many physical functions as possible, the freest first."""
+    left = {name: list(members) for name, members in groups.items()}
+    taken: list[Member] = []
+    while len(taken) < size:
+        name = min(
+            (name for name, members in left.items() if members),
+            key=lambda one: (begun[one], -len(left[one]), one),
+        )
+        taken.append(left[name].pop(0))
+        begun[name] += 1
+    return taken

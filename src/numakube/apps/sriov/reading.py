@@ -1,0 +1,307 @@
+"""Reading the configuration: upstream's ``config.json`` unchanged, and what we add to it.
+
+Mistakes come in two kinds. Those that upstream refuses to start with (names, types, contradictions)
+make the whole configuration unusable, and all of them are told at once. A pool whose selectors
+cannot be read is left out while the others work, with a remark.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.yamls import load_yaml
+from numakube.apps.sriov.config import Config, DeviceType, Pool, Preference, Remark, Selector
+from numakube.apps.sriov.fields import Fields, WrongKind, expect
+from numakube.apps.sriov.ranges import parse_pattern
+from numakube.apps.sriov.static import read_devices
+from numakube.errors import ConfigError, MalformedObject
+from numakube.values.resources import is_extended
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numakube.apps.sriov.ranges import PfPattern
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
+_ID: Final = re.compile(r"[0-9a-f]{4}")
+_CLASS: Final = re.compile(r"[0-9a-f]{2}([0-9a-f]{2}){0,2}")
+_SUBFUNCTION: Final = "sf"
+_INTERNAL: Final = ("SelectorObjs",)
+
+_COMMON: Final = ("vendors", "devices", "drivers")
+_NETWORK: Final = (
+    *_COMMON, "pciAddresses", "acpiIndexes", "pfNames", "rootDevices", "linkTypes",
+    "ddpProfiles", "pKeys", "isRdma", "needVhostNet", "vdpaType",
+)  # fmt: skip
+_KEYS: Final[Mapping[DeviceType, tuple[str, ...]]] = {
+    DeviceType.NETWORK: _NETWORK,
+    DeviceType.ACCELERATOR: (*_COMMON, "pciAddresses", "acpiIndexes"),
+    DeviceType.AUXILIARY: (
+        *_COMMON, "acpiIndexes", "auxTypes", "pfNames", "rootDevices", "linkTypes", "isRdma",
+        "needVhostNet",
+    ),
+    DeviceType.PCI: (*_COMMON, "classes", "pciAddresses", "acpiIndexes", "pfNames", "rootDevices"),
+}  # fmt: skip
+"""Which keys mean something in the selectors of each type."""
+
+
+def read_config_file(path: Path, *, prefix: str) -> Config:
+    """Return what a file says; *prefix* is for pools that have none of their own.
+
+    Raises:
+        ConfigError: it cannot be read, or makes no sense.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8: {error.reason}") from None
+    return read_config(text, str(path), prefix=prefix)
+
+
+def read_config(text: str, subject: str, *, prefix: str) -> Config:
+    """Return what *text* says, in JSON or, if *subject* ends like that, in YAML.
+
+    Raises:
+        ConfigError: with everything for which upstream, too, would not start.
+    """
+    reader = _Reader(subject, prefix)
+    return reader.read(_load(text, subject))
+
+
+def _load(text: str, subject: str) -> object:
+    if subject.endswith((".yaml", ".yml")):
+        try:
+            return load_yaml(text, subject)
+        except MalformedObject as error:
+            raise ConfigError(str(error)) from None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise ConfigError(f"{subject}: is not JSON: {error.msg} ({where})") from None
+    except RecursionError:
+        raise ConfigError(f"{subject}: is nested too deeply") from None
+
+
+class _Reader:
+    """Gathers pools, remarks and mistakes."""
+
+    def __init__(self, subject: str, prefix: str) -> None:
+        self._subject = subject
+        self._prefix = prefix
+        self._pools: dict[str, Pool] = {}
+        self._remarks: list[Remark] = []
+        self._mistakes: list[str] = []
+
+    def read(self, tree: object) -> Config:
+        try:
+            top = Fields(self._subject, expect(tree, dict, self._subject))
+            entries = top.items("resourceList")
+        except WrongKind as error:
+            raise ConfigError(str(error)) from None
+        self._remarks += top.unknown()
+        seen: set[str] = set()
+        for number, entry in enumerate(entries):
+            self._entry(entry, f"resourceList[{number}]", seen)
+        if not entries:
+            self._remarks.append(Remark(self._subject, "resourceList has no pools"))
+        if self._mistakes:
+            raise ConfigError(f"{self._subject}: {'; '.join(self._mistakes)}")
+        return Config(tuple(self._pools.values()), tuple(self._remarks))
+
+    def _entry(self, entry: object, place: str, seen: set[str]) -> None:
+        try:
+            fields = Fields(place, expect(entry, dict, place))
+            name = fields.text("resourceName")
+            prefix = fields.text("resourcePrefix") or self._prefix
+            kind = fields.text("deviceType") or str(DeviceType.NETWORK)
+        except WrongKind as error:
+            self._mistakes.append(str(error))
+            return
+        resource = f"{prefix}/{name}"
+        fields.where = f"pool {resource}" if name else place
+        mistake = _name_mistake(name, resource) or _type_mistake(kind)
+        if not mistake and resource in seen:
+            mistake = f'resourceName: resource name "{resource}" already exists'
+        seen.add(resource)
+        if mistake:
+            self._mistakes.append(f"{fields.where}: {mistake}")
+            return
+        self._pool(fields, prefix, name, DeviceType(kind))
+
+    def _pool(self, fields: Fields, prefix: str, name: str, type_: DeviceType) -> None:
+        try:
+            pool = Pool(
+                prefix=prefix,
+                name=name,
+                type=type_,
+                exclude_topology=fields.switch("excludeTopology"),
+                additional_info=_additional_info(fields),
+                preference=_preference(fields),
+                check_link=fields.maybe_switch("checkLink"),
+                selectors=self._selectors(fields, type_),
+                devices=self._devices(fields, type_),
+            )
+        except _Skipped as reason:
+            self._remarks.append(Remark(fields.where, f"{reason}; it is left out", skipped=True))
+        except WrongKind as error:
+            self._mistakes.append(str(error))
+        else:
+            self._pools[pool.resource] = pool
+        self._remarks += fields.unknown((*_INTERNAL, "selectors", "devices"))
+
+    def _selectors(self, fields: Fields, type_: DeviceType) -> tuple[Selector, ...]:
+        given = fields.get("selectors")
+        if type_ is DeviceType.STATIC:
+            if given is not None:
+                self._remark(fields.at("selectors"), "a static pool has none; ignored")
+            return ()
+        if given is None:
+            raise _Skipped("selectors: missing; write {} to select every device of the type")
+        entries = given if isinstance(given, list) else [given]
+        if not entries:
+            raise _Skipped("selectors: need at least one selector, got 0")
+        wheres = (
+            fields.at("selectors") + (f"[{number}]" if isinstance(given, list) else "")
+            for number in range(len(entries))
+        )
+        return tuple(
+            self._selector(entry, where, type_)
+            for entry, where in zip(entries, wheres, strict=True)
+        )
+
+    def _selector(self, entry: object, where: str, type_: DeviceType) -> Selector:
+        try:
+            fields = Fields(where, expect(entry, dict, where))
+            keys = frozenset(_KEYS[type_])
+            selector = Selector(
+                vendors=fields.texts("vendors"),
+                devices=fields.texts("devices"),
+                classes=_chosen(fields, "classes", keys),
+                drivers=fields.texts("drivers"),
+                pci_addresses=_chosen(fields, "pciAddresses", keys),
+                acpi_indexes=_chosen(fields, "acpiIndexes", keys),
+                aux_types=_chosen(fields, "auxTypes", keys),
+                pf_names=self._patterns(fields, "pfNames", keys),
+                root_devices=self._patterns(fields, "rootDevices", keys),
+                link_types=_chosen(fields, "linkTypes", keys),
+                ddp_profiles=_chosen(fields, "ddpProfiles", keys),
+                pkeys=_chosen(fields, "pKeys", keys),
+                is_rdma="isRdma" in keys and fields.switch("isRdma"),
+                need_vhost_net="needVhostNet" in keys and fields.switch("needVhostNet"),
+                vdpa_type=fields.text("vdpaType") if "vdpaType" in keys else "",
+            )
+        except WrongKind as error:
+            # The pool's name is told by whoever tells that it is skipped.
+            raise _Skipped(str(error).partition(": ")[2]) from None
+        self._remarks += fields.unknown()
+        self._check(selector, where, type_)
+        return selector
+
+    def _patterns(self, fields: Fields, key: str, keys: frozenset[str]) -> tuple[PfPattern, ...]:
+        patterns = tuple(map(parse_pattern, _chosen(fields, key, keys)))
+        for pattern in patterns:
+            if pattern.mistake:
+                self._remark(fields.at(key), f"{pattern.text!r}: {pattern.mistake}")
+        return patterns
+
+    def _check(self, selector: Selector, where: str, type_: DeviceType) -> None:
+        """Tell what upstream refuses, and what can never match."""
+        if selector.is_rdma and selector.vdpa_type:
+            self._mistakes.append(f"{where}: vdpaType and isRdma are mutually exclusive")
+        if type_ is DeviceType.AUXILIARY:
+            self._check_auxiliary(selector, where)
+        if type_ is DeviceType.PCI and not _narrows(selector):
+            raise _Skipped(
+                "selectors: a pciDevice pool needs classes, vendors, devices or pciAddresses: "
+                "it would offer the host's disks otherwise"
+            )
+        for key, values, rule, form in (
+            ("vendors", selector.vendors, _ID, "4 hexadecimal digits in lower case, without 0x"),
+            ("devices", selector.devices, _ID, "4 hexadecimal digits in lower case, without 0x"),
+            ("classes", selector.classes, _CLASS, "2, 4 or 6 hexadecimal digits in lower case"),
+        ):
+            for value in values:
+                if not rule.fullmatch(value):
+                    self._remark(f"{where}: {key}", f"{value!r} can never match: write {form}")
+        if len(selector.link_types) > 1:
+            self._remark(f"{where}: linkTypes", "should have a single value")
+
+    def _check_auxiliary(self, selector: Selector, where: str) -> None:
+        if not selector.aux_types:
+            self._mistakes.append(f"{where}: auxTypes: not specified; write [{_SUBFUNCTION!r}]")
+        for type_ in selector.aux_types:
+            if type_ != _SUBFUNCTION:
+                self._mistakes.append(
+                    f"{where}: auxTypes: {type_!r}: only {_SUBFUNCTION!r} is supported"
+                )
+
+    def _devices(self, fields: Fields, type_: DeviceType) -> tuple[Any, ...]:
+        if type_ is not DeviceType.STATIC:
+            if fields.has("devices"):
+                self._remark(fields.at("devices"), "only a staticDevice pool has them; ignored")
+            return ()
+        devices = read_devices(fields)
+        if not devices:
+            raise _Skipped("devices: a staticDevice pool needs at least one")
+        return devices
+
+    def _remark(self, where: str, what: str) -> None:
+        self._remarks.append(Remark(where, what))
+
+
+class _Skipped(Exception):
+    """Why one pool is left out."""
+
+
+def _chosen(fields: Fields, key: str, keys: frozenset[str]) -> tuple[str, ...]:
+    """Return a list if it means something here; otherwise it stays unknown, and is remarked on."""
+    return fields.texts(key) if key in keys else ()
+
+
+def _narrows(selector: Selector) -> bool:
+    return bool(selector.classes or selector.vendors or selector.devices or selector.pci_addresses)
+
+
+def _name_mistake(name: str, resource: str) -> str:
+    if not name:
+        return "resourceName: missing"
+    if not _NAME.fullmatch(name):
+        return f'resourceName: resource name "{name}" contains invalid characters'
+    if not is_extended(resource):
+        return f'resourceName: the kubelet would refuse a resource called "{resource}"'
+    return ""
+
+
+def _type_mistake(kind: str) -> str:
+    if kind in set(DeviceType):
+        return ""
+    return f'deviceType: unsupported "{kind}"; there are {", ".join(DeviceType)}'
+
+
+def _preference(fields: Fields) -> Preference:
+    given = fields.text("preferredAllocation", str(Preference.MOST_FREE))
+    try:
+        return Preference(given)
+    except ValueError:
+        known = ", ".join(Preference)
+        where = fields.at("preferredAllocation")
+        raise WrongKind(f'{where}: unknown "{given}"; there are {known}') from None
+
+
+def _additional_info(fields: Fields) -> Mapping[str, Mapping[str, str]] | None:
+    if not fields.has("additionalInfo"):
+        return None
+    found = {}
+    for address, entries in fields.mapping("additionalInfo").items():
+        where = fields.at(f"additionalInfo.{address}")
+        pairs = {} if entries is None else expect(entries, dict, where)
+        found[address] = {
+            name: expect(value, str, f"{where}.{name}") for name, value in pairs.items()
+        }
+    return found

@@ -1,0 +1,113 @@
+"""A kubelet to register with, over real sockets: the lab's, of one node with two NUMA nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from tests.apps.sriov.build import Bed
+
+from numakube.apps.sriov.agent import Agent, AgentOptions
+from numakube.apps.sriov.endpoint import KubeletFolders, Way
+from numakube.apps.sriov.metrics import SriovMetrics
+from numakube.apps.sriov.plugin import Places
+from numakube.apps.sriov.survey import SurveyOptions
+from numakube.kube.clock import SystemClock
+from numakube.lab.nodes.pool import NodePool
+
+PATIENCE = 45.0
+"""Seconds after which what should come true never will, on however slow a machine."""
+
+
+async def until(holds: Callable[[], bool | Awaitable[bool]], what: str = "") -> None:
+    """Return as soon as *holds*."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                found = holds()
+                if found if isinstance(found, bool) else await found:
+                    return
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"never came true: {what or holds}") from None
+
+
+@dataclass
+class Plugin:
+    """A plugin that runs beside the kubelet of a node."""
+
+    bed: Bed
+    folders: KubeletFolders
+    config_file: Path
+    rescan: float = 0.05
+    use_cdi: bool = False
+    survey: SurveyOptions = field(default_factory=SurveyOptions)
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    agent: Agent | None = None
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+
+    def configure(self, *pools: dict[str, Any]) -> None:
+        """Write the configuration."""
+        self.config_file.write_text(json.dumps({"resourceList": pools}))
+
+    async def start(self) -> Agent:
+        """Start it."""
+        self.stop = asyncio.Event()
+        self.registry = CollectorRegistry()
+        root = self.bed.root
+        options = AgentOptions(
+            config_file=self.config_file,
+            prefix="intel.com",
+            places=Places(
+                host=self.bed.host,
+                device_info=root / "devinfo",
+                cdi=root / "cdi" if self.use_cdi else None,
+            ),
+            folders=self.folders,
+            survey=self.survey,
+            rescan=self.rescan,
+        )
+        metrics = SriovMetrics(self.registry)
+        self.agent = Agent(options, clock=SystemClock(), metrics=metrics)
+        self.task = asyncio.create_task(self.agent.run(self.stop))
+        return self.agent
+
+    async def end(self) -> None:
+        """Let it end."""
+        self.stop.set()
+        if self.task is not None:
+            await self.task
+            self.task = None
+
+    async def is_followed(self) -> bool:
+        """Tell whether the kubelet follows all pools, of which there is one at least."""
+        agent = self.agent
+        return agent is not None and bool(agent.endpoints) and not agent.registration_trouble()
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """Return the value of a metric."""
+        return self.registry.get_sample_value(name, labels)
+
+
+def folders_of(pool: NodePool, way: Way, node: str = "n1") -> KubeletFolders:
+    """Return where a node's kubelet takes plugins."""
+    sockets = pool.sockets(node)
+    assert sockets is not None
+    return KubeletFolders(
+        device_plugins=sockets.registration.parent, registry=sockets.registry, way=way
+    )
+
+
+@contextlib.asynccontextmanager
+async def short_folder() -> AsyncIterator[Path]:
+    """Give a folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="sv-") as name:
+        yield Path(name)

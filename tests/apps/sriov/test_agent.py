@@ -1,0 +1,474 @@
+"""The plugin beside a kubelet, over real sockets, through everything that goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.apps.sriov.build import Bed, pool
+from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder, until
+from tests.lab.nodes.build import Lab
+
+from numakube.apps.sriov.endpoint import KubeletFolders, Way
+from numakube.apps.sriov.survey import SurveyOptions
+from numakube.errors import ConfigError
+from numakube.kube.client import Client
+from numakube.kube.clock import ManualClock
+from numakube.lab.api.server import ApiServer
+from numakube.lab.inprocess import InProcess
+from numakube.lab.nodes.pool import NodePool
+from numakube.node.deviceplugin import DevicePluginError, PluginClient
+from numakube.node.deviceplugin_registry import RegistryClient
+
+NIC = "intel.com/nic"
+WAYS = pytest.mark.parametrize("way", [Way.REGISTER, Way.REGISTRY])
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    """A lab of one node with sockets."""
+    clock = ManualClock()
+    async with short_folder() as root, ApiServer(now=clock.now, rng=Random(7)) as server:
+        client = Client(InProcess(server), clock=clock, rng=Random(7), rate=0)
+        async with NodePool(client, root=root) as nodes:
+            lab = Lab(server, client, clock, nodes)
+            await lab.node()
+            yield lab
+
+
+@pytest.fixture
+async def plugin(lab: Lab, bed: Bed) -> AsyncIterator[Plugin]:
+    """A plugin that has two virtual functions on each of two NUMA nodes, not started yet."""
+    bed.two_sockets(2)
+    found = Plugin(bed, folders_of(lab.pool, Way.REGISTER), bed.root / "config.json")
+    found.configure(pool())
+    yield found
+    await found.end()
+
+
+async def offers(lab: Lab, capacity: int, allocatable: int, resource: str = NIC) -> None:
+    """Wait until the node offers so many devices."""
+    wanted = str(capacity), str(allocatable)
+    seen: list[Any] = []
+
+    async def holds() -> bool:
+        status = (await lab.node_document())["status"]
+        seen.append((status["capacity"].get(resource), status["allocatable"].get(resource)))
+        return bool(seen[-1] == wanted)
+
+    try:
+        await until(holds)
+    except AssertionError:
+        raise AssertionError(f"{resource}: {seen[-1]}, never {wanted}") from None
+
+
+async def runs(lab: Lab, name: str) -> None:
+    """Wait until a pod runs."""
+
+    async def holds() -> bool:
+        return await lab.phase(name) == "Running"
+
+    await until(holds, f"pod {name} runs")
+
+
+def held(lab: Lab, name: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the devices of a pod and where they are."""
+    (found,) = (one for one in lab.pool.kubelet("n1").pod_resources() if one.name == name)
+    return [(id_, one.numa_nodes) for one in found.containers[0].devices for id_ in one.ids]
+
+
+@WAYS
+async def test_devices_become_allocatable_and_pods_are_aligned_with_them(
+    lab: Lab, plugin: Plugin, way: Way
+) -> None:
+    """Whichever way it registers."""
+    plugin.folders = folders_of(lab.pool, way)
+    await plugin.start()
+    await offers(lab, 4, 4)
+    await until(plugin.is_followed)
+    assert plugin.metric("numakube_sriov_registered", resource=NIC) == 1
+    assert (
+        plugin.metric("numakube_sriov_devices", resource=NIC, numa_node="0", health="healthy") == 2
+    )
+
+    await lab.create("a", cpu="2", limits={NIC: "2"})
+    await runs(lab, "a")
+
+    devices = held(lab, "a")
+    assert len(devices) == 2
+    assert len({nodes for _, nodes in devices}) == 1
+    sockets = lab.pool.sockets("n1")
+    assert sockets is not None
+    assert sockets.plugins is not None
+    uid = (await lab.get("a")).metadata.uid
+    (answer,) = sockets.plugins.allocations(uid, "main")
+    ids = answer.envs["PCIDEVICE_INTEL_COM_NIC"].split(",")
+    assert sorted(ids) == sorted(id_ for id_, _ in devices)
+    assert json.loads(answer.envs["PCIDEVICE_INTEL_COM_NIC_INFO"]) == {
+        id_: {"generic": {"deviceID": id_}} for id_ in ids
+    }
+    for id_ in ids:
+        path = plugin.bed.root / "devinfo" / f"intel.com-nic-{id_}-device.json"
+        content = {"type": "pci", "version": "1.1.0", "pci": {"pci-address": id_}}
+        assert json.loads(path.read_text()) == content
+        assert path.stat().st_mode & 0o777 == 0o444
+
+
+@WAYS
+async def test_a_restarted_kubelet_gets_the_plugin_back(lab: Lab, plugin: Plugin, way: Way) -> None:
+    """Pods keep their devices."""
+    plugin.folders = folders_of(lab.pool, way)
+    await plugin.start()
+    await offers(lab, 4, 4)
+    await lab.create("a", cpu="2", limits={NIC: "1"})
+    await runs(lab, "a")
+    before = held(lab, "a")
+
+    await lab.pool.restart("n1")
+    await offers(lab, 4, 4)
+
+    assert held(lab, "a") == before
+    await lab.create("b", cpu="1", limits={NIC: "3"}, node="n1")
+
+
+@WAYS
+async def test_a_restarted_plugin_keeps_allocations(lab: Lab, plugin: Plugin, way: Way) -> None:
+    """While it is away nothing can be allocated, but what pods hold stays theirs."""
+    plugin.folders = folders_of(lab.pool, way)
+    await plugin.start()
+    await offers(lab, 4, 4)
+    await lab.create("a", cpu="2", limits={NIC: "1"})
+    await runs(lab, "a")
+    before = held(lab, "a")
+
+    await plugin.end()
+    await offers(lab, 4, 0)
+    await plugin.start()
+    await offers(lab, 4, 4)
+
+    assert held(lab, "a") == before
+    await lab.create("b", cpu="2", limits={NIC: "1"})
+    await runs(lab, "b")
+    assert not {id_ for id_, _ in before} & {id_ for id_, _ in held(lab, "b")}
+
+
+async def test_a_function_that_vanishes_leaves_and_comes_back(lab: Lab, plugin: Plugin) -> None:
+    """And one that is new is offered, without a restart."""
+    await plugin.start()
+    await offers(lab, 4, 4)
+
+    plugin.bed.pci.remove("0000:3b:01.1")
+    await offers(lab, 4, 3)
+    plugin.bed.pci.vfs("0000:3b:00.0", 4)
+    await offers(lab, 6, 6)
+
+
+async def test_a_function_without_a_driver_leaves(lab: Lab, plugin: Plugin) -> None:
+    """It has been there, so that its pods are told; after a while it is dropped."""
+    plugin.survey = SurveyOptions(forget_after=0.5)
+    await plugin.start()
+    await offers(lab, 4, 4)
+
+    plugin.bed.pci.bind("0000:3b:01.1", "")
+
+    await offers(lab, 3, 3)
+
+
+async def test_a_lost_link_makes_the_functions_unhealthy(lab: Lab, plugin: Plugin) -> None:
+    """Those of that physical function; a pool may not mind."""
+    plugin.configure(pool(), pool("calm", {"pfNames": ["ens3f0"]}, checkLink=False))
+    plugin.bed.pci.pf("0000:d8:00.0", interface="ens3f0", numa_node=1)
+    plugin.bed.pci.vfs("0000:d8:00.0", 1)
+    plugin.configure(pool("calm", {"pfNames": ["ens3f0"]}, checkLink=False), pool())
+    await plugin.start()
+    await offers(lab, 4, 4)
+
+    for address, name in (("0000:3b:00.0", "ens1f0"), ("0000:d8:00.0", "ens3f0")):
+        plugin.bed.pci.interface(address, name, operstate="down")
+    await offers(lab, 4, 2)
+    await offers(lab, 1, 1, "intel.com/calm")
+    plugin.bed.pci.interface("0000:3b:00.0", "ens1f0", operstate="unknown")
+    await offers(lab, 4, 4)
+
+
+async def test_a_driver_that_changes_moves_the_function_to_another_pool(
+    lab: Lab, plugin: Plugin
+) -> None:
+    """Which had none until then, and so did not exist for the kubelet."""
+    plugin.configure(pool("dpdk", {"drivers": ["vfio-pci"]}), pool(selectors={"drivers": ["iavf"]}))
+    await plugin.start()
+    await offers(lab, 4, 4)
+    assert "intel.com/dpdk" not in (await lab.node_document())["status"]["capacity"]
+
+    plugin.bed.pci.bind("0000:3b:01.1", "vfio-pci")
+
+    await offers(lab, 1, 1, "intel.com/dpdk")
+    await offers(lab, 4, 3)
+
+
+async def test_the_bus_that_vanishes_takes_all_devices_along_until_it_is_back(
+    lab: Lab, plugin: Plugin
+) -> None:
+    """As when a mount is lost; the plugin goes on."""
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    bus, hidden = plugin.bed.root / "sys/bus", plugin.bed.root / "sys/gone"
+
+    bus.rename(hidden)
+    await offers(lab, 4, 0)
+    assert "No such file or directory" in agent.scan_trouble()
+    hidden.rename(bus)
+    await offers(lab, 4, 4)
+    assert agent.scan_trouble() == ""
+
+
+async def test_an_edited_configuration_is_taken_without_a_restart(lab: Lab, plugin: Plugin) -> None:
+    """Pools come and go; one that stays keeps its socket."""
+    plugin.configure(pool("a", {"pfNames": ["ens1f0"]}), pool("b", {"pfNames": ["ens2f0"]}))
+    agent = await plugin.start()
+    await offers(lab, 2, 2, "intel.com/a")
+    await offers(lab, 2, 2, "intel.com/b")
+    kept = agent.endpoints["intel.com/b"]
+
+    plugin.configure(pool("c", {"pfNames": ["ens1f0"]}), pool("b", {"pfNames": ["ens2f0#1"]}))
+
+    await offers(lab, 2, 2, "intel.com/c")
+    await offers(lab, 2, 0, "intel.com/a")
+    await offers(lab, 1, 1, "intel.com/b")
+    assert agent.endpoints["intel.com/b"] is kept
+
+
+async def test_an_edited_config_map_is_taken(lab: Lab, plugin: Plugin) -> None:
+    """A kubelet replaces the files of a ConfigMap by turning a link."""
+    folder = plugin.bed.root / "volume"
+    for number, pf in enumerate(("ens1f0", "ens2f0#0")):
+        (folder / f"..{number}").mkdir(parents=True)
+        plugin.config_file = folder / f"..{number}" / "config.json"
+        plugin.configure(pool(selectors={"pfNames": [pf]}))
+    plugin.config_file = folder / "config.json"
+    (folder / "..data").symlink_to("..0")
+    plugin.config_file.symlink_to("..data/config.json")
+    await plugin.start()
+    await offers(lab, 2, 2)
+
+    (folder / "..new").symlink_to("..1")
+    (folder / "..new").rename(folder / "..data")
+
+    await offers(lab, 1, 1)
+
+
+async def test_a_broken_configuration_leaves_the_last_one_in_force(
+    lab: Lab, plugin: Plugin
+) -> None:
+    """And says so until it is mended."""
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+
+    plugin.config_file.write_text("{")
+    await until(lambda: "is not JSON" in agent.config_trouble)
+    assert plugin.metric("numakube_sriov_config_valid") == 0
+    plugin.bed.pci.remove("0000:3b:01.1")
+    await offers(lab, 4, 3)
+    plugin.config_file.unlink()
+    await until(lambda: "No such file" in agent.config_trouble)
+    plugin.configure(pool(selectors={"pfNames": ["ens2f0"]}))
+    await offers(lab, 2, 2)
+    assert agent.config_trouble == ""
+    assert plugin.metric("numakube_sriov_config_valid") == 1
+
+
+async def test_a_changed_preference_is_announced_anew(lab: Lab, plugin: Plugin) -> None:
+    """The kubelet asks for a plugin's options when it registers, and never again."""
+    plugin.configure(pool(preferredAllocation="none"))
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    first = agent.endpoints[NIC]
+
+    plugin.configure(pool(preferredAllocation="packed"))
+
+    await until(lambda: agent.endpoints.get(NIC) not in (None, first))
+    await until(plugin.is_followed)
+    await offers(lab, 4, 4)
+
+
+async def test_a_configuration_that_never_made_sense_ends_the_plugin(plugin: Plugin) -> None:
+    """With an error, not with success."""
+    plugin.config_file.write_text('{"resourceList": [{"resourceName": "a.b"}]}')
+
+    with pytest.raises(ConfigError, match="contains invalid characters"):
+        await plugin.start()
+
+
+async def test_without_a_kubelet_it_waits_for_one(bed: Bed) -> None:
+    """However long that takes; a kubelet that comes finds it."""
+    bed.two_sockets(1)
+    async with short_folder() as root:
+        folders = KubeletFolders(device_plugins=root / "dp", registry=root / "r", way=Way.AUTO)
+        plugin = Plugin(bed, folders, bed.root / "config.json")
+        plugin.configure(pool())
+        agent = await plugin.start()
+        await until(lambda: "intel.com/nic: rpc error" in agent.registration_trouble())
+        assert plugin.metric("numakube_sriov_registered", resource=NIC) == 0
+        await plugin.end()
+        assert not list((root / "dp").iterdir())
+
+
+async def test_unknown_and_lost_devices_are_refused_with_a_reason(lab: Lab, plugin: Plugin) -> None:
+    """Even if the kubelet has not heard of the loss yet."""
+    plugin.rescan = 3600.0
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    client = PluginClient(agent.endpoints[NIC].socket)
+    await client.dial()
+    try:
+        with pytest.raises(
+            DevicePluginError, match=r"NotFound desc = intel\.com/nic has no device"
+        ):
+            await client.allocate(["0000:00:00.0"])
+        plugin.bed.pci.bind("0000:3b:01.0", "vfio-pci")
+        with pytest.raises(DevicePluginError, match="has driver vfio-pci instead of iavf"):
+            await client.allocate(["0000:3b:01.0"])
+        plugin.bed.pci.remove("0000:3b:01.1")
+        with pytest.raises(DevicePluginError, match=r"0000:3b:01\.1 of intel.com/nic is gone"):
+            await client.allocate(["0000:3b:01.1"])
+        # The refusal has made it look again.
+        await offers(lab, 4, 3)
+    finally:
+        await client.aclose()
+
+
+async def test_a_device_info_file_that_cannot_be_written_is_an_error(
+    lab: Lab, plugin: Plugin
+) -> None:
+    """CNI plugins would go without."""
+    (plugin.bed.root / "devinfo").write_text("a file in its place")
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    client = PluginClient(agent.endpoints[NIC].socket)
+    await client.dial()
+    try:
+        with pytest.raises(DevicePluginError, match="cannot write the device-info file"):
+            await client.allocate(["0000:3b:01.0"])
+    finally:
+        await client.aclose()
+
+
+async def test_with_cdi_devices_are_told_by_name(lab: Lab, plugin: Plugin) -> None:
+    """The file has the device files, and outlives the plugin; those of former pools go."""
+    stale = plugin.bed.root / "cdi/sriov-dp-intel.com-net-pci-old.yaml"
+    stale.parent.mkdir()
+    stale.touch()
+    plugin.bed.pci.bind("0000:3b:01.0", "vfio-pci")
+    plugin.bed.pci.iommu_group("0000:3b:01.0", 7)
+    plugin.use_cdi = True
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    client = PluginClient(agent.endpoints[NIC].socket)
+    await client.dial()
+    answer = await client.allocate(["0000:3b:01.0"])
+    await client.aclose()
+
+    assert answer.cdi_devices == ("intel.com/net-pci=0000:3b:01.0",)
+    assert answer.devices == ()
+    assert answer.annotations == {}
+    assert answer.envs["PCIDEVICE_INTEL_COM_NIC"] == "0000:3b:01.0"
+    await until(lambda: not stale.exists())
+    await plugin.end()
+    text = (plugin.bed.root / "cdi/sriov-dp-intel.com-net-pci-nic.yaml").read_text()
+    assert "kind: intel.com/net-pci" in text
+    assert "hostPath: /dev/vfio/7" in text
+
+
+async def test_a_cdi_file_that_cannot_be_written_makes_devices_unhealthy(
+    lab: Lab, plugin: Plugin
+) -> None:
+    """The stream goes on, and they recover."""
+    blocker = plugin.bed.root / "cdi"
+    blocker.write_text("a file in its place")
+    plugin.use_cdi = True
+    await plugin.start()
+    await offers(lab, 4, 0)
+
+    blocker.unlink()
+
+    await offers(lab, 4, 4)
+
+
+async def test_a_stolen_socket_is_made_again(lab: Lab, plugin: Plugin) -> None:
+    """As when another instance of the plugin ends and takes the socket along."""
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    socket = agent.endpoints[NIC].socket
+
+    socket.unlink()
+
+    await until(socket.exists)
+    await until(plugin.is_followed)
+    await offers(lab, 4, 4)
+
+
+async def test_a_refusal_in_the_registry_is_told_and_tried_again(bed: Bed) -> None:
+    """With another socket in the place of the first, which a kubelet takes for a new plugin."""
+    bed.two_sockets(1)
+    async with short_folder() as root:
+        folders = KubeletFolders(device_plugins=root / "dp", registry=root, way=Way.AUTO)
+        plugin = Plugin(bed, folders, bed.root / "config.json")
+        plugin.configure(pool())
+        agent = await plugin.start()
+        await until(lambda: bool(agent.endpoints))
+        socket = agent.endpoints[NIC].socket
+        await until(socket.exists)
+        inode = socket.stat().st_ino, socket.stat().st_ctime_ns
+        client = RegistryClient(socket)
+        await client.dial()
+        info = await client.info()
+        assert (info.type, info.name, info.endpoint) == ("DevicePlugin", NIC, "")
+        await client.notify("no room")
+        assert agent.registration_trouble() == "intel.com/nic: no room"
+        await client.aclose()
+
+        def is_another() -> bool:
+            with contextlib.suppress(OSError):
+                status = socket.stat()
+                return (status.st_ino, status.st_ctime_ns) != inode
+            return False
+
+        await until(is_another)
+        await plugin.end()
+        assert not socket.exists()
+
+
+async def test_several_streams_are_told_of_every_change(lab: Lab, plugin: Plugin) -> None:
+    """One that nobody reads takes nothing away from another."""
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    clients = [PluginClient(agent.endpoints[NIC].socket) for _ in range(2)]
+    streams = [client.watch() for client in clients]
+    for stream in streams:
+        assert [one.healthy for one in await anext(stream)] == [True] * 4
+    await streams[0].aclose()
+
+    plugin.bed.pci.remove("0000:3b:01.1")
+
+    assert [one.healthy for one in await anext(streams[1])] == [True, False, True, True]
+    await streams[1].aclose()
+    for client in clients:
+        await client.aclose()
+
+
+async def test_the_folder_of_sockets_must_not_be_too_long(bed: Bed, tmp_path: Path) -> None:
+    """A unix socket cannot be bound there; the message says where, and other pools go on."""
+    bed.two_sockets(1)
+    deep = tmp_path / ("x" * 100)
+    folders = KubeletFolders(device_plugins=deep, registry=deep / "r", way=Way.REGISTER)
+    plugin = Plugin(bed, folders, bed.root / "config.json")
+    plugin.configure(pool())
+    agent = await plugin.start()
+
+    await until(lambda: "too long for a unix socket" in agent.registration_trouble())
+    await plugin.end()

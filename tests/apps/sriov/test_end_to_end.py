@@ -1,0 +1,240 @@
+"""From a virtual function to a pod beside it: everything as it is deployed, in a lab.
+
+The manifests that we ship are applied to a lab in which rights count. The plugin offers virtual
+functions of a fake sysfs to the lab's kubelet, the exporter reports what it sees there, and the
+scheduler places pods by that.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apps.sriov.build import pool
+from tests.apps.sriov.kubelets import until
+
+from numakube.api.core import Pod
+from numakube.api.nrt import NodeResourceTopology
+from numakube.errors import NotFound
+from numakube.kube.catalog import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+)
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.exporters.definition import install_definition
+from numakube.lab.rundir import RunDir
+from numakube.manifests.exporter import ExporterManifest
+from numakube.manifests.scheduler import SchedulerManifest
+from numakube.manifests.sriov import SriovManifest
+from numakube.node.pci_fake import FakePci
+
+pytestmark = pytest.mark.timeout(180)
+
+VF = "intel.com/sriov"
+NODE = "node-0"
+SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, hugepages-2Mi 512"
+KINDS: dict[str, Any] = {
+    "ServiceAccount": SERVICE_ACCOUNTS,
+    "ClusterRole": CLUSTER_ROLES,
+    "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS,
+    "Role": ROLES,
+    "RoleBinding": ROLE_BINDINGS,
+    "ConfigMap": CONFIG_MAPS,
+    "DaemonSet": DAEMON_SETS,
+    "Deployment": DEPLOYMENTS,
+}
+
+
+@pytest.fixture
+async def lab() -> AsyncIterator[Lab]:
+    """A lab of one node whose NICs have two virtual functions on NUMA node 0 and one on 1."""
+    with tempfile.TemporaryDirectory(prefix="e2e-") as path:
+        folder = RunDir(Path(path) / "t")
+        folder.create()
+        plans = uniform_plans(1, from_shape(SHAPE), "", "1.35")
+        async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
+            await install_definition(lab.client)
+            await lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+            fake = fake_pci(lab)
+            fake.pf("0000:3b:00.0", interface="ens1f0", numa_node=0)
+            fake.vfs("0000:3b:00.0", 2)
+            fake.pf("0000:af:00.0", interface="ens2f0", numa_node=1)
+            fake.vfs("0000:af:00.0", 1)
+            yield lab
+
+
+def fake_pci(lab: Lab) -> FakePci:
+    """Return the PCI bus of the node."""
+    sockets = lab.pool.sockets(NODE)
+    assert sockets is not None
+    return FakePci(sockets.registry.parent / "sys")
+
+
+async def deploy(lab: Lab) -> None:
+    """Apply what we ship."""
+    manifests = (
+        ExporterManifest(),
+        SriovManifest(pools=(pool("sriov"),)),
+        replace(SchedulerManifest(), replicas=1),
+    )
+    for manifest in manifests:
+        for document in manifest.objects():
+            namespace = document["metadata"].get("namespace", "")
+            await lab.client.create(KINDS[document["kind"]], document, namespace=namespace)
+
+
+async def available(lab: Lab) -> dict[str, int]:
+    """Return how many virtual functions the node's report says are free, by zone."""
+    try:
+        report: NodeResourceTopology = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, NODE)
+    except NotFound:
+        return {}
+    return {
+        zone.name: int(str(part.available))
+        for zone in report.zones
+        for part in zone.resources
+        if part.name == VF
+    }
+
+
+async def reports(lab: Lab, **zones: int) -> None:
+    """Wait until the report says so."""
+    wanted = {name.replace("_", "-"): count for name, count in zones.items()}
+
+    async def holds() -> bool:
+        return await available(lab) == wanted
+
+    await until(holds, f"{wanted} are reported")
+
+
+async def create(lab: Lab, name: str) -> None:
+    """Create a pod that wants CPUs, hugepages and a virtual function of one NUMA node."""
+    amounts = {"cpu": "2", "memory": "512Mi", "hugepages-2Mi": "64Mi", VF: "1"}
+    container = {
+        "name": "main",
+        "image": "registry.example/dpdk:1",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    document = {
+        "metadata": {"name": name},
+        "spec": {"schedulerName": "numakube-scheduler", "containers": [container]},
+    }
+    await lab.client.create(PODS.raw, document, namespace="default")
+
+
+async def get(lab: Lab, name: str) -> Pod:
+    """Return a pod."""
+    return await lab.client.get(PODS, name, namespace="default")
+
+
+async def runs(lab: Lab, name: str) -> None:
+    """Wait until a pod runs."""
+
+    async def holds() -> bool:
+        status = (await get(lab, name)).status
+        return status is not None and status.phase == "Running"
+
+    await until(holds, f"{name} runs")
+
+
+def zones_of(lab: Lab, name: str) -> set[int]:
+    """Return the NUMA nodes of everything that a pod holds."""
+    (held,) = (one for one in lab.pool.kubelet(NODE).pod_resources() if one.name == name)
+    (container,) = held.containers
+    assert container.devices
+    assert container.memory
+    near = set(range(4)) | set(range(8, 12))
+    zones = {0 if cpu in near else 1 for cpu in container.cpu_ids}
+    zones |= {node for one in container.devices for node in one.numa_nodes}
+    return zones | {node for one in container.memory for node in one.numa_nodes}
+
+
+async def refusal(lab: Lab, name: str) -> str:
+    """Wait until the scheduler has said why a pod cannot run; return it."""
+    said: list[str] = []
+
+    async def holds() -> bool:
+        status = (await get(lab, name)).status
+        said[:] = [
+            one.message
+            for one in (status.conditions if status is not None else ())
+            if one.type == "PodScheduled" and one.status == "False"
+        ]
+        return bool(said)
+
+    await until(holds, f"{name} is refused")
+    return said[0]
+
+
+async def test_pods_get_cpus_hugepages_and_a_function_of_one_numa_node(lab: Lab) -> None:
+    """As long as there is one beside the rest; then they wait, and are told what is missing."""
+    await deploy(lab)
+    await reports(lab, node_0=2, node_1=1)
+
+    for name in ("a", "b", "c"):
+        await create(lab, name)
+        await runs(lab, name)
+        assert len(zones_of(lab, name)) == 1
+    await reports(lab, node_0=0, node_1=0)
+
+    await create(lab, "d")
+    assert VF in await refusal(lab, "d")
+
+    # A new function on NUMA node 1 is offered, reported and used without a restart of anything.
+    fake_pci(lab).vfs("0000:af:00.0", 2)
+    await runs(lab, "d")
+    assert zones_of(lab, "d") == {1}
+
+
+async def test_the_last_aligned_function_counts_and_not_the_last_one(lab: Lab) -> None:
+    """Functions are left, but not where the CPUs are: nobody binds the pod to its rejection."""
+    await deploy(lab)
+    await reports(lab, node_0=2, node_1=1)
+    # The CPUs of NUMA node 0: three cores, since one is reserved.
+    amounts = {"cpu": "6", "memory": "1Gi", VF: "1"}
+    container = {
+        "name": "main",
+        "image": "registry.example/busy:1",
+        "resources": {"requests": amounts, "limits": amounts},
+    }
+    busy = {"metadata": {"name": "busy"}, "spec": {"nodeName": NODE, "containers": [container]}}
+    await lab.client.create(PODS.raw, busy, namespace="default")
+    await runs(lab, "busy")
+    (zone,) = zones_of_devices(lab, "busy")
+    other = 1 - zone
+    await reports(lab, **{f"node_{zone}": (2, 1)[zone] - 1, f"node_{other}": (2, 1)[other]})
+    # Unhealthy functions leave the other zone too.
+    fake = fake_pci(lab)
+    pf, name = (("0000:3b:00.0", "ens1f0"), ("0000:af:00.0", "ens2f0"))[other]
+    fake.interface(pf, name, operstate="down")
+
+    async def has_left() -> bool:
+        return not (await available(lab)).get(f"node-{other}")
+
+    await until(has_left, "functions without a link are not reported")
+    await create(lab, "waits")
+    text = await refusal(lab, "waits")
+    assert "cannot align" in text
+    fake.interface(pf, name, operstate="up")
+    await runs(lab, "waits")
+    assert zones_of(lab, "waits") == {other}
+
+
+def zones_of_devices(lab: Lab, name: str) -> set[int]:
+    """Return the NUMA nodes of a pod's devices."""
+    (held,) = (one for one in lab.pool.kubelet(NODE).pod_resources() if one.name == name)
+    return {node for one in held.containers[0].devices for node in one.numa_nodes}

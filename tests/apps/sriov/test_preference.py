@@ -1,0 +1,128 @@
+"""Which devices go together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.apps.sriov.config import Preference, Selector
+from numakube.apps.sriov.discovery import Candidate
+from numakube.apps.sriov.pools import Member
+from numakube.apps.sriov.preference import Wish, prefer
+from numakube.node.pci import PciFunction
+
+
+def members(**places: tuple[int | None, str]) -> dict[str, Member]:
+    """Return devices by their ids, each with a NUMA node and a physical function."""
+    return {id_: member(id_, node, pf) for id_, (node, pf) in places.items()}
+
+
+def member(id_: str, node: int | None, pf: str) -> Member:
+    """Return a device."""
+    function = PciFunction(address=id_, vendor="8086", device="1889", class_code="020000")
+    return Member(
+        id=id_,
+        numa_nodes=() if node is None else (node,),
+        candidate=Candidate(id=id_, function=function, folder=Path(), pf_address=pf),
+        selector=Selector(),
+    )
+
+
+TWO_NODES = members(
+    a0=(0, "A"), a1=(0, "A"), a2=(0, "A"), b0=(0, "B"), b1=(0, "B"), c0=(1, "C"), c1=(1, "C")
+)
+
+
+def chosen(
+    size: int,
+    *,
+    must: str = "",
+    available: str = "",
+    how: Preference = Preference.MOST_FREE,
+    among: dict[str, Member] = TWO_NODES,
+) -> list[str]:
+    """Return what is preferred of *available*, or of all."""
+    names = available.split() or list(among)
+    return prefer(Wish(names, must.split(), size), among, how)
+
+
+def test_devices_stay_on_one_numa_node() -> None:
+    """On the one with most free, if it has enough."""
+    assert chosen(5) == ["a0", "a1", "a2", "b0", "b1"]
+    assert chosen(2, available="a0 b0 c0 c1") == ["a0", "b0"]
+    assert chosen(2, available="a0 c0 c1") == ["c0", "c1"]
+
+
+def test_the_physical_function_with_most_free_comes_first() -> None:
+    """All from one if it has enough."""
+    assert chosen(1) == ["a0"]
+    assert chosen(1, available="a2 b0 b1") == ["b0"]
+    assert chosen(2) == ["a0", "a1"]
+    assert chosen(4) == ["a0", "a1", "a2", "b0"]
+
+
+def test_packed_leaves_the_fullest_function_alone() -> None:
+    """It takes the one with as few as will do."""
+    assert chosen(1, how=Preference.PACKED) == ["b0"]
+    assert chosen(2, how=Preference.PACKED) == ["b0", "b1"]
+    assert chosen(3, how=Preference.PACKED) == ["a0", "a1", "a2"]
+
+
+def test_spread_takes_different_functions_of_one_numa_node() -> None:
+    """As for bonds; the freest first."""
+    assert chosen(2, how=Preference.SPREAD) == ["a0", "b0"]
+    assert chosen(3, how=Preference.SPREAD) == ["a0", "b0", "a1"]
+    assert chosen(2, must="a1", how=Preference.SPREAD) == ["a1", "b0"]
+
+
+def test_what_must_be_included_decides_the_numa_node() -> None:
+    """It comes first in the answer."""
+    assert chosen(2, must="c1") == ["c1", "c0"]
+    assert chosen(3, must="c1") == ["c1", "c0", "a0"]
+
+
+def test_devices_without_a_numa_node_come_last() -> None:
+    """They are near to nothing."""
+    among = members(x=(None, ""), y=(None, ""), z=(1, "C"))
+
+    assert chosen(1, among=among) == ["z"]
+    assert chosen(2, among=among) == ["z", "x"]
+
+
+def test_a_device_that_is_not_known_is_taken_if_need_be() -> None:
+    """The kubelet may know it from an earlier list."""
+    assert chosen(2, available="c0 gone") == ["c0", "gone"]
+    assert chosen(1, must="gone") == ["gone"]
+
+
+@given(
+    places=st.lists(
+        st.tuples(st.none() | st.integers(0, 3), st.sampled_from(["", "A", "B", "C"])),
+        max_size=12,
+    ),
+    size=st.integers(0, 14),
+    how=st.sampled_from(Preference),
+    data=st.data(),
+)
+def test_the_answer_has_the_size_and_no_more_numa_nodes_than_needed(
+    places: list[tuple[int | None, str]], size: int, how: Preference, data: st.DataObject
+) -> None:
+    """Whatever is free and whatever must be included."""
+    among = {f"d{number}": member(f"d{number}", *one) for number, one in enumerate(places)}
+    must = data.draw(st.lists(st.sampled_from(sorted(among)), unique=True)) if among else []
+
+    answer = prefer(Wish(sorted(among), must, size), among, how)
+
+    assert answer[: len(must)] == must
+    assert len(answer) == len(set(answer)) == max(len(must), min(size, len(among)))
+    if not must and all(one.numa_nodes for one in among.values()):
+        counts: dict[int, int] = {}
+        for one in among.values():
+            counts[one.numa_nodes[0]] = counts.get(one.numa_nodes[0], 0) + 1
+        needed, left = 0, min(size, len(among))
+        for count in sorted(counts.values(), reverse=True):
+            needed += left > 0
+            left -= count
+        assert len({among[id_].numa_nodes[0] for id_ in answer}) == needed
