@@ -8,10 +8,12 @@ from typing import Any
 
 from numakube.api.crds import crd
 from numakube.api.yamls import dump_yaml
+from numakube.apps.sriov.reading import read_config
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.scheduler import SchedulerManifest
+from numakube.manifests.sriov import SriovManifest
 
 FOLDER = Path(__file__).parents[2] / "deploy"
 HEAD = (
@@ -60,3 +62,17 @@ def test_the_extender_file_is_up_to_date() -> None:
 def test_the_operator_file_is_up_to_date() -> None:
     """With the kinds of its objects, and its namespace."""
     assert is_up_to_date("operator.yaml", OperatorManifest().objects())
+
+
+def test_the_sriov_file_is_up_to_date() -> None:
+    """With two pools as an example, which the plugin takes as they are."""
+    manifest = SriovManifest()
+    documents = [namespace(manifest.namespace), *manifest.objects()]
+    assert is_up_to_date("sriov.yaml", documents)
+    text = manifest.config_map()["data"]["config.json"]
+    config = read_config(text, "config.json", prefix="intel.com")
+    assert [pool.resource for pool in config.pools] == [
+        "intel.com/sriov_netdevice",
+        "intel.com/sriov_dpdk",
+    ]
+    assert config.remarks == ()

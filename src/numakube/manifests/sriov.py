@@ -1,0 +1,117 @@
+"""The SR-IOV device plugin: its configuration and its DaemonSet; it needs no rights at all."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.manifests.node_agents import (
+    CONTAINER_SECURITY,
+    CREATED,
+    POD_SECURITY,
+    HostFolder,
+    daemon_set,
+    host_paths,
+    probes,
+)
+from numakube.manifests.roles import service_account
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NAME: Final = "numakube-sriov"
+CONFIG_KEY: Final = "config.json"
+_PORT: Final = 2113
+_CONFIG: Final = "/etc/pcidp"
+_KUBELET: Final = "/var/lib/kubelet"
+_FOLDERS: Final = (
+    HostFolder(name="sys", path="/sys", inside="/host/sys"),
+    HostFolder(name="dev", path="/dev", inside="/host/dev"),
+    HostFolder(name="proc", path="/proc", inside="/host/proc"),
+    HostFolder(name="device-plugins", path=f"{_KUBELET}/device-plugins", writable=True),
+    HostFolder(name="registry", path=f"{_KUBELET}/plugins_registry", writable=True),
+    HostFolder(
+        name="device-info",
+        path="/var/run/k8s.cni.cncf.io/devinfo/dp",
+        type=CREATED,
+        writable=True,
+    ),
+)
+_CDI: Final = HostFolder(name="cdi", path="/var/run/cdi", type=CREATED, writable=True)
+
+EXAMPLE: Final[Sequence[Mapping[str, Any]]] = (
+    {"resourceName": "sriov_netdevice", "selectors": {"vendors": ["8086"], "drivers": ["iavf"]}},
+    {"resourceName": "sriov_dpdk", "selectors": {"vendors": ["8086"], "drivers": ["vfio-pci"]}},
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SriovManifest:
+    """What is deployed.
+
+    Attributes:
+        pools: the resources to offer, as in upstream's ``resourceList``.
+        use_cdi: whether runtimes are told device files by CDI.
+        host_network: needed for selectors by DDP profile alone: devlink belongs to the network.
+    """
+
+    namespace: str = "numakube"
+    image: str = "ghcr.io/numakube/numakube:latest"
+    pools: Sequence[Mapping[str, Any]] = field(default=EXAMPLE)
+    use_cdi: bool = False
+    host_network: bool = False
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        return [service_account(NAME, self.namespace), self.config_map(), self.daemon_set()]
+
+    def config_map(self) -> dict[str, Any]:
+        """Return the configuration, which is read again when it changes."""
+        text = json.dumps({"resourceList": list(self.pools)}, indent=2) + "\n"
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": self.namespace},
+            "data": {CONFIG_KEY: text},
+        }
+
+    def daemon_set(self) -> dict[str, Any]:
+        """Return the DaemonSet."""
+        folders = (*_FOLDERS, _CDI) if self.use_cdi else _FOLDERS
+        volumes, mounts = host_paths(folders)
+        volumes.append({"name": "config", "configMap": {"name": NAME}})
+        mounts.append({"name": "config", "mountPath": _CONFIG, "readOnly": True})
+        pod: dict[str, Any] = {
+            "serviceAccountName": NAME,
+            "automountServiceAccountToken": False,
+            "securityContext": POD_SECURITY,
+            "containers": [{**self._container(), "volumeMounts": mounts}],
+            "volumes": volumes,
+        }
+        if self.host_network:
+            pod["hostNetwork"] = True
+        return daemon_set(NAME, self.namespace, pod)
+
+    def _container(self) -> dict[str, Any]:
+        args = [
+            "sriov",
+            f"--config-file={_CONFIG}/{CONFIG_KEY}",
+            "--sysfs=/host/sys",
+            "--dev=/host/dev",
+            "--proc=/host/proc",
+            f"--bind-address=0.0.0.0:{_PORT}",
+            "--insecure-serving",
+        ]
+        return {
+            "name": "sriov",
+            "image": self.image,
+            "args": [*args, "--use-cdi"] if self.use_cdi else args,
+            "ports": [{"name": "metrics", "containerPort": _PORT}],
+            **probes("metrics"),
+            "resources": {
+                "requests": {"cpu": "50m", "memory": "64Mi"},
+                "limits": {"memory": "200Mi"},
+            },
+            "securityContext": CONTAINER_SECURITY,
+        }
