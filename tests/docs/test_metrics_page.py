@@ -15,6 +15,7 @@ TITLES = {
     "scheduler": "Scheduler",
     "extender": "Extender",
     "operator": "Operator",
+    "sriov": "SR-IOV device plugin",
     "process": "Every process",
 }
 UNITS = {
@@ -30,6 +31,8 @@ UNITS = {
     "numakube_exporter_stale": "0 or 1",
     "leader_election_master_status": "0 or 1",
     "numakube_operator_condition": "0 or 1",
+    "numakube_sriov_registered": "0 or 1",
+    "numakube_sriov_config_valid": "0 or 1",
 }
 
 

@@ -11,6 +11,7 @@ from numakube.apps.gc.metrics import GcMetrics
 from numakube.apps.metrics import new_registry
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics
+from numakube.apps.sriov.metrics import SriovMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +50,7 @@ def exported() -> list[Exported]:
         "scheduler": SchedulerMetrics,
         "extender": ExtenderMetrics,
         "operator": OperatorMetrics,
+        "sriov": SriovMetrics,
     }.items():
         registry = new_registry(component)
         make(registry)

@@ -93,6 +93,8 @@ async def deploy(lab: Lab) -> None:
     )
     for manifest in manifests:
         for document in manifest.objects():
+            if document["kind"] not in KINDS:
+                continue  # services and network policies: pods of the lab have no network
             namespace = document["metadata"].get("namespace", "")
             await lab.client.create(KINDS[document["kind"]], document, namespace=namespace)
 
