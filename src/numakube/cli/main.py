@@ -54,6 +54,7 @@ COMMANDS: Final = {
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
     "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
     "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
+    "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
     "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
     "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),

@@ -25,7 +25,7 @@ from numakube.kubelet.cpus.manager import start_cpu_manager
 from numakube.kubelet.cpus.topology import CpuTopology
 from numakube.kubelet.memory.tables import empty_books
 from numakube.kubelet.versions import behaviour_of
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import CpuSet, union
 from numakube.values.resources import is_memory
 
 if TYPE_CHECKING:
@@ -233,6 +233,7 @@ class _Reader:
 
     def marks(self, names: Mapping[str, str]) -> tuple[PodMark, ...]:
         """Return the legend: a letter and what it holds for each pod that holds something."""
+        cpus = zone_cpus(self.report.machine)
         return tuple(
             PodMark(
                 name=names.get(uid) or f"unknown pod {uid}",
@@ -243,7 +244,7 @@ class _Reader:
                     resource: len(positions)
                     for resource, positions in self.report.pods[uid].devices.items()
                 },
-                zones=zones_of_holding(self.report, self.report.pods[uid]),
+                zones=zones_of_holding(self.report, self.report.pods[uid], cpus),
             )
             for uid, number in self.owners.items()
         )
@@ -257,17 +258,21 @@ def _memory_by_kind(holding: Holding) -> dict[str, int]:
     return dict(sizes)
 
 
-def zones_of_holding(report: ExactReport, holding: Holding) -> tuple[int, ...]:
+def zones_of_holding(
+    report: ExactReport, holding: Holding, cpus: Mapping[int, int]
+) -> tuple[int, ...]:
     """Return every zone of which a pod holds something for itself, in ascending order.
 
     Memory of a group of zones counts for the whole group; a device near several zones counts for
     none of them alone unless nothing else the pod holds is near it.
+
+    Args:
+        report: the state of the node.
+        holding: what the pod holds.
+        cpus: the CPUs of each zone as bits, see `zone_cpus`.
     """
-    zones = {
-        node.id
-        for node in report.machine.nodes
-        if holding.cpus and holding.cpus & CpuSet.of(_threads(node))
-    }
+    bits = holding.cpus.bits
+    zones = {zone for zone, own in cpus.items() if bits & own}
     for block in holding.memory:
         if block.size_bytes:
             zones.update(block.numa_nodes)
@@ -279,5 +284,9 @@ def zones_of_holding(report: ExactReport, holding: Holding) -> tuple[int, ...]:
     return tuple(sorted(zones))
 
 
-def _threads(node: NumaNode) -> Iterator[int]:
-    return (cpu for core in node.cores for cpu in core.threads)
+def zone_cpus(machine: Machine) -> dict[int, int]:
+    """Return the CPUs of each zone as bits."""
+    return {
+        node.id: union(1 << cpu for core in node.cores for cpu in core.threads)
+        for node in machine.nodes
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.insight.drawing.picture import Change, short_name, size_text
-from numakube.values.resources import CPU, MEMORY, is_memory, quantity_of
+from numakube.values.resources import CPU, MEMORY, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -114,7 +114,9 @@ def amount_words(amount: Amount) -> str:
 
 def amount_text(resource: str, amount: int) -> str:
     """Return an amount for a quick look: CPUs, bytes with a unit, or a count."""
-    return size_text(amount) if is_memory(resource) else str(quantity_of(resource, amount))
+    if resource == CPU:
+        return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
+    return size_text(amount) if is_memory(resource) else str(amount)
 
 
 def resource_label(resource: str) -> str:

@@ -1,0 +1,111 @@
+"""Usage as JSON, described in docs/reference/top.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.insight.usage.nodes import by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.insight.usage.nodes import NodeUsage, ZoneUsage
+    from numakube.insight.usage.pods import PodUsage
+    from numakube.insight.usage.shapes import Shape
+
+API_VERSION: Final = "insight.numakube.dev/v1alpha1"
+
+
+def nodes_document(
+    nodes: Iterable[NodeUsage], total: NodeUsage, *, counts_fits: bool = False
+) -> dict[str, Any]:
+    """Return the usage of nodes, and of all of them together."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "NodeUsageList",
+        "items": [_node(node, counts_fits=counts_fits) for node in nodes],
+        "total": _amounts(total) | _largest(total, counts_fits=counts_fits),
+    }
+
+
+def zones_document(zones: Iterable[ZoneUsage], *, counts_fits: bool = False) -> dict[str, Any]:
+    """Return the usage of zones."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ZoneUsageList",
+        "items": [
+            {
+                "node": zone.node,
+                "zone": zone.zone,
+                **_amounts(zone),
+                "exclusiveCPUs": zone.cpus,
+                **_largest(zone, counts_fits=counts_fits),
+            }
+            for zone in zones
+        ],
+    }
+
+
+def pods_document(pods: Iterable[PodUsage]) -> dict[str, Any]:
+    """Return the usage of pods."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "PodUsageList",
+        "items": [_pod(pod) for pod in pods],
+    }
+
+
+def _node(node: NodeUsage, *, counts_fits: bool) -> dict[str, Any]:
+    if node.why_unknown:
+        return {"node": node.node, "whyUnknown": node.why_unknown}
+    document: dict[str, Any] = {
+        "node": node.node,
+        "topologyManagerPolicy": node.policy,
+        "zones": node.zones,
+        "exact": node.exact,
+    }
+    if node.stale:
+        document["stale"] = node.stale
+    return document | {
+        "podsNotReported": node.pending,
+        **_amounts(node),
+        **_largest(node, counts_fits=counts_fits),
+        "fragmentation": {name: round(share, 4) for name, share in node.fragmentation.items()},
+    }
+
+
+def _amounts(usage: NodeUsage | ZoneUsage) -> dict[str, Any]:
+    return {
+        "allocatable": by_name(usage.allocatable),
+        "used": by_name(usage.used),
+        "free": by_name(usage.free),
+        "stranded": by_name(usage.stranded),
+    }
+
+
+def _largest(usage: NodeUsage | ZoneUsage, *, counts_fits: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "largest": _shape(usage.largest),
+        "largestWith": {name: _shape(shape) for name, shape in usage.with_devices.items()},
+    }
+    return document | ({"fits": usage.fits} if counts_fits else {})
+
+
+def _shape(shape: Shape) -> dict[str, int]:
+    return {"cpus": shape.cpus, "memory": shape.memory_bytes, **shape.devices}
+
+
+def _pod(pod: PodUsage) -> dict[str, Any]:
+    document: dict[str, Any] = {"namespace": pod.namespace, "name": pod.name}
+    if pod.node:
+        document["node"] = pod.node
+    document["alignment"] = str(pod.alignment)
+    if pod.why_unknown:
+        document["whyUnknown"] = pod.why_unknown
+    return document | {
+        "zones": list(pod.zones),
+        "cpus": str(pod.cpus),
+        "memory": dict(pod.memory),
+        "devices": dict(pod.devices),
+        "containers": dict(pod.containers),
+    }

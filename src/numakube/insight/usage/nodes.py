@@ -1,0 +1,261 @@
+"""Usage of zones and nodes.
+
+`zone_usages` is the base; a node adds its zones up. What an NRT says is taken as it is: pods that
+came since its last report are not taken off, but counted in ``pending``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.usage.shapes import (
+    MILLI,
+    NOTHING,
+    Shape,
+    fitting,
+    largest_shape,
+    largest_with_devices,
+    proportion,
+    stranded,
+)
+from numakube.topology.zones import Unusable
+from numakube.values.cpuset import union
+from numakube.values.resources import CPU, MEMORY, add_amounts, is_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numakube.insight.facts import ClusterFacts
+    from numakube.topology.exact import ExactReport
+    from numakube.topology.view import NodeTopology, ZoneView
+    from numakube.values.resources import Amounts
+
+_FULL_CORES: Final = "full-pcpus-only"
+_NO_AMOUNTS: Final[Amounts] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneUsage:
+    """One NUMA zone; amounts in base units.
+
+    Attributes:
+        cpus: whole CPUs that can be given out exclusively, in whole cores if the kubelet insists.
+        stranded: what is free for nobody, see `numakube.insight.usage.shapes`.
+        largest: the most CPUs with their share of memory that still fit.
+        with_devices: the same with as many devices as possible, by resource.
+        fits: how many pods of the shape that was asked about fit.
+    """
+
+    node: str
+    zone: int
+    allocatable: Amounts
+    free: Amounts
+    cpus: int = 0
+    stranded: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
+    largest: Shape = NOTHING
+    with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
+    fits: int = 0
+
+    @property
+    def used(self) -> Amounts:
+        """What is not free."""
+        return {name: amount - self.free.get(name, 0) for name, amount in self.allocatable.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeUsage:
+    """One node, or a whole cluster (then ``node`` is empty).
+
+    Attributes:
+        policy: the Topology Manager's.
+        exact: whether its report tells who has what.
+        why_unknown: why there are no amounts; empty if there are.
+        pending: pods on the node that its report does not have yet.
+        largest_on: the node of the largest shape, in a cluster.
+        fragmentation: by resource, how far the best zone is from what one zone could have; see
+            `fragmentation_of`.
+    """
+
+    node: str
+    policy: str = ""
+    zones: int = 0
+    exact: bool = False
+    stale: str = ""
+    why_unknown: str = ""
+    pending: int = 0
+    allocatable: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
+    free: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
+    stranded: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
+    largest: Shape = NOTHING
+    largest_on: str = ""
+    with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
+    fragmentation: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    fits: int = 0
+
+    @property
+    def used(self) -> Amounts:
+        """What is not free."""
+        return {name: amount - self.free.get(name, 0) for name, amount in self.allocatable.items()}
+
+
+def zone_usages(view: NodeTopology, *, shape: Amounts = _NO_AMOUNTS) -> list[ZoneUsage]:
+    """Return the usage of every zone of a node; *shape* is what to count fitting pods of."""
+    return [_zone(view, zone, shape) for zone in view.zones]
+
+
+def _zone(view: NodeTopology, zone: ZoneView, shape: Amounts) -> ZoneUsage:
+    cpus, ratio = _whole_cpus(view, zone), proportion(zone.allocatable)
+    free = zone.available
+    resources = [name for name in free if name != CPU and not is_memory(name)]
+    return ZoneUsage(
+        node=view.node,
+        zone=zone.id,
+        allocatable=zone.allocatable,
+        free=free,
+        cpus=cpus,
+        stranded=stranded(zone.allocatable, free, cpus, ratio),
+        largest=largest_shape(free, cpus, ratio),
+        with_devices={
+            name: found
+            for name in resources
+            if not (found := largest_with_devices(free, cpus, ratio, name)).empty
+        },
+        fits=fitting(shape, free, cpus) if shape else 0,
+    )
+
+
+def _whole_cpus(view: NodeTopology, zone: ZoneView) -> int:
+    """Return how many CPUs can be given out; a kubelet that insists on cores gives whole ones."""
+    count = zone.available.get(CPU, 0) // MILLI
+    if view.report is None or view.report.settings.cpu_options.get(_FULL_CORES) != "true":
+        return count
+    return min(count, _on_free_cores(view.report, zone.id))
+
+
+def _on_free_cores(report: ExactReport, zone: int) -> int:
+    """Return how many CPUs are on cores of which nobody has any."""
+    shared = report.shared_cpus.bits if report.shared_cpus else 0
+    reserved = report.settings.reserved_cpus
+    free = shared & ~(reserved.bits if reserved else 0)
+    node = next((one for one in report.machine.nodes if one.id == zone), None)
+    masks = [(_bits(core.threads), len(core.threads)) for core in (node.cores if node else ())]
+    return sum(count for mask, count in masks if free & mask == mask)
+
+
+# Machines that are alike have the same cores.
+@lru_cache(maxsize=16384)
+def _bits(cpus: tuple[int, ...]) -> int:
+    return union(1 << cpu for cpu in cpus)
+
+
+def node_usage(
+    facts: ClusterFacts, node: str, *, shape: Amounts = _NO_AMOUNTS
+) -> tuple[NodeUsage, list[ZoneUsage]]:
+    """Return the usage of a node, and of its zones; a node without data has none."""
+    view = facts.view(node)
+    if view is None:
+        return NodeUsage(node=node, why_unknown="no NodeResourceTopology"), []
+    if isinstance(view, Unusable):
+        return NodeUsage(node=node, why_unknown=view.reason), []
+    zones = zone_usages(view, shape=shape)
+    best = max(zones, key=lambda zone: _size(zone.largest), default=None)
+    return (
+        NodeUsage(
+            node=node,
+            policy=view.policy,
+            zones=len(zones),
+            exact=view.report is not None,
+            stale=view.stale_reason or ("" if view.live else "its amounts never change"),
+            pending=_pending(facts, view),
+            allocatable=add_amounts(*(zone.allocatable for zone in zones)),
+            free=add_amounts(*(zone.free for zone in zones)),
+            stranded=add_amounts(*(zone.stranded for zone in zones)),
+            largest=best.largest if best else NOTHING,
+            largest_on=node,
+            with_devices=_best_by_resource(zone.with_devices for zone in zones),
+            fragmentation=fragmentation_of(zones),
+            fits=sum(zone.fits for zone in zones),
+        ),
+        zones,
+    )
+
+
+def _pending(facts: ClusterFacts, view: NodeTopology) -> int:
+    if view.report is None:
+        return 0
+    report = view.report
+    return sum(not report.accounts_for(pod.metadata.uid) for pod in facts.pods_on(view.node))
+
+
+def fragmentation_of(zones: Sequence[ZoneUsage]) -> dict[str, float]:
+    """Return by resource how much worse the best zone is than it could be, from 0 to 1.
+
+    With what is free on the node, one zone could at best have all of it, or be empty: 1 less the
+    share of that which the best zone really has. 0 is as good as can be; two zones of four GPUs
+    with two free ones each have 0.5.
+    """
+    found: dict[str, float] = {}
+    resources = {name for zone in zones for name in zone.free}
+    for resource in sorted(resources):
+        free = [zone.free.get(resource, 0) for zone in zones]
+        widest = max(zone.allocatable.get(resource, 0) for zone in zones)
+        possible = min(sum(free), widest)
+        if possible > 0:
+            found[resource] = 1 - max(free) / possible
+    return found
+
+
+def cluster_usage(nodes: Sequence[NodeUsage]) -> NodeUsage:
+    """Return what all of *nodes* have together, and the largest shape on any of them."""
+    known = [node for node in nodes if not node.why_unknown]
+    best = max(known, key=lambda node: _size(node.largest), default=None)
+    free = add_amounts(*(node.free for node in known))
+    return NodeUsage(
+        node="",
+        zones=sum(node.zones for node in known),
+        exact=bool(known) and all(node.exact for node in known),
+        pending=sum(node.pending for node in known),
+        allocatable=add_amounts(*(node.allocatable for node in known)),
+        free=free,
+        stranded=add_amounts(*(node.stranded for node in known)),
+        largest=best.largest if best else NOTHING,
+        largest_on=best.node if best and not best.largest.empty else "",
+        with_devices=_best_by_resource(node.with_devices for node in known),
+        fragmentation=_mean_fragmentation(known, free),
+        fits=sum(node.fits for node in known),
+    )
+
+
+def _mean_fragmentation(nodes: Sequence[NodeUsage], free: Amounts) -> dict[str, float]:
+    """Return the mean by resource, nodes counting by what they have free of it."""
+    sums: dict[str, float] = {}
+    for node in nodes:
+        for resource, value in node.fragmentation.items():
+            sums[resource] = sums.get(resource, 0.0) + value * node.free.get(resource, 0)
+    return {resource: total / free[resource] for resource, total in sums.items() if free[resource]}
+
+
+def _best_by_resource(shapes: Iterable[Mapping[str, Shape]]) -> dict[str, Shape]:
+    """Return by resource the shape with most devices, then most CPUs."""
+    best: dict[str, Shape] = {}
+    for by_resource in shapes:
+        for resource, shape in by_resource.items():
+            known = best.get(resource, NOTHING)
+            ours = (shape.devices[resource], shape.cpus)
+            if ours > (known.devices.get(resource, 0), known.cpus):
+                best[resource] = shape
+    return best
+
+
+def _size(shape: Shape) -> tuple[int, int]:
+    return shape.cpus, shape.memory_bytes
+
+
+def by_name(amounts: Amounts) -> dict[str, int]:
+    """Return *amounts* in the order that tables have: CPU, memory, then the rest by name."""
+    first = [name for name in (CPU, MEMORY) if name in amounts]
+    rest = sorted(name for name in amounts if name not in (CPU, MEMORY))
+    return {name: amounts[name] for name in (*first, *rest)}

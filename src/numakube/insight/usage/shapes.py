@@ -1,0 +1,113 @@
+"""What still fits into one zone, and what of its free amounts nobody can use.
+
+A pod that is to be aligned needs CPUs *and* memory, and a device needs both beside it. How much
+memory goes with a CPU differs from workload to workload, so a *usual* pod is taken to use between
+a quarter and four times of what the zone has for each CPU (its *proportion*):
+
+* a **lean** CPU needs a quarter of the proportion beside it, a **rich** one takes four times of it;
+* free CPUs are stranded as far as not even lean memory is left for them, or because they are on
+  cores of which somebody has a part and the kubelet gives out whole cores only;
+* free memory is stranded as far as the free CPUs could not take it even if all were rich;
+* a free device is stranded if no CPU with lean memory is left for it.
+
+Only whole CPUs count: the rest of one cannot be given out exclusively. What a zone has none of at
+all (CXL memory without CPUs, CPUs without memory) is not stranded but was never usable alone; a
+kubelet that does not manage memory strands nothing for lack of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from numakube.values.resources import CPU, MEMORY, is_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.values.resources import Amounts
+
+MILLI: Final = 1000
+LEAN: Final = 4
+"""A lean CPU has this part of the proportion: one in so many."""
+RICH: Final = 4
+"""A rich CPU has so many times the proportion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A request that fits into one zone: whole CPUs, bytes, devices."""
+
+    cpus: int = 0
+    memory_bytes: int = 0
+    devices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing fits."""
+        return not self.cpus and not self.devices
+
+
+NOTHING: Final = Shape()
+
+
+def proportion(allocatable: Amounts) -> int:
+    """Return the bytes of memory for each allocatable CPU of a zone; 0 if it lacks one of them."""
+    cpus = allocatable.get(CPU, 0) // MILLI
+    return allocatable.get(MEMORY, 0) // cpus if cpus else 0
+
+
+def largest_shape(free: Amounts, cpus: int, ratio: int) -> Shape:
+    """Return the most CPUs that have their proportion of memory beside them, and that memory.
+
+    Args:
+        free: what the zone has left.
+        cpus: whole CPUs that can be given out.
+        ratio: the zone's `proportion`.
+    """
+    count = min(cpus, free.get(MEMORY, 0) // ratio) if ratio else cpus
+    return Shape(count, count * ratio) if count > 0 else NOTHING
+
+
+def largest_with_devices(free: Amounts, cpus: int, ratio: int, resource: str) -> Shape:
+    """Return the most devices of *resource* with a CPU and its memory each, and the most CPUs."""
+    base = largest_shape(free, cpus, ratio)
+    devices = min(free.get(resource, 0), base.cpus)
+    if devices <= 0:
+        return NOTHING
+    return Shape(base.cpus, base.memory_bytes, {resource: devices})
+
+
+def stranded(allocatable: Amounts, free: Amounts, cpus: int, ratio: int) -> dict[str, int]:
+    """Return how much of each resource is free for nobody, as the module says.
+
+    Args:
+        allocatable: what the zone can give out; a resource that it lacks strands nothing.
+        free: what it has left.
+        cpus: whole CPUs that can be given out.
+        ratio: the zone's `proportion`.
+    """
+    found: dict[str, int] = {}
+    if not allocatable.get(CPU):
+        return found
+    memory = free.get(MEMORY, 0)
+    served = min(cpus, memory * LEAN // ratio) if ratio else cpus
+    if (useless := free.get(CPU, 0) // MILLI - served) > 0:
+        found[CPU] = MILLI * useless
+    if ratio and (rest := memory - cpus * ratio * RICH) > 0:
+        found[MEMORY] = rest
+    for resource, count in free.items():
+        if count > served and resource != CPU and not is_memory(resource):
+            found[resource] = count - served
+    return found
+
+
+def fitting(shape: Amounts, free: Amounts, cpus: int) -> int:
+    """Return how many times *shape* fits into a zone."""
+    counts = [
+        (MILLI * cpus if name == CPU else free.get(name, 0)) // amount
+        for name, amount in shape.items()
+        if amount
+    ]
+    return min(counts, default=0)

@@ -1,0 +1,117 @@
+"""``kubectl numa top`` on a bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Ended
+from tests.insight.drawing import nodes
+
+from numakube.api.yamls import load_yaml
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Return a bundle of a busy node, an empty one, and one without data."""
+    web = nodes.on("a-1", nodes.named("web", cpu="6", memory="4Gi"))
+    job = nodes.on("a-1", nodes.named("job", cpu="7", memory="30Gi", gpu="1"))
+    waiting = nodes.named("waiting", cpu="8", memory="4Gi")
+    busy = nodes.admitted(nodes.kubelet(nodes.SMALL), web, job)
+    empty = nodes.kubelet(nodes.SMALL)
+    facts = nodes.facts({"a-1": busy, "a-2": empty, "b-1": empty}, web, job, waiting)
+    known = {name: nrt for name, nrt in facts.topologies.items() if name != "b-1"}
+    cluster = facts.__class__(
+        taken_at=facts.taken_at, nodes=facts.nodes, pods=facts.pods, topologies=known
+    )
+    return nodes.bundle(tmp_path / "bundle.tar.gz", cluster)
+
+
+def cells(line: str) -> list[str]:
+    """Return the cells of a line, which have at least three blanks between them."""
+    return [cell.strip() for cell in line.split("   ") if cell.strip()]
+
+
+def test_nodes_are_listed_with_a_total(numakube: Run, bundle: Path) -> None:
+    """Free of allocatable, what is stranded and what fits."""
+    ended = numakube("top", "--from", bundle)
+    assert ended.code == 0
+    lines = [cells(line) for line in ended.out.splitlines()]
+    assert lines[0][:6] == ["NODE", "POLICY", "ZONES", "CPU", "MEMORY", "DEVICES"]
+    assert lines[1] == [
+        "a-1", "single-numa-node", "2", "2/15", "28Gi/62Gi", "gpu 3/4",
+        "9.3Gi, 1 gpu", "1 CPU + 4.4Gi", "CPU 50%, memory 4%",
+    ]  # fmt: skip
+    assert lines[2][3:] == ["15/15", "62Gi/62Gi", "gpu 4/4", "-", "8 CPU + 31Gi", "-"]
+    assert "no NodeResourceTopology" in lines[3]
+    assert lines[4][0] == "*"
+    assert "8 CPU + 31Gi on a-2" in lines[4]
+
+
+def test_zones_are_listed_in_the_order_asked_for(numakube: Run, bundle: Path) -> None:
+    """Numbers go from large to small."""
+    ended = numakube("top", "zones", "--from", bundle, "--sort-by", "cpu", "--no-headers")
+    assert [cells(line)[:3] for line in ended.out.splitlines()] == [
+        ["a-2", "1", "8/8"],
+        ["a-2", "0", "7/7"],
+        ["a-1", "0", "1/7"],
+        ["a-1", "1", "1/8"],
+    ]
+
+
+def test_pods_are_listed_with_their_zones(numakube: Run, bundle: Path) -> None:
+    """Those of one namespace, or all."""
+    ended = numakube("top", "pods", "-n", "team", "--from", bundle)
+    lines = [cells(line) for line in ended.out.splitlines()]
+    assert lines[1] == ["team", "job", "a-1", "aligned", "1", "4-7,12-14", "30Gi", "1 gpu"]
+    assert lines[2] == ["team", "waiting", "-", "pending", "-", "-", "-", "-"]
+    assert numakube("top", "pods", "--from", bundle, "--no-headers").out == ""
+    every = numakube("top", "pods", "-A", "--from", bundle, "--sort-by", "memory", "-o", "name")
+    assert every.out.split() == ["pod/job", "pod/web", "pod/waiting"]
+
+
+@pytest.mark.parametrize("what", ["nodes", "zones", "pods"])
+def test_json_and_yaml_are_the_same(numakube: Run, bundle: Path, what: str) -> None:
+    """With everything."""
+    arguments = ("top", what, "-A", "--from", bundle, "-o")
+    document = json.loads(numakube(*arguments, "json").out)
+    assert document["kind"] == f"{what.capitalize()[:-1]}UsageList"
+    assert document == load_yaml(numakube(*arguments, "yaml").out, "yaml")
+    assert numakube(*arguments, "wide").code == 0
+
+
+def test_a_shape_is_counted(numakube: Run, bundle: Path) -> None:
+    """How many more such pods would be aligned."""
+    shape = "cpu=4,memory=2Gi,vendor.example/gpu=1"
+    ended = numakube("top", "--from", bundle, "--shape", shape, "--sort-by", "fits")
+    rows = [cells(line) for line in ended.out.splitlines()]
+    assert [(row[0], row[-1]) for row in rows] == [
+        ("NODE", "FITS"),
+        ("a-2", "3"),
+        ("a-1", "0"),
+        ("b-1", "0"),
+        ("*", "3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("nowhere",), 1, "no node 'nowhere'"),
+        (("--sort-by", "beauty"), 1, "there are stranded, largest, fragmentation, fits, name, cpu"),
+        (("-w",), 2, "live cluster"),
+        (("--shape", "cpu"), 2, "--shape"),
+        (("--shape", "cpu=many"), 2, "--shape"),
+    ],
+)
+def test_what_cannot_be_listed_is_told(
+    numakube: Run, bundle: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    """In one line."""
+    ended = numakube("top", "nodes", *arguments, "--from", bundle)
+    assert ended.code == code
+    assert words in ended.err
