@@ -8,6 +8,12 @@ import re
 from tests.docs.pages import ROOT
 from tests.manifests.exported import Exported, exported
 
+from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
+from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.apps.scheduler.settings import default_configuration
+from numakube.kube.config import ClusterConfig
+from numakube.kube.connect import connect
+
 PAGE = ROOT / "docs" / "reference" / "metrics.md"
 TITLES = {
     "exporter": "Exporter",
@@ -77,3 +83,17 @@ def test_names_and_labels_follow_the_conventions() -> None:
         assert metric.meaning, metric.name
         assert (metric.type == "counter") == metric.name.endswith("_total"), metric.name
         assert not {"pod", "namespace", "uid", "container"} & set(metric.labels), metric.name
+
+
+async def test_real_processes_export_what_is_on_the_page() -> None:
+    """Nothing is registered beside the classes of metrics."""
+    async with connect(ClusterConfig(server="http://127.0.0.1:9")) as client:
+        registries = [
+            SchedulerProcess(default_configuration(), client).registry,
+            ExtenderProcess(ExtenderOptions.default(), client).registry,
+        ]
+    documented = set(re.findall(r"^\| `(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    for registry in registries:
+        for family in registry.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            assert name in documented

@@ -24,6 +24,11 @@ DAEMON_SETS: Final = "daemonsets"
 DEPLOYMENTS: Final = "deployments"
 PRIORITY_CLASSES: Final = "priorityclasses"
 
+ROLES: Final = "roles"
+ROLE_BINDINGS: Final = "rolebindings"
+CLUSTER_ROLES: Final = "clusterroles"
+CLUSTER_ROLE_BINDINGS: Final = "clusterrolebindings"
+
 CLAIMS: Final = "persistentvolumeclaims"
 VOLUMES: Final = "persistentvolumes"
 STORAGE_CLASSES: Final = "storageclasses"

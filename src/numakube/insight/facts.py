@@ -42,6 +42,7 @@ from numakube.api.workloads import (
 from numakube.errors import NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.listing import read_list, read_object
+from numakube.insight.rights import Role, RoleBinding
 from numakube.insight.unreadable import Unreadable
 from numakube.insight.workloads import PriorityClass, ServerVersion, Workload
 from numakube.scheduling.snapshot.objects import ClusterObjects
@@ -97,6 +98,7 @@ class ClusterFacts:
         nodes: by name; so are ``topologies`` and ``kubelet_configs``.
         pods: all of them, those that have ended included, in the server's order.
         objects: what scheduling depends on besides; its namespace labels are filled in.
+        roles: those of namespaces and of the cluster; so are ``role_bindings``.
         unreadable: what could not be read, and why.
     """
 
@@ -111,6 +113,8 @@ class ClusterFacts:
     daemon_sets: tuple[Workload, ...] = ()
     deployments: tuple[Workload, ...] = ()
     priority_classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    roles: tuple[Role, ...] = ()
+    role_bindings: tuple[RoleBinding, ...] = ()
     kubelet_configs: Mapping[str, KubeletConfiguration] = field(default_factory=dict)
     schedulers: Mapping[str, SchedulerFacts] = field(default_factory=dict)
     version: ServerVersion = field(default_factory=ServerVersion)
@@ -174,6 +178,11 @@ def facts_of(collected: Collected) -> ClusterFacts:
         daemon_sets=reader.all(names.DAEMON_SETS, Workload),
         deployments=reader.all(names.DEPLOYMENTS, Workload),
         priority_classes=reader.by_key(names.PRIORITY_CLASSES, PriorityClass),
+        roles=(*reader.all(names.ROLES, Role), *reader.all(names.CLUSTER_ROLES, Role)),
+        role_bindings=(
+            *reader.all(names.ROLE_BINDINGS, RoleBinding),
+            *reader.all(names.CLUSTER_ROLE_BINDINGS, RoleBinding),
+        ),
         kubelet_configs=reader.kubelet_configs(),
         schedulers=reader.schedulers(),
         version=reader.one(names.VERSION, ServerVersion) or ServerVersion(),

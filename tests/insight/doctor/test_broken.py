@@ -299,6 +299,16 @@ def _two_leaders(world: World) -> Expected:
     return {"NUMA-SCHEDULER-TWO-LEADERS": ("numakube/", "other/", "another leads")}
 
 
+@case
+def _two_that_say_they_lead(world: World) -> Expected:
+    config = {"kubescheduler.config.k8s.io": {"profiles": [{"schedulerName": SCHEDULER}]}}
+    for name in ("one", "other"):
+        queue = {"speaker": {"kind": "scheduler", "identity": name, "leads": True}}
+        world.schedulers[name, "queue"] = queue
+        world.schedulers[name, "configz"] = config
+    return {"NUMA-SCHEDULER-TWO-LEADERS": (f"profile {SCHEDULER}: one, other",)}
+
+
 # Pods
 
 
@@ -453,6 +463,19 @@ def _the_clock_of_the_reader(world: World) -> Expected:
     for one in world.leases:
         one["spec"]["renewTime"] = LATER
     return {"NUMA-CLOCK-HERE": ("3 minutes behind",)}
+
+
+@case
+def _a_scheduler_without_the_right_to_bind(world: World) -> Expected:
+    role = next(one for one in world.clusterroles if one["metadata"]["name"] == SCHEDULER)
+    role["rules"] = [rule for rule in role["rules"] if "pods/binding" not in rule["resources"]]
+    return {"NUMA-RBAC-MISSING": ("numakube/numakube-scheduler", "may not create pods/binding")}
+
+
+@case
+def _an_exporter_whose_account_has_no_role(world: World) -> Expected:
+    world.daemonsets[0]["spec"]["template"]["spec"]["serviceAccountName"] = ""
+    return {"NUMA-RBAC-MISSING": ("numakube/default", "patch noderesourcetopologies")}
 
 
 @case

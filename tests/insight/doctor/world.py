@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from tests.apps.scheduler.world import World as Live
 
 from numakube.api.codec import convert
 from numakube.api.core import Pod
+from numakube.apps.gathering import ZONES, gather
 from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
 from numakube.insight.doctor.registry import Diagnosis, diagnose
 from numakube.insight.facts import ClusterFacts, facts_of
@@ -24,7 +26,10 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
+from numakube.manifests.exporter import ExporterManifest
+from numakube.manifests.scheduler import SchedulerManifest
 from numakube.topology.model_report import nrt_of
+from numakube.topology.view import NodeTopology
 from numakube.values.resources import quantities_of
 
 NOW = "2026-06-01T12:00:00Z"
@@ -36,7 +41,10 @@ KUBELET = "policy=single-numa-node"
 IMAGE = "ghcr.io/numakube/numakube:latest"
 
 Tree = dict[str, Any]
-TREES = ("nodes", "topologies", "configz", "pods", "leases", "daemonsets", "deployments")
+TREES = (
+    "nodes", "topologies", "configz", "pods", "leases", "daemonsets", "deployments", "roles",
+    "rolebindings", "clusterroles", "clusterrolebindings",
+)  # fmt: skip
 
 
 def resources(**amounts: Any) -> Tree:
@@ -88,6 +96,10 @@ class World:
     deployments: list[Tree] = field(default_factory=list)
     events: list[Tree] = field(default_factory=list)
     schedulers: dict[tuple[str, str], Tree] = field(default_factory=dict)
+    roles: list[Tree] = field(default_factory=list)
+    rolebindings: list[Tree] = field(default_factory=list)
+    clusterroles: list[Tree] = field(default_factory=list)
+    clusterrolebindings: list[Tree] = field(default_factory=list)
     errors: list[Tree] = field(default_factory=list)
     version: str = "v1.35.2"
     taken_at: str = NOW
@@ -135,6 +147,18 @@ class World:
         self.pods.append(document)
         return document
 
+    def apply(self, *objects: Tree) -> None:
+        """Create objects of rights; workloads have a place of their own."""
+        lists = {
+            "Role": self.roles,
+            "RoleBinding": self.rolebindings,
+            "ClusterRole": self.clusterroles,
+            "ClusterRoleBinding": self.clusterrolebindings,
+        }
+        for one in objects:
+            if one["kind"] in lists:
+                lists[one["kind"]].append(one)
+
     def collected(self) -> Collected:
         """Return everything as a bundle holds it."""
         lists = {
@@ -145,6 +169,10 @@ class World:
             "daemonsets": self.daemonsets,
             "deployments": self.deployments,
             "events": self.events,
+            "roles": self.roles,
+            "rolebindings": self.rolebindings,
+            "clusterroles": self.clusterroles,
+            "clusterrolebindings": self.clusterrolebindings,
         }
         encode = msgspec.json.encode
         files = {list_file(kind): encode({"items": items}) for kind, items in lists.items()}
@@ -173,15 +201,32 @@ def workload(program: str, *arguments: str, **status: int) -> Tree:
     """Return a Deployment or DaemonSet of ours."""
     labels = {"app": program}
     container = {"name": program, "image": IMAGE, "args": [program, *arguments]}
+    spec = {"containers": [container], "serviceAccountName": f"numakube-{program}"}
     return {
         "metadata": {"name": f"numakube-{program}", "namespace": "numakube"},
         "spec": {
             "replicas": 2,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
         },
         "status": status,
     }
+
+
+async def reported(live: Live) -> None:
+    """Wait until the reports of a live lab have all its pods, in full."""
+
+    async def is_complete() -> bool:
+        facts = facts_of(await gather(live.client, what=ZONES))
+        views = {name: facts.view(name) for name in facts.nodes}
+        return all(
+            isinstance(view, NodeTopology)
+            and view.report is not None
+            and all(view.report.accounts_for(one.metadata.uid) for one in facts.pods_on(name))
+            for name, view in views.items()
+        )
+
+    await live.until_true(is_complete)
 
 
 def healthy(nodes: int = 4) -> World:
@@ -206,4 +251,5 @@ def _healthy(nodes: int) -> World:
         workload("scheduler", f"--scheduler-name={SCHEDULER}", replicas=2, readyReplicas=2)
     )
     world.leases.append(lease(SCHEDULER, namespace="numakube", holder="numakube-scheduler-1"))
+    world.apply(*SchedulerManifest().objects(), *ExporterManifest().objects())
     return world

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.apps.kinds import KINDS
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.kube.catalog import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CORE_EVENTS,
     DAEMON_SETS,
     DEPLOYMENTS,
@@ -16,6 +18,8 @@ from numakube.kube.catalog import (
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    ROLE_BINDINGS,
+    ROLES,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +36,10 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
     LEASES,
     DAEMON_SETS,
     DEPLOYMENTS,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
 )
 """Every kind of which all objects are read."""
 

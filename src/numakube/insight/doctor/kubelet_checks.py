@@ -30,9 +30,11 @@ _POOLS: Final[tuple[str, ...]] = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
     "karpenter.sh/nodepool",
-    "node.kubernetes.io/instance-type",
 )
-"""Labels that say which nodes are meant to be alike, the most telling first."""
+"""Labels that say which nodes are meant to be alike."""
+_TYPE: Final = "node.kubernetes.io/instance-type"
+"""Nodes of one type are usually alike, but one may have two pools of them on purpose."""
+_FEW: Final = 1 / 3
 
 POLICY_NONE: Final = Rule(
     id="NUMA-KUBELET-POLICY-NONE",
@@ -245,18 +247,20 @@ def check_pools(facts: ClusterFacts) -> Iterator[Finding]:
     pools: dict[tuple[str, str], dict[str, Managers]] = {}
     for name, node in facts.nodes.items():
         managers = managers_of(facts, name)
-        label = next((one for one in _POOLS if one in node.metadata.labels), None)
+        label = next((one for one in (*_POOLS, _TYPE) if one in node.metadata.labels), None)
         if managers is not None and label is not None:
             pools.setdefault((label, node.metadata.labels[label]), {})[name] = managers
     for (label, pool), members in pools.items():
-        yield from _odd_ones(f"{label}={pool}", members)
+        most = _FEW if label == _TYPE else 1.0
+        yield from _odd_ones(f"{label}={pool}", members, most=most)
 
 
-def _odd_ones(pool: str, members: dict[str, Managers]) -> Iterator[Finding]:
+def _odd_ones(pool: str, members: dict[str, Managers], *, most: float) -> Iterator[Finding]:
+    """Tell of nodes that differ from the usual; more than a share *most* of them are on purpose."""
     counts = Counter(_policies(one) for one in members.values())
-    if len(counts) < 2:
-        return
     usual, times = counts.most_common(1)[0]
+    if len(members) - times > most * len(members):
+        return
     for name, managers in members.items():
         if _policies(managers) != usual:
             detail = (

@@ -93,13 +93,14 @@ def check_caches(facts: ClusterFacts) -> Iterator[Finding]:
     """Look at what schedulers say of their caches."""
     for scheduler in facts.schedulers.values():
         cache = scheduler.documents.get("cache")
-        nodes = cache.get("nodes") if isinstance(cache, dict) else None
+        known = cache if isinstance(cache, dict) else {}
+        nodes = known.get("nodes") or known.get("items")
         for node in nodes if isinstance(nodes, list) else ():
             yield from _blocked(scheduler.name, node)
 
 
 def _blocked(scheduler: str, node: Any) -> Iterator[Finding]:  # noqa: ANN401 - somebody's JSON
-    numa = node.get("numa") if isinstance(node, dict) else None
+    numa = node.get("numa", node) if isinstance(node, dict) else None
     why = numa.get("blocked") if isinstance(numa, dict) else None
     if why:
         name = str(node.get("name"))

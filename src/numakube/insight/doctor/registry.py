@@ -18,6 +18,7 @@ from numakube.insight.doctor import (
     process_checks,
     rejection_checks,
     report_checks,
+    rights_checks,
     scheduler_checks,
 )
 from numakube.insight.doctor.finding import Check, Finding, Rule, Severity, about_cluster
@@ -47,6 +48,7 @@ AREAS: Final = {
     "Rejections": rejection_checks,
     "Nodes and versions": node_checks,
     "Clocks": clocks,
+    "Rights": rights_checks,
     "Access": access_checks,
 }
 RULES: Final[tuple[Rule, ...]] = (*(rule for area in AREAS.values() for rule in area.RULES), BROKEN)

@@ -23,7 +23,7 @@ REJECTED: Final = Rule(
     id="NUMA-POD-REJECTED",
     severity=Severity.WARNING,
     title="Kubelets have rejected pods",
-    why="A rejected pod has failed for good: somebody placed it where its zones had no room.",
+    why="A rejected pod has failed for good: it was placed where there was no room for it.",
     fix="kubectl numa explain pod NAME   # what the kubelet missed",
 )
 RUNAWAY: Final = Rule(

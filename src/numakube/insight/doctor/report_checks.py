@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.core import Pod
 from numakube.insight.collected import TOPOLOGIES
 from numakube.insight.doctor.finding import (
     Finding,
@@ -14,12 +15,15 @@ from numakube.insight.doctor.finding import (
     about_report,
 )
 from numakube.insight.doctor.kubelets import config_of
+from numakube.insight.doctor.programs import Program, deployed
 from numakube.insight.doctor.times import age_seconds
+from numakube.scheduling.matching.node_terms import required_nodes
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology, Producer, Unusable
 from numakube.values.resources import CPU, MEMORY, amounts_of, quantity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numakube.api.core import Node
     from numakube.api.kubelet_config import KubeletConfiguration
@@ -137,8 +141,9 @@ def check_presence(facts: ClusterFacts) -> Iterator[Finding]:
             detail = "the API server has no noderesourcetopologies.topology.node.k8s.io"
             yield about_cluster(CRD_MISSING, detail)
         return
+    chosen = _chosen_by_exporters(facts)
     for name, node in facts.nodes.items():
-        if name not in facts.topologies and _should_report(facts, node):
+        if name not in facts.topologies and _should_report(facts, node) and chosen(node):
             fix = MISSING.fix.replace("NODE", name)
             yield about_node(MISSING, name, "there is no object of the node's name", fix=fix)
     for name in facts.topologies:
@@ -147,10 +152,30 @@ def check_presence(facts: ClusterFacts) -> Iterator[Finding]:
             yield about_report(ORPHAN, name, "there is no node of that name", fix=fix)
 
 
+def _chosen_by_exporters(facts: ClusterFacts) -> Callable[[Node], bool]:
+    """Return what tells whether exporters are meant to run on a node; if unknown, on all.
+
+    Their selectors say so. That a taint keeps them away is no wish, but an oversight.
+    """
+    rules = [
+        required_nodes(PodInfo(Pod(spec=one.workload.spec.template.spec)))
+        for one in deployed(facts, Program.EXPORTER)
+        if one.kind == "DaemonSet"
+    ]
+
+    def is_chosen(node: Node) -> bool:
+        meta = node.metadata
+        return not rules or any(rule.matches(meta.labels, meta.name) for rule in rules)
+
+    return is_chosen
+
+
 def _should_report(facts: ClusterFacts, node: Node) -> bool:
     """Tell whether a node is up, not just new, and meant for pods of users."""
     age = age_seconds(facts, node.metadata.creation_timestamp)
     if age is not None and age < _NEW_NODE_SECONDS:
+        return False
+    if node.metadata.labels.get("kubernetes.io/os", "linux") != "linux":
         return False
     ready = next((one.status for one in node.status.conditions if one.type == "Ready"), "True")
     tainted = {taint.key for taint in node.spec.taints if taint.effect != "PreferNoSchedule"}

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.insight.collected import LEASES
 from numakube.insight.doctor.clocks import clock_offset
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.programs import Program, deployed
 from numakube.insight.doctor.times import age_seconds, pod_age, spoken
-from numakube.insight.doctor.wishes import DEFAULT_SCHEDULER, maker_of, numa_schedulers, profiles
+from numakube.insight.doctor.wishes import (
+    DEFAULT_SCHEDULER,
+    maker_of,
+    numa_schedulers,
+    profiles,
+    profiles_in,
+)
 from numakube.insight.facts import has_ended
 
 if TYPE_CHECKING:
@@ -155,4 +161,24 @@ def _lease(lease: Lease) -> Subject:
     return Subject("Lease", lease.metadata.name, lease.metadata.namespace, "spec.renewTime")
 
 
-CHECKS: Final = (check_names, check_leases)
+def check_leaders(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for schedulers that say of themselves that they lead, with the same profile."""
+    leading: dict[str, list[str]] = {}
+    for scheduler in facts.schedulers.values():
+        if any(_leads(document) for document in scheduler.documents.values()):
+            for profile in set(profiles_in(scheduler.documents.get("configz"))):
+                leading.setdefault(profile, []).append(scheduler.name)
+    for profile, names in leading.items():
+        if len(names) > 1:
+            detail = f"both lead with the profile {profile}: {', '.join(sorted(names))}"
+            yield Finding(rule=TWO_LEADERS, subject=Subject("Scheduler", profile), detail=detail)
+
+
+def _leads(document: Any) -> bool:  # noqa: ANN401 - JSON of whoever answered
+    speaker = document.get("speaker") if isinstance(document, dict) else None
+    if not isinstance(speaker, dict) or speaker.get("kind") != "scheduler":
+        return False
+    return speaker.get("leads") is True
+
+
+CHECKS: Final = (check_names, check_leases, check_leaders)

@@ -37,10 +37,11 @@ def numa_schedulers(facts: ClusterFacts) -> frozenset[str]:
 def profiles(facts: ClusterFacts) -> Iterator[str]:
     """Yield the names of the profiles that schedulers told of."""
     for scheduler in facts.schedulers.values():
-        yield from _profiles(scheduler.documents.get("configz"))
+        yield from profiles_in(scheduler.documents.get("configz"))
 
 
-def _profiles(document: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of whoever answered
+def profiles_in(document: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of whoever answered
+    """Yield the names of the profiles in what a scheduler says of its configuration."""
     config = document.get(_CONFIG) if isinstance(document, dict) else None
     listed = config.get("profiles") if isinstance(config, dict) else None
     for profile in listed if isinstance(listed, list) else ():
