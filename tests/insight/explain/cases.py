@@ -672,6 +672,14 @@ def manifest_with_node_name() -> Case:
     return Case(town.facts(), manifest_subject(planned))
 
 
+@case
+def two_obstacles() -> Case:
+    """A taint, and behind it no room."""
+    town = Town()
+    town.add("node-a", taints=(Taint(key="dedicated", value="db", effect="NoSchedule"),))
+    return Case(town.facts(), pod_subject(pod("wide", cpu="10")))
+
+
 def msgspec_free(facts: ClusterFacts, **changes: object) -> ClusterFacts:
     """Return *facts* with other fields."""
     from dataclasses import replace

@@ -46,6 +46,8 @@ class ReasonGroup(Document, frozen=True):
         reason: in the scheduler's words, as in the pod's event.
         meaning: the same for people who do not know the plugin.
         eviction_helps: whether evicting pods may make room there.
+        then: what would refuse the first of them next, if this did not; empty if nothing would, or
+            if it cannot be told.
         nodes: all of them, the closest to fitting first.
     """
 
@@ -53,6 +55,7 @@ class ReasonGroup(Document, frozen=True):
     reason: str
     meaning: str = ""
     eviction_helps: bool = False
+    then: str = ""
     nodes: tuple[str, ...] = ()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.insight.explain.bench import Bench
 from numakube.insight.explain.changes.evictions import evictions
 from numakube.insight.explain.changes.nodes import reconfigured, refreshed
-from numakube.insight.explain.changes.rules import lifted, ungated
+from numakube.insight.explain.changes.rules import lifted, next_obstacle, ungated
 from numakube.insight.explain.changes.shape import alignable, unaligned
 from numakube.insight.explain.changes.sizes import smaller
 from numakube.insight.explain.details import candidate
@@ -158,6 +158,7 @@ class _Work:
                 reason=f"{status.message}: {detail}" if detail else status.message,
                 meaning=meaning_of(status, refusals.rejection),
                 eviction_helps=refusals.eviction_helps,
+                then=next_obstacle(self.bench, status.plugin, nodes[0]),
                 nodes=tuple(nodes),
             )
 

@@ -102,6 +102,8 @@ def _groups(groups: Sequence[ReasonGroup], *, wide: bool) -> Iterator[str]:
         noun = "node: " if len(one.nodes) == 1 else "nodes:"
         yield f"{len(one.nodes):>{width}} {noun} {one.reason}   [{one.plugin}]"
         yield f"{'':>{width}}        {one.meaning + ' ' if one.meaning else ''}({names})"
+        if one.then:
+            yield f"{'':>{width}}        Even without that: {one.then}"
     rest = groups[len(shown) :]
     if rest:
         nodes = sum(len(one.nodes) for one in rest)

@@ -13,7 +13,7 @@ from numakube.insight.explain.words import taint_text, untolerated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.api.core import Taint
+    from numakube.api.core import Node, Taint
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
 
@@ -27,6 +27,16 @@ def lifted(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     for plugin, find in _FINDERS.items():
         if plugin in plugins:
             yield from find(bench, _refused_by(judgement, plugin))
+
+
+def next_obstacle(bench: Bench, plugin: str, name: str) -> str:
+    """Return what else keeps the pod from a node that *plugin* refused; empty if nothing does."""
+    node, relax = bench.node(name), _RELAXED.get(plugin)
+    if node is None or relax is None:
+        return ""
+    pod = relax(bench.pod, node.node)
+    trial = bench.trial(name, pod=pod)
+    return "" if trial is None else trial.verdict().message
 
 
 def ungated(bench: Bench) -> Iterator[Change]:
@@ -163,6 +173,30 @@ def _without_volumes(bench: Bench, nodes: list[str]) -> Iterator[Change]:
             text = f"Settle volume {volume.name} (see above); without it the pod fits on {taker}."
             yield Change(kind="volume", text=text, node=taker, was=volume.name)
             return
+
+
+def _tolerant(pod: Pod, node: Node) -> Pod:
+    added = tuple(_toleration(one) for one in untolerated(pod, node))
+    return _with_spec(pod, tolerations=(*pod.spec.tolerations, *added))
+
+
+def _despite_cordon(pod: Pod, node: Node) -> Pod:
+    del node
+    cordon = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists")
+    return _with_spec(pod, tolerations=(*pod.spec.tolerations, cordon))
+
+
+def _unruled(pod: Pod, node: Node) -> Pod:
+    del node
+    return _without_node_rules(pod)
+
+
+_RELAXED: Final[dict[str, Callable[[Pod, Node], Pod]]] = {
+    "NodeUnschedulable": _despite_cordon,
+    "TaintToleration": _tolerant,
+    "NodeAffinity": _unruled,
+}
+"""How a pod would pass a rule that is about nodes alone, so that the next one can be seen."""
 
 
 def _with_spec(pod: Pod, **fields: Any) -> Pod:  # noqa: ANN401 - fields of a spec
