@@ -16,6 +16,7 @@ FORMATS: Final = {
     "api": Lazy(
         "numakube.cli.replay_api", "Requests to an API server, against the lab's.", "replay_api"
     ),
+    "bundle": Lazy("numakube.cli.replay.bundle", "Pods of a bundle that wait, decided anew."),
     "exporter": Lazy(
         "numakube.cli.replay.exporter", "Scans of a node by the Resource Topology Exporter."
     ),

@@ -1,0 +1,60 @@
+"""Pods that wait, decided anew."""
+
+from __future__ import annotations
+
+import msgspec
+from tests.insight.explain.town import Town, pod
+
+from numakube.api.core import Pod, PodCondition, PodSchedulingGate, PodStatus
+from numakube.apps.explaining import engine_of
+from numakube.insight.redeciding import Redecision, redecide
+
+ALIGN = (
+    "0/1 nodes are available: 1 cannot align container (cpu: best zone has 8 of 10 even if idle)."
+)
+
+
+def refused(one: Pod, message: str) -> Pod:
+    """The pod after its scheduler has refused it."""
+    condition = PodCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", message=message
+    )
+    status = PodStatus(phase="Pending", conditions=(condition,))
+    return msgspec.structs.replace(one, status=status)
+
+
+def town() -> Town:
+    """Pods that were refused, rightly and not any more, one that is new, and some of others."""
+    made = Town()
+    made.add("node-a")
+    gates = (PodSchedulingGate(name="g"),)
+    made.pods += [
+        refused(pod("right", cpu="10"), f"{ALIGN} preemption: anything"),
+        refused(pod("freed", cpu="2"), "0/1 nodes are available: 1 Insufficient cpu."),
+        pod("new", cpu="3"),
+        pod("gated", scheduling_gates=gates),
+        pod("other", scheduler_name="default-scheduler"),
+    ]
+    made.run(pod("runs"), "node-a")
+    return made
+
+
+def decisions() -> dict[str, Redecision]:
+    """Decide about the pods of the town."""
+    facts = town().facts()
+    return {one.pod: one for one in redecide(facts, engine_of(facts))}
+
+
+def test_only_pods_that_wait_for_us_are_decided() -> None:
+    """Others are none of our business."""
+    assert set(decisions()) == {"default/right", "default/freed", "default/new", "default/gated"}
+
+
+def test_the_schedulers_words_are_compared() -> None:
+    """But for what preemption adds."""
+    found = decisions()
+    assert found["default/right"].agrees
+    assert found["default/right"].message.startswith(ALIGN)
+    assert not found["default/freed"].agrees
+    assert found["default/freed"].node == "node-a"
+    assert "waiting for scheduling gates" in found["default/gated"].message
