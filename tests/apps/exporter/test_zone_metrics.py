@@ -35,7 +35,7 @@ def zone(name: str, **available: str) -> Zone:
 
 
 def test_free_amounts_are_shown_in_base_units_and_by_zone() -> None:
-    """What is stranded is what the best zone does not have."""
+    """And for the node what the best zone does not have."""
     registry = CollectorRegistry(auto_describe=True)
     metrics = ExporterMetrics("worker-0", registry)
     metrics.zones.keep(
@@ -48,8 +48,22 @@ def test_free_amounts_are_shown_in_base_units_and_by_zone() -> None:
     assert value("numakube_zone_available", zone="node-0", resource="cpu") == 1.5
     assert value("numakube_zone_allocatable", zone="node-1", resource="cpu") == 8
     assert value("numakube_zone_available", zone="node-0", resource="memory") == 2048
-    assert value("numakube_stranded", resource="cpu") == 1.5
-    assert value("numakube_stranded", resource="memory") == 0
+    assert value("numakube_outside_best_zone", resource="cpu") == 1.5
+    assert value("numakube_outside_best_zone", resource="memory") == 0
 
     metrics.zones.keep(report_of(zone("node-0", cpu="0")))
     assert value("numakube_zone_available", zone="node-1", resource="cpu") is None
+
+
+def test_what_is_stranded_is_what_nobody_can_use() -> None:
+    """Free CPUs beside which no memory is left."""
+    registry = CollectorRegistry(auto_describe=True)
+    metrics = ExporterMetrics("worker-0", registry)
+    metrics.zones.keep(report_of(zone("node-0", cpu="4", memory="0"), zone("node-1", cpu="4")))
+
+    def stranded(zone_name: str) -> float | None:
+        labels = {"node": "worker-0", "zone": zone_name, "resource": "cpu"}
+        return registry.get_sample_value("numakube_zone_stranded", labels)
+
+    assert stranded("node-0") == 4
+    assert stranded("node-1") == 0

@@ -1,7 +1,8 @@
 """What the zones of the last report have, as figures for graphs and alerts.
 
 They are read from the report when somebody asks, so that a scan costs nothing more. Amounts are in
-cores, bytes or devices.
+cores, bytes or devices. What is stranded is what ``kubectl numa top`` calls so, with all free CPUs
+taken to be of use: counts do not tell which of them are whole cores.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from numakube.insight.usage.shapes import proportion, stranded
 from numakube.values.resources import CPU, amount_of
 
 if TYPE_CHECKING:
@@ -18,10 +20,17 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import Zone
     from numakube.apps.exporter.report import Report
+    from numakube.values.resources import Amounts
 
 ZONE_LABELS: Final = ("node", "zone", "resource")
-STRANDED_LABELS: Final = ("node", "resource")
+NODE_LABELS: Final = ("node", "resource")
 _MILLI: Final = 1000
+_MEANINGS: Final = {
+    "allocatable": "What the kubelet may give out in a zone: cores, bytes or devices.",
+    "available": "What is free in a zone: cores, bytes or devices.",
+    "stranded": "What is free in a zone but of use for nobody, for lack of what goes with it.",
+}
+_OUTSIDE: Final = "What is free on a node outside its best zone: more than one aligned pod can get."
 
 
 class ZoneFigures(Collector):
@@ -37,45 +46,39 @@ class ZoneFigures(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Return the figures."""
-        allocatable, available = _allocatable(), _available()
-        free: dict[str, list[float]] = {}
+        families = {
+            name: GaugeMetricFamily(f"numakube_zone_{name}", meaning, labels=ZONE_LABELS)
+            for name, meaning in _MEANINGS.items()
+        }
+        free: dict[str, list[int]] = {}
         for zone in self._zones:
-            for part in zone.resources:
-                labels = (self._node, zone.name, part.name)
-                left = _base_units(part.name, part.available)
-                allocatable.add_metric(labels, _base_units(part.name, part.allocatable))
-                available.add_metric(labels, left)
-                free.setdefault(part.name, []).append(left)
-        stranded = _stranded()
+            allocatable, available = _amounts(zone)
+            useless = stranded(
+                allocatable, available, available.get(CPU, 0) // _MILLI, proportion(allocatable)
+            )
+            for resource, left in available.items():
+                labels = (self._node, zone.name, resource)
+                told = (allocatable[resource], left, useless.get(resource, 0))
+                for family, amount in zip(families.values(), told, strict=True):
+                    family.add_metric(labels, _base_units(resource, amount))
+                free.setdefault(resource, []).append(left)
+        return iter((*families.values(), self._outside(free)))
+
+    def _outside(self, free: dict[str, list[int]]) -> GaugeMetricFamily:
+        family = GaugeMetricFamily("numakube_outside_best_zone", _OUTSIDE, labels=NODE_LABELS)
         for resource, amounts in free.items():
-            stranded.add_metric((self._node, resource), sum(amounts) - max(amounts))
-        return iter((allocatable, available, stranded))
+            outside = _base_units(resource, sum(amounts) - max(amounts))
+            family.add_metric((self._node, resource), outside)
+        return family
 
 
-def _base_units(resource: str, quantity: str | int | float) -> float:
-    amount = amount_of(resource, quantity)
+def _amounts(zone: Zone) -> tuple[Amounts, Amounts]:
+    """Return what a zone may give out and what it has left."""
+    return (
+        {one.name: amount_of(one.name, one.allocatable) for one in zone.resources},
+        {one.name: amount_of(one.name, one.available) for one in zone.resources},
+    )
+
+
+def _base_units(resource: str, amount: int) -> float:
     return amount / _MILLI if resource == CPU else float(amount)
-
-
-def _allocatable() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "numakube_zone_allocatable",
-        "What the kubelet may give out in a zone: cores, bytes or devices.",
-        labels=ZONE_LABELS,
-    )
-
-
-def _available() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "numakube_zone_available",
-        "What is free in a zone: cores, bytes or devices.",
-        labels=ZONE_LABELS,
-    )
-
-
-def _stranded() -> GaugeMetricFamily:
-    return GaugeMetricFamily(
-        "numakube_stranded",
-        "What is free on the node outside its best zone: out of reach for a single aligned pod.",
-        labels=STRANDED_LABELS,
-    )

@@ -123,7 +123,21 @@ PLACEMENT: Final = (
         name="NumakubeStrandedCapacity",
         severity="warning",
         expression=(
-            'sum(numakube_stranded{resource="cpu"}) '
+            'sum(numakube_zone_stranded{resource="cpu"}) '
+            '/ sum(numakube_zone_allocatable{resource="cpu"}) > 0.1'
+        ),
+        lasts="30m",
+        summary="CPUs are free that nobody can use",
+        description=(
+            "{{ $value | humanizePercentage }} of all CPUs are free in zones whose memory is used"
+            " up."
+        ),
+    ),
+    Alert(
+        name="NumakubeFragmentedZones",
+        severity="warning",
+        expression=(
+            'sum(numakube_outside_best_zone{resource="cpu"}) '
             '/ sum(numakube_zone_available{resource="cpu"}) > 0.4 '
             f'and sum(scheduler_unschedulable_pods{{plugin="{_NUMA_PLUGIN}"}}) > 0'
         ),

@@ -100,11 +100,13 @@ ZONES: Final = Row(
             title="Free, and out of reach",
             series=(
                 Series(f"sum(numakube_zone_available{{{_NODES}}})", "free"),
-                Series(f"sum(numakube_stranded{{{_NODES}}})", "outside the best zone"),
+                Series(f"sum(numakube_outside_best_zone{{{_NODES}}})", "outside the best zone"),
+                Series(f"sum(numakube_zone_stranded{{{_NODES}}})", "stranded"),
             ),
             about=(
                 "What is outside a node's best zone cannot serve one aligned pod together with it;"
-                " on an empty machine of two zones that is half."
+                " on an empty machine of two zones that is half. What is stranded serves nobody:"
+                " free CPUs without memory beside them, or the other way round."
             ),
         ),
         Panel(
