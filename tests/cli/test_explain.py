@@ -186,10 +186,10 @@ def live(quiet: None) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(150)
     yield found[0]
     end.set()
-    thread.join(60)
+    thread.join(150)
 
 
 def test_live_and_offline_answers_are_the_same(live: str, tmp_path: Path, numakube: Run) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 from tests.insight.explain.cases import CASES
 from tests.insight.explain.town import Town, pod
@@ -9,8 +12,8 @@ from tests.insight.explain.town import Town, pod
 from numakube.api.codec import to_tree
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.explaining import configuration_in, engine_of
-from numakube.insight.explain import explain, pod_subject
-from numakube.insight.explain.explaining import Options
+from numakube.insight.explain import document, explain, pod_subject
+from numakube.insight.explain.explaining import ORDER, Options
 from numakube.insight.facts import SchedulerFacts
 from numakube.scheduling.config.reading import read_configuration
 
@@ -118,3 +121,13 @@ def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="2")))
     (moved,) = [one for one in explanation.changes if one.kind == "evict"]
     assert moved.pods == ("default/plain",)
+
+
+def test_every_field_is_in_the_reference() -> None:
+    """A new field without a line in the reference fails here; so does a kind of change."""
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "explain.md").read_text()
+    for part in document.Document.__subclasses__():
+        for field in msgspec.structs.fields(part):
+            assert re.search(rf"`[a-z[\].]*{field.encode_name}[`[{{]", page), field.encode_name
+    for kind in ORDER:
+        assert f"`{kind}`" in page

@@ -33,7 +33,7 @@ CANDIDATES: Final = 3
 _MOST_CHANGES: Final = 6
 _MOST_COMPARED: Final = 64
 
-_ORDER: Final = (
+ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
     "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
     "whole-cpus", "guaranteed", "fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices",
@@ -224,4 +224,4 @@ class _Work:
                 reconfigured(bench, judgement, facts),
             )
         )
-        return tuple(sorted(found, key=lambda one: _ORDER.index(one.kind))[:_MOST_CHANGES])
+        return tuple(sorted(found, key=lambda one: ORDER.index(one.kind))[:_MOST_CHANGES])
