@@ -7,6 +7,7 @@ pod is learnt from the first report that contains the pod; until then the pod is
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.numa.caches.contract import Cause
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
 
+_MOST_MISPREDICTIONS: Final = 200
 _MOST_PENDING: Final = 256
 _MOST_PENDING_NODES: Final = 80_000
 """Nodes whose verdicts and scores are put aside: about eight megabytes."""
@@ -42,10 +44,12 @@ class Recording:
 
     Attributes:
         since: when it began, by the monotonic clock.
+        mispredictions: the latest, with the time of each, newest last.
     """
 
     def __init__(self, recorder: FlightRecorder, cluster: Cluster, clock: Clock) -> None:
         self.since = clock.monotonic()
+        self.mispredictions: deque[tuple[float, Misprediction]] = deque(maxlen=_MOST_MISPREDICTIONS)
         self._recorder = recorder
         self._cluster = cluster
         self._clock = clock
@@ -195,9 +199,9 @@ class Recording:
         self._recorder.note(uid, note)
 
     def _mispredicted(self, one: Misprediction) -> None:
-        note = notes.Mispredicted(
-            self._clock.monotonic(), one.node, one.severity, one.predicted, one.reported
-        )
+        now = self._clock.monotonic()
+        self.mispredictions.append((now, one))
+        note = notes.Mispredicted(now, one.node, one.severity, one.predicted, one.reported)
         self._note(one.uid, note)
 
     def _look_at_report(self, name: str) -> None:

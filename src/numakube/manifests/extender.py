@@ -224,6 +224,9 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("", ["pods/binding"], ["create"]),
         rule("policy", ["poddisruptionbudgets"], READ),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        # Who may see the dashboard is for the API server to say.
+        rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -44,3 +45,9 @@ async def page(visitor: Visitor, path: str = "", *, status: int = 200) -> str:
         assert response.status == status, text
         assert response.content_type == "text/html"
         return text
+
+
+def words(text: str) -> str:
+    """Return what a reader sees of the main part of a page."""
+    main = text.partition("<main")[2].partition("</main>")[0]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", main).replace("&nbsp;", " "))

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from tests.apps.dashboard.serving import page, served
+from tests.apps.dashboard.serving import page, served, words
 from tests.apps.dashboard.world import (
     empty_source,
     kubelet,
@@ -22,6 +22,7 @@ from tests.apps.dashboard.world import (
 
 from numakube.api.nrt import Attribute
 from numakube.apps.dashboard.dashboard import PREFIX
+from numakube.insight.facts import ClusterFacts
 from numakube.kube.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -62,12 +63,6 @@ class Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Take an element."""
         self.elements.append((tag, dict(attrs)))
-
-
-def words(text: str) -> str:
-    """Return what a reader sees of the main part of a page."""
-    main = text.partition("<main")[2].partition("</main>")[0]
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", main).replace("&nbsp;", " "))
 
 
 async def test_the_overview_counts_what_there_is(visitor: Visitor) -> None:
@@ -172,7 +167,7 @@ async def test_an_empty_cluster_has_pages_as_well() -> None:
 
 async def test_a_recorded_state_is_told_with_its_time() -> None:
     """And nothing claims to be live."""
-    source = empty_source(frozen_at="2026-11-15T12:00:00Z")
+    source = empty_source(facts=ClusterFacts(taken_at="2026-11-15T12:00:00Z"))
     async with served(source) as visitor:
         shown = await page(visitor)
     assert "recorded 2026-11-15T12:00:00Z" in shown

@@ -28,10 +28,12 @@ CREATED = "2026-11-15T12:00:00Z"
 
 
 def empty_source(clock: Clock | None = None, **others: Any) -> Source:
-    """Return a source that knows nothing yet."""
-    return Source(
+    """Return a source that knows nothing yet, and listens."""
+    source = Source(
         nodes=Store(), pods=Store(), topologies=Store(), clock=clock or SystemClock(), **others
     )
+    source.open()
+    return source
 
 
 def node_object(name: str, *, ready: bool = True, cordoned: bool = False) -> Node:
@@ -42,6 +44,7 @@ def node_object(name: str, *, ready: bool = True, cordoned: bool = False) -> Nod
         metadata=ObjectMeta(name=name, uid=f"uid-{name}", resource_version="1"),
         spec=NodeSpec(unschedulable=cordoned),
         status=NodeStatus(
+            allocatable={"cpu": "62", "memory": "255Gi", "pods": "110", "vendor.example/gpu": "8"},
             conditions=(NodeCondition(type="Ready", status=status, message=message),),
             node_info=NodeSystemInfo(kubelet_version="v1.35.0"),
         ),
@@ -78,7 +81,7 @@ def pod_object(name: str, *, namespace: str = "default", **spec: Any) -> Pod:
         },
         "spec": {
             "nodeName": spec.get("node", ""),
-            "schedulerName": spec.get("scheduler", "numakube"),
+            "schedulerName": spec.get("scheduler", "numakube-scheduler"),
             "containers": [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}],
         },
         "status": status,

@@ -12,6 +12,8 @@ from hashlib import blake2b
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.drawing.svg import svg_style
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -39,7 +41,7 @@ def load_assets() -> Assets:
         for entry in files(__package__).joinpath("static").iterdir()
         if entry.name.rpartition(".")[2] in TYPES
     }
-    contents[DRAWING_STYLE] = b""
+    contents[DRAWING_STYLE] = svg_style().encode()
     digest = blake2b(digest_size=8)
     for name in sorted(contents):
         digest.update(name.encode() + b"\0" + contents[name] + b"\0")

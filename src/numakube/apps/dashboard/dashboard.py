@@ -18,6 +18,7 @@ from numakube.apps.dashboard.live import Live
 from numakube.apps.dashboard.pages import Pages
 
 if TYPE_CHECKING:
+    from numakube.apps.access import Handler
     from numakube.apps.dashboard.gate import Gate
     from numakube.apps.dashboard.source import Source
 
@@ -37,7 +38,11 @@ class Dashboard:
 
     def routes(self, *, at_root: bool = False) -> list[web.RouteDef]:
         """Return the routes; *at_root*: ``/`` leads to the first page."""
-        pages, guarded, path = self._pages, self._gate.guarded, self._gate.path
+        pages, path = self._pages, self._gate.path
+
+        def guarded(handler: Handler) -> Handler:
+            return self._gate.guarded(self._looking(handler))
+
         routes = [
             web.get(path, guarded(pages.overview)),
             web.get(path + "nodes", guarded(pages.nodes)),
@@ -59,6 +64,15 @@ class Dashboard:
         if at_root:
             routes.append(web.get("/", self._gate.shielded(self._first_page)))
         return routes
+
+    def _looking(self, handler: Handler) -> Handler:
+        """Return *handler* with the source open: somebody looks."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            self._source.open()
+            return await handler(request)
+
+        return answer
 
     def close(self) -> None:
         """End open streams and stop listening to the source."""

@@ -1,7 +1,8 @@
 """What a process that decides on pods knows besides the API server's objects.
 
-A scheduler or extender offers an `Inside` to the dashboard that it serves. Pages of a dashboard
-without one say so, and show what can be told from the objects alone.
+A scheduler or extender offers an `Inside` to the dashboard that it serves; a bundle has what they
+told when it was made. Pages of a dashboard without one say so, and show what can be told from the
+objects alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.objects import ClusterObjects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +25,12 @@ class Waiting:
     Attributes:
         place: which part of the queue it is in.
         retry_in_seconds: how long it backs off yet.
-        refused_by: the plugins that refused it last.
     """
 
     pod: str
     place: str
     attempts: int
-    waiting_seconds: float
     retry_in_seconds: float = 0.0
-    refused_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,4 +84,13 @@ class Inside(Protocol):
 
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of a node, reservations included."""
+        ...
+
+    def objects(self) -> ClusterObjects | None:
+        """Return volumes, services and the like, which decisions depend on; a copy."""
+        ...
+
+    @property
+    def config(self) -> KubeSchedulerConfiguration | None:
+        """The configuration that decisions are made by, if it is a scheduler's."""
         ...

@@ -10,6 +10,8 @@ from aiohttp import web
 
 from numakube.apps.dashboard import rows as row_facts
 from numakube.apps.dashboard.assets import load_assets, type_of
+from numakube.apps.dashboard.drawing import drawing_of
+from numakube.apps.dashboard.explaining import Explainer
 from numakube.apps.dashboard.freshness import ages_of, orphans_of, report_line
 from numakube.apps.dashboard.node_view import node_view
 from numakube.apps.dashboard.overview import overview_of, totals_of
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.source import Source
 
 PODS_OF_A_GROUP: Final = 20
+REFRESH: Final = "X-Numakube-Refresh"
+"""Sent by a page that is open already and wants its live parts only."""
 _YEAR: Final = "public, max-age=31536000, immutable"
 
 
@@ -38,6 +42,7 @@ class Pages:
         self._source = source
         self._prefix = prefix
         self._title = title
+        self._explainer = Explainer(source)
 
     async def overview(self, request: web.Request) -> web.Response:
         """The first page."""
@@ -74,7 +79,8 @@ class Pages:
         found = node_view(self._source, name)
         if found is None:
             return self.message(f"There is no node {name}.", status=404)
-        return self._page("node.html", topic=f"node/{name}", found=found, flags=row_facts)
+        drawing = drawing_of(self._source, name)
+        return self._page("node.html", topic=f"node/{name}", found=found, drawing=drawing)
 
     async def pods(self, request: web.Request) -> web.Response:
         """All pods in a table."""
@@ -100,7 +106,14 @@ class Pages:
         found = pod_view(self._source, namespace, name)
         if found is None:
             return self.message(f"There is no pod {namespace}/{name}.", status=404)
-        return self._page("pod.html", topic=f"pod/{namespace}/{name}", found=found)
+        explanation = None
+        if REFRESH not in request.headers and (
+            "explain" in request.query or self._explainer.is_cheap()
+        ):
+            explanation = await self._explainer.explain(found.pod)
+        return self._page(
+            "pod.html", topic=f"pod/{namespace}/{name}", found=found, explanation=explanation
+        )
 
     async def pending(self, _: web.Request) -> web.Response:
         """Waiting pods by reason, and pods that kubelets refused."""

@@ -12,6 +12,7 @@ from numakube.apps.access import Access
 from numakube.apps.bundle import unpack
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.gate import Gate
+from numakube.apps.dashboard.recorded import Recorded
 from numakube.apps.dashboard.reflection import Reflection
 from numakube.apps.dashboard.source import Source
 from numakube.apps.metrics import new_registry
@@ -109,8 +110,9 @@ async def _recorded(
 
 def source_of_facts(facts: ClusterFacts, clock: Clock) -> Source:
     """Return a source that shows *facts* and never changes."""
+    inside = Recorded(facts) if facts.schedulers else None
     source = Source(
-        nodes=Store(), pods=Store(), topologies=Store(), clock=clock, frozen_at=facts.taken_at
+        nodes=Store(), pods=Store(), topologies=Store(), clock=clock, inside=inside, facts=facts
     )
     for node in facts.nodes.values():
         source.nodes.put(node)

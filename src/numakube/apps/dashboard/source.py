@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard.pods import PodBook
 from numakube.apps.dashboard.zones import ZoneBook
+from numakube.insight.collected import BUDGETS, CLAIMS, SERVICES
+from numakube.insight.facts import ClusterFacts
+from numakube.insight.unreadable import Unreadable
 from numakube.kube.objects import ObjectKey
 from numakube.kube.store import Removed, Updated
+from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.topology.view import view_of
+from numakube.values.times import format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -29,12 +34,17 @@ if TYPE_CHECKING:
     from numakube.topology.view import NodeTopology, Unusable
 
 
+_UNREAD: Final = tuple(
+    Unreadable(kind, "this dashboard does not read them") for kind in (CLAIMS, SERVICES, BUDGETS)
+)
+
+
 def _nothing_missing() -> str:
     return ""
 
 
 class Source:
-    """The state of a cluster, as far as pages need it.
+    """The state of a cluster, as far as pages need it; `open` it first.
 
     Attributes:
         version: grows with every change.
@@ -54,7 +64,7 @@ class Source:
         clock: Clock,
         inside: Inside | None = None,
         missing: Callable[[], str] = _nothing_missing,
-        frozen_at: str = "",
+        facts: ClusterFacts | None = None,
     ) -> None:
         self.nodes = nodes
         self.pods = pods
@@ -62,23 +72,48 @@ class Source:
         self.clock = clock
         self.inside = inside
         self.missing = missing
-        self.frozen_at = frozen_at
+        self.frozen_at = "" if facts is None else facts.taken_at
+        self._facts = facts
         self.version = 0
         self.started = clock.monotonic()
         self.zone_book = ZoneBook(nodes, topologies, read=self._believed)
         self.pod_book = PodBook()
         self._reported_at: dict[str, float] = {}
         self._wakers: set[asyncio.Event] = set()
+        self._subscriptions: tuple[Callable[[], None], ...] = ()
+        self._opening = False
+
+    def open(self) -> None:
+        """Listen to the stores from now on, if that is not done yet."""
+        if self._subscriptions:
+            return
+        self.started = self.clock.monotonic()
+        self._opening = True
         self._subscriptions = (
-            nodes.subscribe(self._on_node),
-            topologies.subscribe(self._on_topology),
-            pods.subscribe(self._on_pod),
+            self.nodes.subscribe(self._on_node),
+            self.topologies.subscribe(self._on_topology),
+            self.pods.subscribe(self._on_pod),
         )
+        self._opening = False
 
     def close(self) -> None:
         """Stop listening to the stores."""
         for unsubscribe in self._subscriptions:
             unsubscribe()
+
+    def facts(self) -> ClusterFacts:
+        """Return everything as facts, for the tools that explain; stores are copied."""
+        if self._facts is not None:
+            return self._facts
+        objects = self.inside.objects() if self.inside is not None else None
+        return ClusterFacts(
+            taken_at=format_time(self.clock.now()),
+            nodes={node.metadata.name: node for node in self.nodes},
+            pods=tuple(self.pods),
+            topologies={report.metadata.name: report for report in self.topologies},
+            objects=objects or ClusterObjects(),
+            unreadable=() if objects else _UNREAD,
+        )
 
     @contextmanager
     def woken(self) -> Iterator[asyncio.Event]:
@@ -145,7 +180,7 @@ class Source:
         name = change.object.metadata.name
         if isinstance(change, Removed):
             self._reported_at.pop(name, None)
-        elif isinstance(change, Updated) or self.version:
+        elif isinstance(change, Updated) or not (self._opening or self.missing()):
             self._reported_at[name] = self.clock.monotonic()
         self.zone_book.note(name)
         self._changed()

@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import structlog
 
+from numakube.apps.dashboard.decider import Decider
+from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.extender.booking import Booking
 from numakube.apps.extender.claims import Claims
 from numakube.apps.extender.endpoints import (
@@ -193,11 +195,13 @@ class ExtenderProcess:
             max_body_bytes=self._options.max_body_bytes,
             read_seconds=self._options.read_seconds,
         )
+        inside = Decider(self.mirror, self._client.clock, role="extender")
+        pages, close = mounted(self._client, self.mirror, inside, host=listen.host)
         serving = Serving(
             listen,
             health=health,
             registry=self.registry,
-            routes=endpoints.routes(),
+            routes=[*endpoints.routes(), *pages],
             max_body_bytes=self._options.max_body_bytes,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,
         )
@@ -205,6 +209,7 @@ class ExtenderProcess:
             beside = Serving(self._options.health, health=health, registry=self.registry)
             await stack.enter_async_context(beside)
         server = await stack.enter_async_context(serving)
+        stack.callback(close)
         self.url = server.url
         self.serving.set()
         _log.info("serving", url=server.url)

@@ -16,6 +16,8 @@ import numpy as np
 import structlog
 
 from numakube.apps.access import Access
+from numakube.apps.dashboard.decider import Decider
+from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.metrics import new_registry
 from numakube.apps.mirror import Mirror
 from numakube.apps.process import cluster_of, listen_of
@@ -216,6 +218,16 @@ class SchedulerProcess:
         health.ready("caches", self.mirror.missing)
         endpoints = Endpoints(self.scheduler, self._config, self._client.clock, self.identity)
         routes = endpoints.routes(Access(self._client, host=listen.host))
-        serving = Serving(listen, health=health, registry=self.registry, routes=routes)
+        inside = Decider(
+            self.mirror,
+            self._client.clock,
+            role="scheduler",
+            recording=self.scheduler.recording,
+            queue=self.scheduler.queue,
+            config=self._config,
+        )
+        pages, close = mounted(self._client, self.mirror, inside, host=listen.host)
+        serving = Serving(listen, health=health, registry=self.registry, routes=[*routes, *pages])
         server = await stack.enter_async_context(serving)
+        stack.callback(close)
         _log.info("serving", url=server.url)

@@ -73,7 +73,7 @@ export class Live {
     }
     this.busy = true;
     try {
-      const response = await fetch(location.href, { headers: { Accept: "text/html" } });
+      const response = await fetch(location.href, { headers: { Accept: "text/html", "X-Numakube-Refresh": "1" } });
       if (response.redirected && new URL(response.url).pathname !== location.pathname) {
         location.reload();
       } else {

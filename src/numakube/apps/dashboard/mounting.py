@@ -1,0 +1,66 @@
+"""The dashboard in a process that serves other things: a scheduler or an extender.
+
+It costs nothing until somebody looks: only then are the process' stores listened to. Pages need an
+extra that such a process may lack; then a line of text stands in their place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from numakube.apps.access import Access
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from numakube.apps.dashboard.inside import Inside
+    from numakube.apps.mirror import Mirror
+    from numakube.kube.client import Client
+
+    Mounted: TypeAlias = tuple[list[web.RouteDef], Callable[[], None]]
+
+PREFIX: Final = "/dashboard/"
+TEMPLATES: Final = "jinja2"
+MISSING: Final = "the dashboard needs Jinja2: pip install 'numakube[web]'\n"
+
+
+def mounted(client: Client, mirror: Mirror, inside: Inside, *, host: str) -> Mounted:
+    """Return the routes of a dashboard, and what ends it; to be called before the server ends.
+
+    Args:
+        client: the API server, which knows who may look.
+        mirror: the cluster as the process sees it.
+        inside: what the process knows besides.
+        host: where the process listens.
+    """
+    try:
+        from numakube.apps.dashboard.dashboard import Dashboard
+    except ModuleNotFoundError as error:
+        if error.name != TEMPLATES:
+            raise
+        return [web.get(PREFIX, _explain), web.get(PREFIX.rstrip("/"), _explain)], _nothing
+    from numakube.apps.dashboard.gate import Gate
+    from numakube.apps.dashboard.source import Source
+
+    source = Source(
+        nodes=mirror.nodes.store,
+        pods=mirror.pods.store,
+        topologies=mirror.topologies.store,
+        clock=client.clock,
+        inside=inside,
+        missing=mirror.missing,
+    )
+    gate = Gate(client.clock, host=host, path=PREFIX, access=Access(client, host=host))
+    dashboard = Dashboard(source, gate=gate)
+    return dashboard.routes(), dashboard.close
+
+
+async def _explain(_: web.Request) -> web.Response:
+    return web.Response(status=501, text=MISSING)
+
+
+def _nothing() -> None:
+    """End nothing."""

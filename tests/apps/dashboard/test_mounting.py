@@ -1,0 +1,120 @@
+"""The dashboard inside a scheduler and an extender."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from tests.apps.dashboard.serving import words
+from tests.apps.scheduler.world import World, pod_document, without_election, world_of
+from tests.sites.site import Opener
+
+from numakube.apps.dashboard import mounting
+from numakube.apps.dashboard.decider import Decider
+from numakube.apps.dashboard.mounting import PREFIX, mounted
+from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.apps.serving import Health, Listen, Serving
+from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture
+async def world(sites: Opener) -> AsyncIterator[World]:
+    """One node with a pod, and one that waits."""
+    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+        await world.start()
+        await world.create(pod_document("runs"), pod_document("waits", "40"))
+        await world.until(lambda: "runs" in world.by_phase("Running"))
+        await world.settled()
+        yield world
+
+
+def serving(world: World) -> Serving:
+    """Return a server of the scheduler's dashboard."""
+    (running,) = world.running
+    process = running.process
+    inside = Decider(
+        process.mirror,
+        running.client.clock,
+        role="scheduler",
+        recording=process.scheduler.recording,
+        queue=process.scheduler.queue,
+    )
+    routes, _ = mounted(running.client, process.mirror, inside, host="127.0.0.1")
+    return Serving(Listen(), health=Health(), registry=process.registry, routes=routes)
+
+
+async def shown(session: aiohttp.ClientSession, path: str) -> str:
+    """Return the words of a page."""
+    async with session.get(PREFIX + path) as response:
+        text = await response.text()
+        assert response.status == 200, text
+        return words(text)
+
+
+async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> None:
+    """The queue, the timeline, what it believes, the explanation, mispredictions."""
+    async with serving(world) as server, aiohttp.ClientSession(server.url) as session:
+        pending = await shown(session, "pending")
+        assert re.search(r"waits numakube-scheduler (unschedulable|backoff|active)", pending)
+        way = await shown(session, "pods/default/runs")
+        for step in ("queued for attempt 1", "chosen", "reserved", "bound", "kubelet admitted it"):
+            assert step in way
+        waits = await shown(session, "pods/default/waits")
+        assert "tried in vain" in waits
+        assert "It fits on none of 1 nodes" in waits or "What would help" in waits
+        assert "exact" in await shown(session, "caches")
+        assert "None so far." in await shown(session, "mispredictions")
+        recording = world.running[0].process.scheduler.recording
+        wrong = Misprediction(
+            node="node-0",
+            pod="default/runs",
+            uid="u",
+            predicted={(0,): {"cpu": 2000}},
+            reported=Refusal("TopologyAffinityError"),
+        )
+        recording.mispredictions.append((recording.since, wrong))
+        missed = await shown(session, "mispredictions")
+        assert "zone 0: 2 cpu refused: TopologyAffinityError" in missed
+
+
+async def test_it_is_served_where_the_scheduler_listens(world: World) -> None:
+    """Which ends although a stream is open."""
+    client = world.connect()
+    process, stop = SchedulerProcess(without_election(), client), asyncio.Event()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    task = asyncio.create_task(process.run(stop, Listen(port=port)))
+    await process.mirror.synced()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        assert "Nodes ready 1" in await shown(session, "")
+        async with session.get(f"{PREFIX}events") as stream:
+            assert stream.status == 200
+            stop.set()
+            async with asyncio.timeout(30):
+                assert await task == 0
+    await client.aclose()
+
+
+async def test_without_templates_a_line_says_what_is_missing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler runs all the same."""
+    for name in ("numakube.apps.dashboard.dashboard", "numakube.apps.dashboard.pages"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, "numakube.apps.dashboard.rendering", raising=False)
+    monkeypatch.setitem(sys.modules, mounting.TEMPLATES, None)
+    async with (
+        serving(world) as server,
+        aiohttp.ClientSession(server.url) as session,
+        session.get(PREFIX) as response,
+    ):
+        assert response.status == 501
+        assert "numakube[web]" in await response.text()

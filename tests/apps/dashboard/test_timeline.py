@@ -1,0 +1,122 @@
+"""What the flight recorder kept, as steps for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from numakube.apps.dashboard.recorded import Recorded
+from numakube.apps.dashboard.timeline import missed_in, moments_of, use_text
+from numakube.insight.facts import ClusterFacts, SchedulerFacts
+
+ZONES = {"zones": [{"ids": [0], "amounts": {"cpu": "4", "memory": "8Gi"}}]}
+ELSEWHERE = {"zones": [{"ids": [1], "amounts": {"cpu": "4"}}]}
+
+
+def flight(*events: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a pod with one attempt."""
+    times = [{"time": f"2026-11-15T12:00:{number:02}Z", **one} for number, one in enumerate(events)]
+    queued = {"time": "2026-11-15T11:59:59Z", "why": "NodeAdded"}
+    attempt = {"number": 3, "queued": queued, "events": times, "eventsDropped": 0}
+    return {"pod": "default/web", "attempts": [attempt]}
+
+
+def told(event: dict[str, Any]) -> tuple[str, str, bool]:
+    """Return what is said of one event."""
+    queued, moment = moments_of(flight(event))
+    assert (queued.what, queued.detail) == ("queued for attempt 3", "NodeAdded")
+    return moment.what, moment.detail, moment.good
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (
+            {"event": "tried", "node": "a", "feasible": 2, "evaluated": 5, "seconds": 0.0021},
+            ("chosen", "a; 2 of 5 nodes would do, in 2.1 ms", True),
+        ),
+        (
+            {"event": "tried", "message": "0/5 nodes are available: ...", "seconds": 0.001},
+            ("tried in vain", "0/5 nodes are available: ... (in 1.0 ms)", False),
+        ),
+        (
+            {"event": "tried", "refusals": [{"nodes": 3, "reasons": ["too small"]}]},
+            ("tried in vain", "3 too small (in 0.0 ms)", False),
+        ),
+        (
+            {"event": "reserved", "node": "a", "predicted": ZONES},
+            ("reserved", "a; expected there: zone 0: 4 cpu, 8Gi memory", True),
+        ),
+        (
+            {"event": "reserved", "node": "a", "anywhereIn": [0, 1]},
+            ("reserved", "a; anywhere in zones 0, 1", True),
+        ),
+        ({"event": "bound", "node": "a"}, ("bound", "a", True)),
+        ({"event": "admitted", "node": "a"}, ("kubelet admitted it", "a", True)),
+        ({"event": "notBound", "reason": "conflict"}, ("not bound", "conflict", False)),
+        (
+            {"event": "rejected", "node": "a", "reason": "TopologyAffinityError", "message": ""},
+            ("kubelet refused it", "a: TopologyAffinityError", False),
+        ),
+        ({"event": "observed", "zones": ELSEWHERE}, ("zones reported", "zone 1: 4 cpu", True)),
+        ({"event": "ended", "how": "deleted"}, ("ended", "deleted", True)),
+        ({"event": "somethingNew", "node": "a"}, ("somethingNew", "node a", True)),
+    ],
+)
+def test_every_step_is_told_in_words(
+    event: dict[str, Any], expected: tuple[str, str, bool]
+) -> None:
+    """Those that are not known yet as they are."""
+    assert told(event) == expected
+
+
+def test_mispredictions_are_told_with_both_sides() -> None:
+    """On the timeline and on their own."""
+    event = {
+        "event": "mispredicted",
+        "node": "a",
+        "severity": "zones",
+        "predicted": ZONES,
+        "reported": {"refused": {"reason": "TopologyAffinityError", "message": "no"}},
+    }
+    what, detail, good = told(event)
+    assert (what, good) == ("mispredicted", False)
+    assert detail.endswith("got refused: TopologyAffinityError no")
+    (missed,) = missed_in(flight(event))
+    assert (missed.pod, missed.node, missed.severity) == ("default/web", "a", "zones")
+    assert missed.predicted == "zone 0: 4 cpu, 8Gi memory"
+    assert use_text(None) == "not known"
+    assert use_text({"zones": []}) == "nothing of its own"
+
+
+def test_a_bundle_tells_what_its_schedulers_told() -> None:
+    """Queue, attempts and mispredictions."""
+    documents = {
+        "queue": {"pods": [{"pod": "default/web", "place": "backoff", "attempts": 2}]},
+        "attempts": {"items": [flight({"event": "bound", "node": "a"})]},
+    }
+    inside = Recorded(ClusterFacts(schedulers={"s": SchedulerFacts("s", documents)}))
+    (waiting,) = inside.waiting()
+    assert (waiting.pod, waiting.place, waiting.attempts) == ("default/web", "backoff", 2)
+    assert [moment.what for moment in inside.moments("default", "web")][-1] == "bound"
+    assert inside.moments("default", "other") == []
+    assert inside.mispredictions() == []
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        {"queue": 7, "attempts": []},
+        {"queue": {"pods": [1, {"attempts": "x"}]}, "attempts": {"items": [3, {"attempts": 4}]}},
+        {"attempts": {"items": [{"pod": "a/b", "attempts": [{"events": [None, 5]}]}]}},
+        {"attempts": {"items": [{"pod": "a/b", "attempts": [{"events": [{"event": "tried",
+          "seconds": "x", "refusals": 9}]}]}]}},
+    ],
+)  # fmt: skip
+def test_nonsense_in_a_bundle_is_passed_over(documents: dict[str, Any]) -> None:
+    """Bundles come from strangers."""
+    inside = Recorded(ClusterFacts(schedulers={"s": SchedulerFacts("s", documents)}))
+    assert all(one.attempts == 0 for one in inside.waiting())
+    assert inside.moments("a", "b") == []
+    assert inside.mispredictions() == []
