@@ -59,6 +59,21 @@ class ReasonGroup(Document, frozen=True):
     nodes: tuple[str, ...] = ()
 
 
+class NodeVerdict(Document, frozen=True):
+    """What one node says, in short.
+
+    Attributes:
+        reason: with the node's own numbers; empty if it fits.
+        score: how good it is among those that fit; 0 for the others.
+    """
+
+    node: str
+    fits: bool = False
+    plugin: str = ""
+    reason: str = ""
+    score: int = 0
+
+
 class ZoneAmount(Document, frozen=True):
     """What one NUMA zone has of a resource."""
 
@@ -200,7 +215,7 @@ class Explanation(Document, frozen=True, kw_only=True):
         chosen: the node that the scheduler would take.
         fitting: nodes that would take the pod, best first; at most a few hundred are checked to
             the last detail, ``unchecked`` passed the filters only.
-        evictions: who would be preempted for it, if the scheduler would do that.
+        verdicts: every node that was asked, those that fit first, then group by group.
         changes: what would help, the smallest change first.
         notes: what the answer rests on or leaves open.
     """
@@ -216,6 +231,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     fitting: tuple[str, ...] = ()
     unchecked: int = 0
     groups: tuple[ReasonGroup, ...] = ()
+    verdicts: tuple[NodeVerdict, ...] = ()
     placement: Placement | None = None
     candidates: tuple[Candidate, ...] = ()
     changes: tuple[Change, ...] = ()

@@ -13,7 +13,7 @@ from numakube.insight.explain.changes.rules import lifted, next_obstacle, ungate
 from numakube.insight.explain.changes.shape import alignable, unaligned
 from numakube.insight.explain.changes.sizes import smaller
 from numakube.insight.explain.details import candidate
-from numakube.insight.explain.document import Explanation, ReasonGroup
+from numakube.insight.explain.document import Explanation, NodeVerdict, ReasonGroup
 from numakube.insight.explain.judging import judge, numa_engine
 from numakube.insight.explain.placed import placement_of, with_better
 from numakube.insight.explain.summing_up import notes_of, summary_of
@@ -141,6 +141,7 @@ class _Work:
             fitting=judgement.fitting,
             unchecked=judgement.unchecked,
             groups=tuple(chain.from_iterable(map(self._groups, judgement.refusals))),
+            verdicts=tuple(_verdicts(judgement)),
             placement=placement,
             candidates=candidates,
             changes=changes,
@@ -225,3 +226,13 @@ class _Work:
             )
         )
         return tuple(sorted(found, key=lambda one: ORDER.index(one.kind))[:_MOST_CHANGES])
+
+
+def _verdicts(judgement: Judgement) -> Iterator[NodeVerdict]:
+    for name in judgement.fitting:
+        yield NodeVerdict(node=name, fits=True, score=judgement.scores.get(name, 0))
+    for group in judgement.refusals:
+        status = group.status
+        for name in group.nodes:
+            reason = group.own.get(name, status.message)
+            yield NodeVerdict(node=name, plugin=status.plugin, reason=reason)

@@ -18,6 +18,8 @@ from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closen
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.insight.engine import Engine
     from numakube.scheduling.framework.diagnosis import Diagnosis
     from numakube.scheduling.framework.plugins import Nomination
@@ -33,10 +35,15 @@ MOST_CONFIRMED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Nodes that gave the same refusal, the closest to fitting first."""
+    """Nodes that gave the same refusal, the closest to fitting first.
+
+    Attributes:
+        own: the refusal of single nodes with their own numbers, where those are known.
+    """
 
     status: Status
     nodes: tuple[str, ...]
+    own: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rejection(self) -> Rejection | None:
@@ -146,17 +153,23 @@ def _nearest_first(
 ) -> Refusals:
     if rejection_in(status) is None and status.plugin != NodeResourcesFit.name:
         return Refusals(status, tuple(sorted(nodes)))
-    lacking = {name: _lack(engine, runtime, name, pod) for name in nodes}
-    return Refusals(status, tuple(sorted(nodes, key=lambda name: (lacking[name], name))))
+    lacking: dict[str, float] = {}
+    own: dict[str, str] = {}
+    for name in nodes:
+        node = engine.cluster.node(name)
+        if node is None:
+            continue
+        counted = counted_rejection(runtime, pod, node)
+        lacking[name] = _lack(pod, node, counted)
+        if counted is not None and rejection_in(status) is not None:
+            own[name] = counted.message
+    ordered = sorted(lacking, key=lambda name: (lacking[name], name))
+    return Refusals(status, tuple(ordered), own)
 
 
-def _lack(engine: Engine, runtime: Runtime, name: str, pod: PodInfo) -> float:
-    """Return which part of what the pod wants *name* lacks, at least."""
-    node = engine.cluster.node(name)
-    if node is None:
-        return 0.0
-    found = counted_rejection(runtime, pod, node)
-    short = 0.0 if found is None else closeness(found)
+def _lack(pod: PodInfo, node: NodeInfo, counted: Rejection | None) -> float:
+    """Return which part of what the pod wants *node* lacks, at least."""
+    short = 0.0 if counted is None else closeness(counted)
     for resource, wanted in pod.requests.items():
         free = node.allocatable.get(resource, 0) - node.requested.get(resource, 0)
         short += max(0, wanted - free) / wanted if wanted else 0.0

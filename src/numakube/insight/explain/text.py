@@ -42,7 +42,7 @@ _DATA: Final = {
 
 
 def render(explanation: Explanation, *, wide: bool = False) -> str:
-    """Return the explanation for people; *wide* names every node and holder."""
+    """Return the explanation for people; *wide* has a row for every node, and every holder."""
     return "\n".join(_lines(explanation, wide=wide)) + "\n"
 
 
@@ -52,10 +52,13 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[str]:
     if one.placement is not None:
         yield from _placement(one.placement)
     if one.fitting:
-        yield f"  would take it: {_names(one.fitting, len(one.fitting) if wide else _FITTING)}"
+        yield f"  would take it: {_names(one.fitting, _FITTING)}"
     if one.groups:
         yield ""
         yield from _groups(one.groups, wide=wide)
+    if wide:
+        yield ""
+        yield from _table(_verdicts(one))
     yield from _changes(one)
     if one.notes:
         yield ""
@@ -64,6 +67,14 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[str]:
         if wide or candidate.fits or candidate.plugin in _ABOUT_ROOM:
             yield ""
             yield from _candidate(candidate, wide=wide)
+
+
+def _verdicts(one: Explanation) -> list[list[str]]:
+    rows = [["node", "verdict", "score", "by"]]
+    for each in one.verdicts:
+        verdict = "fits" if each.fits else each.reason
+        rows.append([each.node, verdict, str(each.score) if each.fits else "", each.plugin])
+    return rows
 
 
 def _changes(one: Explanation) -> Iterator[str]:
@@ -98,7 +109,7 @@ def _groups(groups: Sequence[ReasonGroup], *, wide: bool) -> Iterator[str]:
     shown = groups if wide else groups[:_GROUPS]
     width = max(len(str(len(one.nodes))) for one in shown)
     for one in shown:
-        names = _names(one.nodes, len(one.nodes) if wide else _NAMES)
+        names = _names(one.nodes, _NAMES)
         noun = "node: " if len(one.nodes) == 1 else "nodes:"
         yield f"{len(one.nodes):>{width}} {noun} {one.reason}   [{one.plugin}]"
         yield f"{'':>{width}}        {one.meaning + ' ' if one.meaning else ''}({names})"
