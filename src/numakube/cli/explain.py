@@ -127,6 +127,7 @@ def _configuration(path: str | None) -> KubeSchedulerConfiguration | None:
 
 def _print(found: list[Explanation], output: Output, *, several: bool) -> None:
     from numakube.api.codec import to_tree
+    from numakube.cli.explanation_text import print_explanation
     from numakube.insight.explain import render
 
     if output in (Output.JSON, Output.YAML):
@@ -134,4 +135,4 @@ def _print(found: list[Explanation], output: Output, *, several: bool) -> None:
         print_document(trees if several else trees[0], output)
         return
     texts = [render(one, wide=output is Output.WIDE) for one in found]
-    click.echo("\n".join(texts), nl=False)
+    print_explanation("\n".join(texts))
