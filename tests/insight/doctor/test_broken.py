@@ -273,6 +273,25 @@ def _a_node_that_a_scheduler_does_not_trust(world: World) -> Expected:
     return {"NUMA-SCHEDULER-BLOCKED-NODES": ("node-0", "foreign pods")}
 
 
+def mispredicted(severity: str) -> dict[str, Any]:
+    """Return what a scheduler records of a pod that came out otherwise than foreseen."""
+    event = {"event": "mispredicted", "node": "node-1", "severity": severity}
+    attempts = [{"number": 1, "events": [{"event": "bound", "node": "node-1"}, event]}]
+    return {"items": [{"pod": "default/web-1", "attempts": attempts}]}
+
+
+@case
+def _a_verdict_that_was_not_foreseen(world: World) -> Expected:
+    world.schedulers["numakube-scheduler-1", "attempts"] = mispredicted("verdict")
+    return {"NUMA-SCHEDULER-MISPREDICTED": ("node-1", "trace pod web-1 -n default")}
+
+
+@case
+def _zones_that_were_not_foreseen(world: World) -> Expected:
+    world.schedulers["numakube-scheduler-1", "attempts"] = mispredicted("zones")
+    return {"NUMA-SCHEDULER-OTHER-ZONES": ("node-1", "default/web-1")}
+
+
 @case
 def _a_typo_in_the_name_of_the_scheduler(world: World) -> Expected:
     world.pods.append(pod("lost", spec={"schedulerName": "numakube-schedular"}))

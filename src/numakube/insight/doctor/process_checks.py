@@ -43,7 +43,26 @@ BLOCKED: Final = Rule(
     why="The node is lost to pods with exclusive resources until a report settles the doubts.",
     fix="kubectl numa cache NODE   # the cache `predict` with our exporter never blocks a node",
 )
-RULES: Final = (EXPORTER_NOT_READY, SCHEDULER_NOT_READY, RESTARTS, BLOCKED)
+MISPREDICTED: Final = Rule(
+    id="NUMA-SCHEDULER-MISPREDICTED",
+    severity=Severity.WARNING,
+    title="A kubelet admitted or rejected pods otherwise than foreseen",
+    why=(
+        "One now and then is a race with another scheduler. Again and again on one node, its report"
+        " or our model of its kubelet is wrong."
+    ),
+    fix="kubectl numa trace pod POD   # what was foreseen, and what came",
+)
+OTHER_ZONES: Final = Rule(
+    id="NUMA-SCHEDULER-OTHER-ZONES",
+    severity=Severity.INFO,
+    title="A kubelet put pods on other zones than foreseen",
+    why="The pods are aligned and the scheduler has learnt of it; its plans were off meanwhile.",
+    fix="kubectl numa trace pod POD   # what was foreseen, and what came",
+)
+RULES: Final = (
+    EXPORTER_NOT_READY, SCHEDULER_NOT_READY, RESTARTS, BLOCKED, MISPREDICTED, OTHER_ZONES,
+)  # fmt: skip
 
 
 def check_workloads(facts: ClusterFacts) -> Iterator[Finding]:
@@ -92,15 +111,12 @@ def _last_words(status: ContainerStatus) -> str:
 def check_caches(facts: ClusterFacts) -> Iterator[Finding]:
     """Look at what schedulers say of their caches."""
     for scheduler in facts.schedulers.values():
-        cache = scheduler.documents.get("cache")
-        known = cache if isinstance(cache, dict) else {}
-        nodes = known.get("nodes") or known.get("items")
-        for node in nodes if isinstance(nodes, list) else ():
+        for node in _members(scheduler.documents.get("cache"), "nodes"):
             yield from _blocked(scheduler.name, node)
 
 
-def _blocked(scheduler: str, node: Any) -> Iterator[Finding]:  # noqa: ANN401 - somebody's JSON
-    numa = node.get("numa", node) if isinstance(node, dict) else None
+def _blocked(scheduler: str, node: dict[str, Any]) -> Iterator[Finding]:
+    numa = node.get("numa")
     why = numa.get("blocked") if isinstance(numa, dict) else None
     if why:
         name = str(node.get("name"))
@@ -108,4 +124,40 @@ def _blocked(scheduler: str, node: Any) -> Iterator[Finding]:  # noqa: ANN401 - 
         yield about_node(BLOCKED, name, f"{scheduler} waits: {why}", fix=fix)
 
 
-CHECKS: Final = (check_workloads, check_caches)
+def check_predictions(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look at what schedulers have recorded of pods that came out otherwise."""
+    missed: dict[tuple[str, bool], list[str]] = {}
+    for scheduler in facts.schedulers.values():
+        for flight in _members(scheduler.documents.get("attempts"), "items"):
+            for node, verdict in _mispredicted(flight):
+                missed.setdefault((node, verdict), []).append(str(flight.get("pod")))
+    for (node, verdict), pods in missed.items():
+        rule = MISPREDICTED if verdict else OTHER_ZONES
+        names = list(dict.fromkeys(pods))
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        fix = rule.fix.replace("POD", _by_name(names[0]))
+        yield about_node(rule, node, f"{names[0]}{more}", fix=fix)
+
+
+def _mispredicted(flight: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Yield the nodes on which a pod came out otherwise, and whether the verdict did."""
+    for attempt in _members(flight, "attempts"):
+        for event in _members(attempt, "events"):
+            if event.get("event") == "mispredicted":
+                yield str(event.get("node")), event.get("severity") == "verdict"
+
+
+def _members(document: object, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a list of somebody's JSON; what is not as expected is passed over."""
+    listed = document.get(key) if isinstance(document, dict) else None
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            yield one
+
+
+def _by_name(key: str) -> str:
+    namespace, _, name = key.rpartition("/")
+    return f"{name} -n {namespace}" if namespace else name
+
+
+CHECKS: Final = (check_workloads, check_caches, check_predictions)
