@@ -1,7 +1,8 @@
 """Pods bound per second: created as fast as the server takes them, and at a steady rate.
 
 API server, scheduler and whoever creates the pods are processes of their own on one machine. Nodes
-are objects with exact topology reports; no kubelet runs.
+are objects with exact topology reports; no kubelet runs. With ``KUBEBUILDER_ASSETS`` set there are
+more cases on a real kube-apiserver: ours, and a stock kube-scheduler if its binary is there.
 
 Budgets: 180 pods/s at 1,000 nodes, 100 pods/s at 5,000; 99 % of the pods bound within 3 s of their
 creation at 100 pods/s; 400 MB of memory at 5,000 nodes; 2 % of a core when there is nothing to do.
@@ -15,9 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tests.real.api_server import RealServer, assets
 
 from benchmarks._fleet import create_fleet, plans_of
 from benchmarks.lab_api import SERVER, cpu_seconds
@@ -29,7 +33,7 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.store import Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numakube.api.core import Pod
     from numakube.kube.client import Client
@@ -38,7 +42,9 @@ if TYPE_CHECKING:
 SHAPE: Final = "2 sockets, 32 cores, smt 2, 256Gi, gpu 4"
 KUBELET: Final = "policy=single-numa-node,scope=container"
 NAME: Final = "numakube-scheduler"
-CASES: Final = ((1000, 1000, 180.0), (5000, 1000, 100.0))
+Case: TypeAlias = tuple[int, int, float]
+Start: TypeAlias = "Callable[[Path], AbstractContextManager[subprocess.Popen[bytes]]]"
+CASES: Final[tuple[Case, ...]] = ((1000, 1000, 180.0), (5000, 1000, 100.0))
 """Nodes, pods, and the pods per second that are wanted."""
 STEADY_RATE: Final = 100.0
 STEADY_PODS: Final = 1000
@@ -50,17 +56,46 @@ GIVE_UP_SECONDS: Final = 180.0
 
 
 def run() -> Iterator[dict[str, object]]:
-    """Measure every case."""
-    for nodes, pods, rate in CASES:
-        yield from measure(nodes, pods, rate)
+    """Measure every case on the lab's API server, and the first on a real one if there is one."""
+    for case in CASES:
+        yield from measure(case)
+    binaries = assets()
+    if binaries is not None:
+        yield from beside_stock(binaries)
 
 
-def measure(nodes: int, pods: int, rate: float) -> list[dict[str, object]]:
-    """Return the figures of one size of cluster."""
+def measure(case: Case) -> list[dict[str, object]]:
+    """Return the figures of one size of cluster on the lab's API server."""
     with tempfile.TemporaryDirectory() as folder, api_server() as url:
         kubeconfig = Path(folder) / "kubeconfig"
         kubeconfig.write_text(kubeconfig_of(url), encoding="utf-8")
-        return asyncio.run(_measure(kubeconfig, nodes, pods, rate))
+        return asyncio.run(_measure(kubeconfig, scheduler, case))
+
+
+def beside_stock(binaries: Path) -> Iterator[dict[str, object]]:
+    """Measure on a real server; a stock kube-scheduler, which knows nothing of NUMA, on another."""
+    case = CASES[0]
+    with a_real_server() as kubeconfig:
+        ours = asyncio.run(_measure(kubeconfig, scheduler, case, on="real server"))
+    yield from ours
+    if not (binaries / "kube-scheduler").exists():
+        return
+    with a_real_server() as kubeconfig:
+        start = partial(kube_scheduler, binaries)
+        stock = asyncio.run(_measure(kubeconfig, start, case, on="kube-scheduler"))
+    for figure in stock:
+        # They are for comparison; the budgets are ours.
+        yield {key: value for key, value in figure.items() if key != "budget"}
+    yield {
+        "metric": "pods bound per second, ours to kube-scheduler's, real server",
+        "value": round(_rate(ours) / _rate(stock), 3),
+    }
+
+
+def _rate(figures: list[dict[str, object]]) -> float:
+    value = figures[0]["value"]
+    assert isinstance(value, float)
+    return value
 
 
 @contextmanager
@@ -76,12 +111,39 @@ def api_server() -> Iterator[str]:
 
 
 @contextmanager
+def a_real_server() -> Iterator[Path]:
+    """Run a kube-apiserver; give its kubeconfig."""
+    with tempfile.TemporaryDirectory() as folder, RealServer(Path(folder)) as server:
+        yield server.write_kubeconfig(Path(folder) / "kubeconfig")
+
+
+@contextmanager
 def scheduler(kubeconfig: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run the scheduler in a process of its own."""
     program = Path(sys.executable).with_name("numakube")
     words = ["scheduler", "--no-leader-elect", "--log-level", "warning"]
     words += ["--kubeconfig", str(kubeconfig), "--bind-address", "127.0.0.1:0"]
     with subprocess.Popen([program, *words]) as process:  # noqa: S603 - our own
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def kube_scheduler(binaries: Path, kubeconfig: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a kube-scheduler for our pods, with no limit on its requests."""
+    config = kubeconfig.with_name("kube-scheduler.yaml")
+    document = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000},
+        "profiles": [{"schedulerName": NAME}],
+    }
+    config.write_text(dump_yaml(document), encoding="utf-8")
+    words = [str(binaries / "kube-scheduler"), f"--config={config}", "--secure-port=0"]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - the user's
         try:
             yield process
         finally:
@@ -130,22 +192,24 @@ class Observer:
         return times[min(int(len(times) * quantile), len(times) - 1)]
 
 
-async def _measure(kubeconfig: Path, nodes: int, pods: int, rate: float) -> list[dict[str, object]]:
+async def _measure(
+    kubeconfig: Path, start: Start, case: Case, on: str = ""
+) -> list[dict[str, object]]:
     config = load_config(kubeconfig=str(kubeconfig), context=None, env={}, root=Path("/"))
     async with connect(config, rate=0) as client:
-        await create_fleet(client, plans_of(nodes, SHAPE, KUBELET))
+        await create_fleet(client, plans_of(case[0], SHAPE, KUBELET))
         reflector, observer = Reflector(client, PODS), Observer()
         reflector.store.subscribe(observer)
         async with reflecting(reflector):
-            with scheduler(kubeconfig) as process:
-                return await _figures(client, observer, process.pid, (nodes, pods, rate))
+            with start(kubeconfig) as process:
+                return await _figures(client, observer, process.pid, case, on)
 
 
 async def _figures(
-    client: Client, observer: Observer, pid: int, case: tuple[int, int, float]
+    client: Client, observer: Observer, pid: int, case: Case, on: str
 ) -> list[dict[str, object]]:
     nodes, pods, rate = case
-    at = f"{nodes} nodes"
+    at = f"{nodes} nodes, {on}" if on else f"{nodes} nodes"
     await _create(client, observer, {"warm-up"}, pause=0.0)
     await observer.all_bound({"warm-up"})
     burst = {f"burst-{number}" for number in range(pods)}

@@ -12,7 +12,8 @@ import pytest
 from tests.lab.differential.comparing import compare, describe
 from tests.lab.differential.driving import Record, Server, define_widgets, drive
 from tests.lab.differential.sequences import make_sequence
-from tests.real.api_server import needs_assets, real_server
+from tests.real.api_server import real_server
+from tests.real.marks import needs_assets
 
 from numakube.lab.api.server import ApiServer
 from numakube.lab.replay.run import USERS

@@ -10,7 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.lab.differential.normalising import Normaliser
-from tests.real.api_server import needs_assets, real_server
+from tests.real.api_server import real_server
+from tests.real.marks import needs_assets
 
 from numakube.lab.kinds import GVK
 from numakube.lab.replay.cases import Step, read_cases

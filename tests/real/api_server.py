@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final, Self
 
 import aiohttp
-import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -38,11 +37,6 @@ def assets() -> Path | None:
     """Return the directory of the real binaries, if there is one."""
     directory = os.environ.get(VARIABLE)
     return Path(directory) if directory else None
-
-
-needs_assets = pytest.mark.skipif(
-    assets() is None, reason=f"needs a real kube-apiserver: set {VARIABLE}"
-)
 
 
 @dataclass(slots=True)

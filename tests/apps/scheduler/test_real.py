@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.world import PATIENCE_SECONDS, World, pod_document, world_of
-from tests.real.api_server import RealServer, needs_assets
+from tests.real.api_server import RealServer
+from tests.real.marks import needs_assets
 from tests.sites.real_site import RealSite, real_site
 
 from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable
