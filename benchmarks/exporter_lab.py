@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from benchmarks.lab_scale import node_plan
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client
+from numakube.kube.collector import quiet_collector
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 from numakube.lab.api.server import ApiServer
 from numakube.lab.exporters.pool import ExporterPool
 from numakube.lab.inprocess import InProcess
-from numakube.lab.nodes.collector import quiet_collector
 from numakube.lab.nodes.pool import NodePool
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
+from numakube.kube.collector import quiet_collector
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.lab.api.server import ApiServer
 from numakube.lab.inprocess import InProcess
-from numakube.lab.nodes.collector import quiet_collector
 from numakube.lab.nodes.plan import NodePlan
 from numakube.lab.nodes.pool import NodePool
 

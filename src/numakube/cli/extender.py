@@ -13,6 +13,7 @@ from numakube.apps.extender.settings import SETTINGS
 from numakube.apps.running import run_until_stopped
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
+from numakube.kube.collector import quiet_collector
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def _run(flags: Values) -> int:
     around = Surroundings()
     values = SETTINGS.resolve(files=(), env=around.env, flags=flags)
     configure_logs(values["log_level"], values["log_format"])
-    return run_until_stopped(lambda stop: run(values, around, stop))
+    with quiet_collector():
+        return run_until_stopped(lambda stop: run(values, around, stop))
 
 
 @click.pass_context

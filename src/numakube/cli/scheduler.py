@@ -9,6 +9,7 @@ from numakube.apps.scheduler.command import make_command, options_of
 from numakube.apps.scheduler.process import run
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
+from numakube.kube.collector import quiet_collector
 
 if TYPE_CHECKING:
     from numakube.apps.settings import Values
@@ -18,7 +19,8 @@ def _run(flags: Values) -> int:
     around = Surroundings()
     options = options_of(flags, around)
     configure_logs(options.values["log_level"], options.values["log_format"])
-    return run_until_stopped(lambda stop: run(options, around, stop))
+    with quiet_collector():
+        return run_until_stopped(lambda stop: run(options, around, stop))
 
 
 command = make_command(_run)

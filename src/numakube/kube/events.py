@@ -8,7 +8,6 @@ in the form of core/v1 or of events.k8s.io/v1, repeated ones by raising a count.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
@@ -77,9 +76,7 @@ class EventRecorder:
         self._form = form
         self._capacity = capacity
         self._writers = writers
-        self._waiting: deque[Occurrence] = deque()
-        self._writing = 0
-        self._changed = asyncio.Event()
+        self._waiting: asyncio.Queue[Occurrence] = asyncio.Queue()
         self._correlator = Correlator(clock=client.clock, rng=client.rng)
 
     def normal(
@@ -100,11 +97,10 @@ class EventRecorder:
 
     def record(self, occurrence: Occurrence) -> None:
         """Record *occurrence*; returns at once and never fails."""
-        if len(self._waiting) >= self._capacity:
+        if self._waiting.qsize() >= self._capacity:
             self._overflow(occurrence)
-            return
-        self._waiting.append(occurrence)
-        self._change()
+        else:
+            self._waiting.put_nowait(occurrence)
 
     async def run(self) -> None:
         """Write what is recorded, until cancelled."""
@@ -114,22 +110,17 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while True:
-            while not self._waiting:
-                await self._changed.wait()
-            self._writing += 1
-            occurrence = self._waiting.popleft()
+            occurrence = await self._waiting.get()
             try:
                 recorded = self._correlator.decide(occurrence)
                 if recorded is not None:
                     await self._write_patiently(recorded)
             finally:
-                self._writing -= 1
-                self._change()
+                self._waiting.task_done()
 
     async def flush(self) -> None:
         """Return as soon as everything recorded so far is written; bound it with a timeout."""
-        while self._waiting or self._writing:
-            await self._changed.wait()
+        await self._waiting.join()
 
     async def _write_patiently(self, recorded: Recorded) -> None:
         """Write *recorded*, waiting for a server that is away; give up on one that refuses."""
@@ -235,10 +226,6 @@ class EventRecorder:
             reason=occurrence.reason,
             error=why,
         )
-
-    def _change(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
 
 
 def reference_to(resource: Resource[Any], obj: KubeObject) -> ObjectReference:

@@ -70,3 +70,21 @@ def test_nodes_are_counted_by_what_is_known_of_them() -> None:
         for state in NodeState
     }
     assert found == {"unknown": 2, "blocked": 1, "stale": 1, "counts": 1, "exact": 0}
+
+
+def test_plugins_are_timed_in_one_attempt_of_ten() -> None:
+    """The first among them; what is timed every time does not depend on attempts."""
+    registry = CollectorRegistry()
+    metrics = SchedulerMetrics(registry)
+
+    def count(point: str) -> float | None:
+        name = "scheduler_plugin_execution_duration_seconds_count"
+        return registry.get_sample_value(name, {"plugin": "Fit", "extension_point": point})
+
+    for _ in range(11):
+        metrics.begin_attempt()
+        with metrics.stopwatch("Filter", "Fit"), metrics.stopwatch("Score", "Fit"):
+            pass
+        with metrics.timer("Bind", "Fit"):
+            pass
+    assert (count("Filter"), count("Score"), count("Bind")) == (2, 2, 11)

@@ -18,7 +18,6 @@ from numakube.apps.binding import Bound, Lanes, Result
 from numakube.apps.scheduler.eviction import evict
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
-from numakube.scheduling.framework.plugins import Bind, PostBind, PreBind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
 from numakube.scheduling.plugins.rejection_guard import is_rejection
 
@@ -225,6 +224,7 @@ class Scheduler:
         if runtime is None or pod.is_being_deleted:
             self.queue.remove(pod.uid)
             return
+        self._metrics.begin_attempt()
         try:
             decision = self._cycle.decide(pod, runtime)
         except Exception as error:
@@ -309,13 +309,13 @@ class Scheduler:
     async def _bind_in_turn(self, runtime: Runtime, decision: Chosen, pod: PodInfo) -> Bound:
         state, node = decision.state, decision.node
         try:
-            for plugin in runtime.profile.at(PreBind):
-                with self._metrics.stopwatch("PreBind", plugin.name):
+            for plugin in runtime.pre_binds:
+                with self._metrics.timer("PreBind", plugin.name):
                     status = await plugin.pre_bind(state, pod, node)
                 if not status.ok and not status.skipped:
                     return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
             await self._outcomes.withdraw(pod)
-            with self._metrics.stopwatch("Bind", "all"):
+            with self._metrics.timer("Bind", "all"):
                 status = await _bind_by(runtime, decision, pod)
         except Exception as error:
             _log.error("binding_failed", pod=pod.key, node=node, error=repr(error), exc_info=error)
@@ -330,7 +330,7 @@ class Scheduler:
         pod, node, now = entry.pod, decision.node, self._clock.monotonic()
         self.queue.remove(pod.uid)
         self.nominations.drop(pod.uid)
-        for plugin in runtime.profile.at(PostBind):
+        for plugin in runtime.post_binds:
             plugin.post_bind(decision.state, pod, node)
         self._outcomes.scheduled(pod, node)
         self.recording.bound(pod.uid, node)
@@ -446,7 +446,7 @@ class Scheduler:
 
 async def _bind_by(runtime: Runtime, decision: Chosen, pod: PodInfo) -> Status:
     """Let the first plugin that does not decline bind the pod."""
-    for plugin in runtime.profile.at(Bind):
+    for plugin in runtime.binds:
         status = await plugin.bind(decision.state, pod, decision.node)
         if status.code is not Code.SKIP:
             return status

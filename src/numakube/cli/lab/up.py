@@ -133,8 +133,8 @@ def _plans(
 
 
 async def _run(options: LabOptions, folder: RunDir, *, quiet: bool) -> None:
+    from numakube.kube.collector import quiet_collector
     from numakube.lab.cluster import Lab
-    from numakube.lab.nodes.collector import quiet_collector
 
     loop = asyncio.get_running_loop()
     with quiet_collector():

@@ -15,11 +15,14 @@ import numpy as np
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
+    Bind,
     Confirm,
     Filter,
     NormalizesScores,
     Permit,
+    PostBind,
     PostFilter,
+    PreBind,
     PreEnqueue,
     PreFilter,
     PreScore,
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 Stopwatch: TypeAlias = "Callable[[str, str], AbstractContextManager[object]]"
 """Given an extension point and a plugin, returns a context that measures how long it lasts."""
 
+_Judge: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], Verdicts | None]"
+_Rater: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], Amount]"
 _nothing: Final = nullcontext()
 
 
@@ -68,7 +73,11 @@ class Scores:
 
 
 class Runtime:
-    """The plugins of one profile at work."""
+    """The plugins of one profile at work.
+
+    Attributes:
+        pre_binds: the plugins that prepare a binding, for whoever binds; the others likewise.
+    """
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -76,13 +85,20 @@ class Runtime:
         """Set by whoever wants to know how long plugins take."""
         self._pre_enqueue = profile.at(PreEnqueue)
         self._pre_filters = profile.at(PreFilter)
-        self._filters = profile.points.get("filter", ())
+        self._filters = tuple(
+            (plugin, _judge_of(plugin)) for plugin in profile.points.get("filter", ())
+        )
         self._post_filters = profile.at(PostFilter)
         self._pre_scores = profile.at(PreScore)
-        self._scores = profile.points.get("score", ())
+        self._scores = tuple(
+            (plugin, _rater_of(plugin)) for plugin in profile.points.get("score", ())
+        )
         self._confirms = profile.at(Confirm)
         self._reserves = profile.at(Reserve)
         self._permits = profile.at(Permit)
+        self.pre_binds = profile.at(PreBind)
+        self.binds = profile.at(Bind)
+        self.post_binds = profile.at(PostBind)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first refusal to let *pod* into the active queue."""
@@ -121,13 +137,13 @@ class Runtime:
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, diagnosis: Diagnosis
     ) -> Rows:
         """Return those of *rows* that pass every filter; refusals go to *diagnosis*."""
-        for plugin in self._filters:
+        for plugin, judge in self._filters:
             if not len(rows):
                 break
             if plugin.name in state.skipped_filters:
                 continue
             with self.stopwatch("Filter", plugin.name):
-                verdicts = _verdicts(plugin, state, pod, snapshot, rows)
+                verdicts = judge(state, pod, snapshot, rows)
             if verdicts is None:
                 continue
             ok = verdicts.ok
@@ -138,7 +154,7 @@ class Runtime:
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Return what the filters say of one node, which may be a clone with other pods."""
-        for plugin in self._filters:
+        for plugin, _ in self._filters:
             if plugin.name in state.skipped_filters:
                 continue
             if isinstance(plugin, Filter):
@@ -202,11 +218,11 @@ class Runtime:
                 return status.by(pre.name)
         by_plugin: dict[str, Amount] = {}
         total = np.zeros(len(rows), dtype=np.int64)
-        for plugin in self._scores:
+        for plugin, rate in self._scores:
             if plugin.name in state.skipped_scores:
                 continue
             with self.stopwatch("Score", plugin.name):
-                scores = _scores(plugin, state, pod, snapshot, rows)
+                scores = rate(state, pod, snapshot, rows)
             if isinstance(plugin, NormalizesScores):
                 scores = plugin.normalize(state, pod, scores)
             weighted = np.minimum(np.maximum(scores, 0), MAX_NODE_SCORE) * self.profile.weights.get(
@@ -267,15 +283,16 @@ def _narrow(
     return rows
 
 
-def _verdicts(
-    plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-) -> Verdicts | None:
+def _judge_of(plugin: Plugin) -> _Judge:
+    """Return how to ask a filter about many nodes."""
     if isinstance(plugin, VectorFilter):
-        return plugin.filter_all(state, pod, snapshot, rows)
+        return plugin.filter_all
     if not isinstance(plugin, Filter):
-        return None
+        return lambda _state, _pod, _snapshot, _rows: None
     judge = plugin.filter
-    return Verdicts.each(rows, lambda row: judge(state, pod, snapshot.at(row)))
+    return lambda state, pod, snapshot, rows: Verdicts.each(
+        rows, lambda row: judge(state, pod, snapshot.at(row))
+    )
 
 
 def _alone(plugin: Plugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -287,12 +304,13 @@ def _alone(plugin: Plugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> S
     return SUCCESS if verdicts is None else verdicts.status(0)
 
 
-def _scores(
-    plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
-) -> Amount:
+def _rater_of(plugin: Plugin) -> _Rater:
+    """Return how to ask a plugin for the scores of many nodes."""
     if isinstance(plugin, VectorScore):
-        return plugin.score_all(state, pod, snapshot, rows)
-    if isinstance(plugin, Score):
-        rate = plugin.score
-        return np.array([rate(state, pod, snapshot.at(int(row))) for row in rows], dtype=np.int64)
-    return np.zeros(len(rows), dtype=np.int64)
+        return plugin.score_all
+    if not isinstance(plugin, Score):
+        return lambda _state, _pod, _snapshot, rows: np.zeros(len(rows), dtype=np.int64)
+    rate = plugin.score
+    return lambda state, pod, snapshot, rows: np.array(
+        [rate(state, pod, snapshot.at(int(row))) for row in rows], dtype=np.int64
+    )

@@ -2,7 +2,7 @@
 
 API objects are trees: they are freed by reference counting, and the collector finds nothing in
 them. But it looks at all of them again and again while they grow in number, which takes a third of
-the time in which ten thousand pods start.
+the time in which a lab starts ten thousand pods, and a twentieth of a scheduler's at full speed.
 """
 
 from __future__ import annotations
