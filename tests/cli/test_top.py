@@ -44,7 +44,7 @@ def test_nodes_are_listed_with_a_total(numakube: Run, bundle: Path) -> None:
     assert lines[0][:6] == ["NODE", "POLICY", "ZONES", "CPU", "MEMORY", "DEVICES"]
     assert lines[1] == [
         "a-1", "single-numa-node", "2", "2/15", "28Gi/62Gi", "gpu 3/4",
-        "9.3Gi, 1 gpu", "1 CPU + 4.4Gi", "CPU 50%, memory 4%",
+        "9.3Gi", "1 CPU + 4.4Gi", "CPU 50%, memory 4%",
     ]  # fmt: skip
     assert lines[2][3:] == ["15/15", "62Gi/62Gi", "gpu 4/4", "-", "8 CPU + 31Gi", "-"]
     assert "no NodeResourceTopology" in lines[3]

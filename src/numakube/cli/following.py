@@ -13,6 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.gathering import ZONES, gather
+from numakube.cli.logs import configure_logs
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.reflector import Reflector
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 PAUSE: Final = 1.0
 """Seconds between two pictures, at least."""
+_LOOK: Final = 0.05
 
 
 def follow(cluster: ClusterOptions, show: Callable[[ClusterFacts], object]) -> None:
     """Call *show* with what is known of the cluster, now and after every change, until stopped."""
+    configure_logs("warning", "text")
     asyncio.run(_follow(cluster, show))
 
 
@@ -52,15 +55,25 @@ async def states(client: Client, *, pause: float = PAUSE) -> AsyncGenerator[Clus
     Raises:
         ClusterUnreachable: it does not answer at first; later, it is waited for.
     """
-    yield facts_of(await gather(client, what=ZONES))
+    facts = facts_of(await gather(client, what=ZONES))
+    yield facts
     changed = asyncio.Event()
     mirrors = _Mirrors(client, changed)
     async with _running(mirrors):
         while True:
             await changed.wait()
             changed.clear()
-            yield mirrors.facts()
-            await client.clock.sleep(pause)
+            before, facts = facts, mirrors.facts()
+            # What was mirrored at first is most often what was shown already.
+            if _versions(facts) != _versions(before):
+                yield facts
+                await client.clock.sleep(pause)
+
+
+def _versions(facts: ClusterFacts) -> list[set[tuple[str, str]]]:
+    """Return what distinguishes one state of the cluster from another."""
+    kinds = (facts.nodes.values(), facts.pods, facts.topologies.values())
+    return [{(one.metadata.uid, one.metadata.resource_version) for one in kind} for kind in kinds]
 
 
 class _Mirrors:
@@ -78,8 +91,11 @@ class _Mirrors:
         async with asyncio.TaskGroup() as tasks:
             for one in (self.nodes, self.pods, self.topologies):
                 tasks.create_task(one.run())
-            for one in (self.nodes, self.pods):
-                await one.synced.wait()
+            await self.nodes.synced.wait()
+            await self.pods.synced.wait()
+            # A cluster may not know the kind of topologies at all, or not allow to list them.
+            while not self.topologies.synced.is_set() and self.topologies.last_error is None:
+                await self._clock.sleep(_LOOK)
             for store in (self.nodes.store, self.pods.store, self.topologies.store):
                 store.subscribe(lambda _change: self._changed.set(), replay=False)
             self._changed.set()

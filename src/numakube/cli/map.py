@@ -161,6 +161,7 @@ class _Drawing:
         self._arriving = arriving
         self._leaving = leaving
         self._anew = anew
+        self._drawn: Sequence[NodePicture] = ()
 
     def picture(self, facts: ClusterFacts, node: str) -> tuple[NodePicture, tuple[Refused, ...]]:
         """Return the node as it is, or as the plan would leave it."""
@@ -176,6 +177,9 @@ class _Drawing:
 
     def write(self, pictures: Sequence[NodePicture]) -> None:
         """Write all of *pictures*, to one file each if there is a place for their names."""
+        if self._anew and pictures == self._drawn:
+            return
+        self._drawn = pictures
         if self._file is not None and _NODE in self._file:
             for picture in pictures:
                 self._write_file(self._file.replace(_NODE, picture.node), [picture])

@@ -58,11 +58,14 @@ def test_where_memory_is_not_managed_cpus_decide_alone() -> None:
     assert stranded({"cpu": 8000}, {"cpu": 5000}, 5, 0) == {}
 
 
-def test_devices_come_with_a_cpu_each() -> None:
-    """And with as many CPUs as there are."""
+def test_devices_come_with_cpus() -> None:
+    """At least one for each, unless devices outnumber CPUs."""
     free = {"cpu": 3000, "memory": 64 * GIB, GPU: 4}
-    assert largest_with_devices(free, 3, RATIO, GPU) == Shape(3, 12 * GIB, {GPU: 3})
-    assert largest_with_devices(free, 0, RATIO, GPU) == NOTHING
+    base = largest_shape(free, 3, RATIO)
+    assert largest_with_devices(ZONE, free, base, GPU) == Shape(3, 12 * GIB, {GPU: 3})
+    assert largest_with_devices(ZONE, free, NOTHING, GPU) == NOTHING
+    many = ZONE | {GPU: 64}
+    assert largest_with_devices(many, free | {GPU: 40}, base, GPU).devices == {GPU: 24}
 
 
 def test_devices_without_cpus_are_stranded() -> None:
@@ -70,6 +73,13 @@ def test_devices_without_cpus_are_stranded() -> None:
     free = {"cpu": 0, "memory": 100 * GIB, GPU: 3}
     assert stranded(ZONE, free, 0, RATIO) == {"memory": 100 * GIB, GPU: 3}
     assert stranded(ZONE, free | {"cpu": 1000}, 1, RATIO) == {"memory": 84 * GIB, GPU: 2}
+
+
+def test_many_devices_are_not_stranded_for_being_many() -> None:
+    """Virtual functions outnumber CPUs on an empty zone already."""
+    many = ZONE | {GPU: 64}
+    assert stranded(many, many, 32, RATIO) == {}
+    assert stranded(many, many | {"cpu": 1000, "memory": 8 * GIB}, 1, RATIO) == {GPU: 56}
 
 
 def test_cpus_without_memory_are_stranded() -> None:

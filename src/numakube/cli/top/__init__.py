@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -114,7 +114,7 @@ def _parsed(shape: str | None) -> Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
-    """What to show, and how."""
+    """What to show, and how; ``shown`` is what the reader has seen last."""
 
     what: str
     names: tuple[str, ...]
@@ -125,6 +125,7 @@ class _View:
     headers: bool
     anew: bool
     output: Output
+    shown: list[object] = field(default_factory=list)
 
     def show(self, facts: ClusterFacts) -> None:
         """Print what was asked for."""
@@ -132,6 +133,9 @@ class _View:
         lines, document, names = {"nodes": self._nodes, "zones": self._zones, "pods": self._pods}[
             self.what
         ](facts, wide=wide)
+        if self.anew and self.shown == [document]:
+            return
+        self.shown[:] = [document]
         console = make_console()
         if self.anew and console.is_terminal and self.output in _TABLES:
             console.clear()

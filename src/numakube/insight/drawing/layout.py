@@ -14,7 +14,7 @@ from numakube.insight.drawing.scene import (
     Label,
     Scene,
     moved,
-    shortened,
+    shortened_name,
     wrapped,
 )
 from numakube.insight.drawing.sheet import PADDING, Sheet
@@ -77,7 +77,7 @@ def _head(picture: NodePicture, width: float) -> _Block:
         y = _TITLE + 3
         badge = _badge(picture, width)
         name = f"{picture.node} after the plan" if picture.planned else picture.node
-        title = shortened(name, width - badge.width - 24, _TITLE, bold=True)
+        title = shortened_name(name, width - badge.width - 24, _TITLE, bold=True)
         items += [Label(x=0, y=y - 5, text=title, size=_TITLE, bold=True), badge]
     lines = [
         *wrapped(words.machine_words(picture), width, _TEXT, between=" · "),
@@ -109,28 +109,73 @@ def _body(picture: NodePicture) -> _Block:
     """Return all zones, socket by socket; what has no CPUs stands at the side."""
     groups = _sockets(picture.zones)
     bare = groups.pop(_MEMORY_ONLY, [])
-    sizes = [len(zones) for zones in groups.values()]
-    columns, stacked = _columns(sizes, measures_of(picture).zone_width)
-    measures = measures_of(picture, least_width=_least(columns, stacked=stacked))
+    natural = measures_of(picture).zone_width
+    columns = [_columns(len(zones), natural) for zones in groups.values()]
+    a_row = _sockets_a_row(columns, natural)
+    measures = measures_of(picture, least_width=_least(columns[:a_row]))
     pen = ZonePen(picture, measures)
     blocks = [
         _socket(name, zones, pen, count, measures.zone_width)
         for (name, zones), count in zip(groups.items(), columns, strict=True)
     ]
+    rows = [blocks[start : start + a_row] for start in range(0, len(blocks), a_row)]
     aside = [_socket(_MEMORY_ONLY, bare, pen, 1, measures.zone_width)] if bare else []
     if picture.homeless:
         aside.append(_homeless(picture, pen, measures.zone_width + 2 * PADDING))
     if aside:
-        blocks.append(_placed(aside, stacked=True))
-    return _placed(blocks, stacked=stacked)
+        _add_aside(rows, _below_one_another(aside))
+    return _below_one_another([_beside(row) for row in rows])
 
 
-def _least(columns: list[int], *, stacked: bool) -> float:
-    """Return how wide zones must be for the drawing to have its least width."""
-    beside = [max(columns, default=1)] if stacked else columns or [1]
+def _columns(zones: int, zone_width: float) -> int:
+    """Return how many zones of a socket stand side by side: a square, if it is not too wide."""
+    fitting = int((MOST_WIDTH - 2 * PADDING + _ZONE_GAP) / (zone_width + _ZONE_GAP))
+    return max(min(ceil(sqrt(zones)), fitting), 1)
+
+
+def _sockets_a_row(columns: list[int], zone_width: float) -> int:
+    """Return how many sockets stand side by side, in rows of about the same length."""
+    count = max(len(columns), 1)
+    widest = max(columns, default=1) * (zone_width + _ZONE_GAP) - _ZONE_GAP + 2 * PADDING
+    fitting = max(int((MOST_WIDTH + _SOCKET_GAP) / (widest + _SOCKET_GAP)), 1)
+    return ceil(count / ceil(count / fitting))
+
+
+def _least(columns: list[int]) -> float:
+    """Return how wide zones must be for a row of sockets to have the least width of a drawing."""
+    beside = columns or [1]
     frames = len(beside) * (2 * PADDING + _SOCKET_GAP) - _SOCKET_GAP
     gaps = sum(count - 1 for count in beside) * _ZONE_GAP
     return (LEAST_WIDTH - frames - gaps) / sum(beside)
+
+
+def _add_aside(rows: list[list[_Block]], aside: _Block) -> None:
+    """Put *aside* at the end of the only row if there is room, else into a row of its own."""
+    used = sum(block.width + _SOCKET_GAP for block in rows[0]) if rows else 0.0
+    if len(rows) == 1 and used + aside.width <= MOST_WIDTH:
+        rows[0].append(aside)
+    else:
+        rows.append([aside])
+
+
+def _beside(blocks: list[_Block]) -> _Block:
+    items: list[Item] = []
+    x = 0.0
+    for block in blocks:
+        items.extend(block.at(x, 0))
+        x += block.width + _SOCKET_GAP
+    return _Block(tuple(items), x - _SOCKET_GAP, max(block.height for block in blocks))
+
+
+def _below_one_another(blocks: list[_Block]) -> _Block:
+    if not blocks:
+        return _Block((), 0, 0)
+    items: list[Item] = []
+    y = 0.0
+    for block in blocks:
+        items.extend(block.at(0, y))
+        y += block.height + _SOCKET_GAP
+    return _Block(tuple(items), max(block.width for block in blocks), y - _SOCKET_GAP)
 
 
 def _sockets(zones: Sequence[Zone]) -> dict[str, list[Zone]]:
@@ -145,20 +190,6 @@ def _sockets(zones: Sequence[Zone]) -> dict[str, list[Zone]]:
             name = "" if zone.amounts else _MEMORY_ONLY
         groups.setdefault(name, []).append(zone)
     return groups
-
-
-def _columns(counts: list[int], zone_width: float) -> tuple[list[int], bool]:
-    """Return how many zones stand side by side in each socket, and whether sockets are stacked."""
-    beside = [ceil(sqrt(count)) for count in counts]
-    if _total(beside, zone_width) <= MOST_WIDTH:
-        return beside, False
-    fitting = max(int((MOST_WIDTH - 2 * PADDING) / (zone_width + _ZONE_GAP)), 1)
-    return [min(count, fitting) for count in counts], True
-
-
-def _total(columns: list[int], zone_width: float) -> float:
-    zones = sum(columns) * (zone_width + _ZONE_GAP)
-    return zones + len(columns) * (2 * PADDING + _SOCKET_GAP)
 
 
 def _socket(name: str, zones: list[Zone], pen: ZonePen, columns: int, zone_width: float) -> _Block:
@@ -211,19 +242,6 @@ def _homeless(picture: NodePicture, pen: ZonePen, width: float) -> _Block:
     )  # fmt: skip
     group = Group(children=(frame, *sheet.items), classes="homeless")
     return _Block((group,), width, height)
-
-
-def _placed(blocks: list[_Block], *, stacked: bool) -> _Block:
-    """Return the blocks in lines, each as wide as the drawing may be."""
-    items: list[Item] = []
-    x = y = width = line = 0.0
-    for block in blocks:
-        if x and (stacked or x + block.width > MOST_WIDTH):
-            x, y, line = 0.0, y + line + _SOCKET_GAP, 0.0
-        items.extend(block.at(x, y))
-        x += block.width + _SOCKET_GAP
-        width, line = max(width, x - _SOCKET_GAP), max(line, block.height)
-    return _Block(tuple(items), width, y + line)
 
 
 def _below(picture: NodePicture, width: float) -> Iterator[_Block]:

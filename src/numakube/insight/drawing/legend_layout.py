@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing import words
 from numakube.insight.drawing.picture import Change
-from numakube.insight.drawing.scene import Box, Group, Label, shortened, text_width
+from numakube.insight.drawing.scene import Box, Group, Label, shortened, shortened_name, text_width
 from numakube.insight.drawing.theme import pod_paint
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _pod(
         x=x + 11, y=y + 14, text="-" if gone else pod.letter, size=_SMALL, mono=True, bold=True,
         anchor="middle", paint="text" if gone else "on-pod",
     )  # fmt: skip
-    name = shortened(pod.name, room, _TEXT, bold=True)
+    name = shortened_name(pod.name, room, _TEXT, bold=True)
     label = Label(x=x + 28, y=y + 14, text=name, size=_TEXT, bold=True)
     left = x + 28 + room + 10
     details = " · ".join(words.pod_words(pod))

@@ -91,9 +91,18 @@ def text_width(text: str, size: float, *, bold: bool = False, mono: bool = False
 
 
 def shortened(text: str, width: float, size: float, *, bold: bool = False) -> str:
-    """Return *text*, cut with an ellipsis if it is wider than *width*."""
+    """Return *text*, cut with an ellipsis at its end if it is wider than *width*."""
     room = int(width / text_width("x", size, bold=bold))
     return text if len(text) <= room else text[: max(room - 1, 0)] + "…"
+
+
+def shortened_name(name: str, width: float, size: float, *, bold: bool = False) -> str:
+    """Return *name*, cut in the middle: the ends of generated names tell them apart."""
+    room = int(width / text_width("x", size, bold=bold))
+    if len(name) <= room:
+        return name
+    end = room // 3
+    return f"{name[: max(room - end - 1, 0)]}…{name[len(name) - end :]}"
 
 
 def wrapped(parts: Iterable[str], width: float, size: float, *, between: str) -> list[str]:

@@ -109,6 +109,7 @@ def zone_usages(view: NodeTopology, *, shape: Amounts = _NO_AMOUNTS) -> list[Zon
 def _zone(view: NodeTopology, zone: ZoneView, shape: Amounts) -> ZoneUsage:
     cpus, ratio = _whole_cpus(view, zone), proportion(zone.allocatable)
     free = zone.available
+    largest = largest_shape(free, cpus, ratio)
     resources = [name for name in free if name != CPU and not is_memory(name)]
     return ZoneUsage(
         node=view.node,
@@ -117,11 +118,12 @@ def _zone(view: NodeTopology, zone: ZoneView, shape: Amounts) -> ZoneUsage:
         free=free,
         cpus=cpus,
         stranded=stranded(zone.allocatable, free, cpus, ratio),
-        largest=largest_shape(free, cpus, ratio),
+        largest=largest,
         with_devices={
             name: found
             for name in resources
-            if not (found := largest_with_devices(free, cpus, ratio, name)).empty
+            if largest.cpus
+            and not (found := largest_with_devices(zone.allocatable, free, largest, name)).empty
         },
         fits=fitting(shape, free, cpus) if shape else 0,
     )

@@ -8,7 +8,8 @@ a quarter and four times of what the zone has for each CPU (its *proportion*):
 * free CPUs are stranded as far as not even lean memory is left for them, or because they are on
   cores of which somebody has a part and the kubelet gives out whole cores only;
 * free memory is stranded as far as the free CPUs could not take it even if all were rich;
-* a free device is stranded if no CPU with lean memory is left for it.
+* free devices are stranded as far as the CPUs with lean memory could not take them, each one up to
+  four times of what the zone has of them for each CPU, or one.
 
 Only whole CPUs count: the rest of one cannot be given out exclusively. What a zone has none of at
 all (CXL memory without CPUs, CPUs without memory) is not stranded but was never usable alone; a
@@ -70,13 +71,18 @@ def largest_shape(free: Amounts, cpus: int, ratio: int) -> Shape:
     return Shape(count, count * ratio) if count > 0 else NOTHING
 
 
-def largest_with_devices(free: Amounts, cpus: int, ratio: int, resource: str) -> Shape:
-    """Return the most devices of *resource* with a CPU and its memory each, and the most CPUs."""
-    base = largest_shape(free, cpus, ratio)
-    devices = min(free.get(resource, 0), base.cpus)
+def largest_with_devices(allocatable: Amounts, free: Amounts, base: Shape, resource: str) -> Shape:
+    """Return *base*, a zone's largest shape, with as many devices as its CPUs could take."""
+    devices = min(free.get(resource, 0), _devices_for(base.cpus, allocatable, resource))
     if devices <= 0:
         return NOTHING
     return Shape(base.cpus, base.memory_bytes, {resource: devices})
+
+
+def _devices_for(cpus: int, allocatable: Amounts, resource: str) -> int:
+    """Return how many devices so many CPUs could take."""
+    usual = -(-RICH * cpus * allocatable.get(resource, 0) * MILLI // allocatable[CPU])
+    return max(cpus, usual) if cpus else 0
 
 
 def stranded(allocatable: Amounts, free: Amounts, cpus: int, ratio: int) -> dict[str, int]:
@@ -95,11 +101,13 @@ def stranded(allocatable: Amounts, free: Amounts, cpus: int, ratio: int) -> dict
     served = min(cpus, memory * LEAN // ratio) if ratio else cpus
     if (useless := free.get(CPU, 0) // MILLI - served) > 0:
         found[CPU] = MILLI * useless
-    if ratio and (rest := memory - cpus * ratio * RICH) > 0:
-        found[MEMORY] = rest
+    if ratio and (unreachable := memory - cpus * ratio * RICH) > 0:
+        found[MEMORY] = unreachable
     for resource, count in free.items():
         if count > served and resource != CPU and not is_memory(resource):
-            found[resource] = count - served
+            rest = count - _devices_for(served, allocatable, resource)
+            if rest > 0:
+                found[resource] = rest
     return found
 
 
