@@ -8,6 +8,7 @@ import logging
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,19 +134,12 @@ def test_a_configuration_decides_by_other_plugins(
 def test_wide_lists_every_node_and_narrow_is_one_screen(tmp_path: Path, numakube: Run) -> None:
     """On a cluster with many nodes."""
     case = CASES["many-nodes"]()
-    town_file = written(msgspec_with_pod(case.facts, case.subject.pod), tmp_path)
+    town_file = written(replace(case.facts, pods=(*case.facts.pods, case.subject.pod)), tmp_path)
     narrow = numakube("explain", "pod", "wide", "--from", town_file)
     wide = numakube("explain", "pod", "wide", "--from", town_file, "-o", "wide")
     assert len(narrow.out.splitlines()) <= 50
     assert all(name in wide.out for name in case.facts.nodes)
     assert "small-39" not in narrow.out
-
-
-def msgspec_with_pod(facts: ClusterFacts, one: Any) -> ClusterFacts:
-    """Return *facts* with one more pod."""
-    from dataclasses import replace
-
-    return replace(facts, pods=(*facts.pods, one))
 
 
 def test_a_bundle_can_be_made_anonymous_later(bundle: Path, tmp_path: Path, numakube: Run) -> None:

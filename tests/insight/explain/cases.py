@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from tests.insight.explain.town import GPU, SCHEDULER, Town, pod, rejected, resources
@@ -337,7 +337,7 @@ def no_data() -> Case:
     """Nobody reports; the pod is placed blindly."""
     town = Town()
     town.add("node-a")
-    facts = msgspec_free(town.facts(), topologies={})
+    facts = replace(town.facts(), topologies={})
     return Case(facts, pod_subject(pod("web")))
 
 
@@ -678,13 +678,6 @@ def two_obstacles() -> Case:
     town = Town()
     town.add("node-a", taints=(Taint(key="dedicated", value="db", effect="NoSchedule"),))
     return Case(town.facts(), pod_subject(pod("wide", cpu="10")))
-
-
-def msgspec_free(facts: ClusterFacts, **changes: object) -> ClusterFacts:
-    """Return *facts* with other fields."""
-    from dataclasses import replace
-
-    return replace(facts, **changes)  # type: ignore[arg-type]
 
 
 __all__ = ["CASES", "GPU", "SCHEDULER", "Case"]

@@ -10,6 +10,7 @@ from tests.insight.explain.cases import CASES
 from tests.insight.explain.town import Town, pod
 
 from numakube.api.codec import to_tree
+from numakube.api.meta import OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.explaining import configuration_in, engine_of
 from numakube.insight.explain import document, explain, pod_subject
@@ -106,8 +107,6 @@ def test_every_field_is_in_the_document() -> None:
 
 def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
     """It would come back; so another one is named."""
-    from numakube.api.meta import OwnerReference
-
     town = Town()
     town.add("node-a", shape="1 socket, 4 cores, 16Gi")
     owner = OwnerReference(
@@ -131,3 +130,16 @@ def test_every_field_is_in_the_reference() -> None:
             assert re.search(rf"`[a-z[\].]*{field.encode_name}[`[{{]", page), field.encode_name
     for kind in ORDER:
         assert f"`{kind}`" in page
+
+
+def test_an_explanation_leaves_the_engine_as_it_was() -> None:
+    """So that the next pod can be explained by it."""
+    case = CASES["runs-spread"]()
+    engine = engine_of(case.facts)
+    first = explain(case.facts, engine, case.subject)
+    assert explain(case.facts, engine, case.subject) == first
+    other = CASES["single-numa-node-container"]()
+    engine = engine_of(other.facts)
+    assert explain(other.facts, engine, other.subject) == explain(
+        other.facts, engine, other.subject
+    )

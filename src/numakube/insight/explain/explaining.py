@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -92,13 +93,13 @@ class _Work:
         name = self.subject.pod.spec.node_name
         node = self.engine.cluster.node(name)
         placement = None if node is None else placement_of(self.facts, node, self.subject.pod)
-        self._leave(name)
-        judgement = judge(self.engine, self.runtime, self.info)
-        if placement is not None:
-            placement = with_better(placement, self._better(judgement, placement))
-        candidates = self._candidates(judgement, prefer=name)
-        changes = tuple(alignable(self.bench)) if self.options.changes else ()
-        return self._document(judgement, candidates, changes, placement)
+        with self._absent(name):
+            judgement = judge(self.engine, self.runtime, self.info)
+            if placement is not None:
+                placement = with_better(placement, self._better(judgement, placement))
+            candidates = self._candidates(judgement, prefer=name)
+            changes = tuple(alignable(self.bench)) if self.options.changes else ()
+            return self._document(judgement, candidates, changes, placement)
 
     def _better(self, judgement: Judgement, placement: Placement) -> tuple[str, ...]:
         """Return the nodes on which the pod would be in fewer zones than it is now."""
@@ -113,14 +114,22 @@ class _Work:
                 found.append(name)
         return tuple(found)
 
-    def _leave(self, name: str) -> None:
-        """Take the pod off its node, so that it can be tried anew."""
+    @contextmanager
+    def _absent(self, name: str) -> Iterator[None]:
+        """Have the pod off its node for a while, so that it can be tried anew."""
         cluster, uid = self.engine.cluster, self.subject.pod.metadata.uid
         node = cluster.node(name)
         belief = node.numa if node is not None else None
-        cluster.remove_pod(uid)
+        before = cluster.remove_pod(uid)
         if belief is not None:
             cluster.set_belief(name, belief.without([uid]))
+        try:
+            yield
+        finally:
+            if before is not None:
+                cluster.place(before, name)
+            if belief is not None:
+                cluster.set_belief(name, belief)
 
     def _document(
         self,

@@ -13,6 +13,7 @@ import numpy as np
 
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.status import Code, Status
+from numakube.scheduling.numa.native.engine import NativeEngine
 from numakube.scheduling.numa.plugin import NodeResourceTopologyMatch
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.verdicts import Rows
-    from numakube.scheduling.numa.native.engine import NativeEngine
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -187,10 +187,8 @@ def counted_rejection(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> Rejecti
 
 def numa_engine(runtime: Runtime) -> NativeEngine | None:
     """Return the engine of native mode, if the profile has it."""
-    from numakube.scheduling.numa.native.engine import NativeEngine as Native
-
     plugin = runtime.profile.plugins().get(NodeResourceTopologyMatch.name)
-    if isinstance(plugin, NodeResourceTopologyMatch) and isinstance(plugin.engine, Native):
+    if isinstance(plugin, NodeResourceTopologyMatch) and isinstance(plugin.engine, NativeEngine):
         return plugin.engine
     return None
 
