@@ -6,7 +6,7 @@ and pod once, as a scheduler is that has just started.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,9 @@ class Engine:
 def fill(engine: Engine, facts: ClusterFacts) -> None:
     """Tell the parts of *engine* everything that is known."""
     cluster, cache = engine.cluster, engine.cache
-    cluster.objects = facts.objects
+    # Plugins have taken hold of the mappings already, so these are filled, not replaced.
+    for kind in fields(facts.objects):
+        getattr(cluster.objects, kind.name).update(getattr(facts.objects, kind.name))
     for _, node in sorted(facts.nodes.items()):
         cluster.set_node(node)
     settled, recent = _by_age(facts)

@@ -10,8 +10,9 @@ from tests.insight.explain.cases import CASES
 from tests.insight.explain.town import Town, pod
 
 from numakube.api.codec import to_tree
-from numakube.api.meta import OwnerReference
+from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
+from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.apps.explaining import configuration_in, engine_of
 from numakube.insight.explain import document, explain, pod_subject
 from numakube.insight.explain.explaining import ORDER, Options
@@ -143,3 +144,42 @@ def test_an_explanation_leaves_the_engine_as_it_was() -> None:
     assert explain(other.facts, engine, other.subject) == explain(
         other.facts, engine, other.subject
     )
+
+
+def guarded(town: Town, app: str) -> None:
+    """Let a budget protect the pods of *app*."""
+    town.objects.disruption_budgets[f"default/{app}"] = PodDisruptionBudget(
+        metadata=ObjectMeta(name=app, namespace="default"),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
+    )
+
+
+def test_a_pod_that_a_budget_protects_is_the_last_to_go() -> None:
+    """And if there is no other, it is said."""
+    town = Town()
+    town.add("node-a", shape="1 socket, 4 cores, 16Gi")
+    town.run(pod("guarded", cpu="1", labels={"app": "db"}), "node-a")
+    town.run(pod("free", cpu="1", priority=5), "node-a")
+    guarded(town, "db")
+    facts = town.facts()
+    explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="2")))
+    (moved,) = [one for one in explanation.changes if one.kind == "evict"]
+    assert moved.pods == ("default/free",)
+    explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="3")))
+    (moved,) = [one for one in explanation.changes if one.kind == "evict"]
+    assert set(moved.pods) == {"default/free", "default/guarded"}
+    assert "A disruption budget forbids to evict default/guarded for now." in moved.text
+
+
+def test_the_schedulers_own_evictions_respect_budgets() -> None:
+    """As the scheduler itself would: the other node, though its pod is more important."""
+    town = Town()
+    for name, priority in (("node-a", 0), ("node-b", 5)):
+        town.add(name, shape="1 socket, 4 cores, 16Gi")
+        labels = {"app": "db"} if name == "node-a" else {}
+        town.run(pod(f"on-{name}", cpu="3", priority=priority, labels=labels), name)
+    guarded(town, "db")
+    facts = town.facts()
+    explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="3", priority=9)))
+    assert explanation.changes[0].kind == "preempt"
+    assert explanation.changes[0].pods == ("default/on-node-b",)

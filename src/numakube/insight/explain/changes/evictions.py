@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
 from numakube.insight.explain.document import Change
 from numakube.insight.explain.subject import Subject
+from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
+    from numakube.scheduling.preemption.budgets import Budget
     from numakube.scheduling.preemption.trial import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -25,6 +27,11 @@ _MOST_VICTIMS: Final = 6
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _ABOVE_ALL: Final = (1 << 31) - 1
 
+Cost: TypeAlias = tuple[int, int, int]
+"""Budgets that are violated, pods that go, and the highest priority among them."""
+_CHEAP: Final[Cost] = (0, 1, 0)
+"""Nothing that is found elsewhere can be much better."""
+
 
 def evictions(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     """Yield who has to go, where: by the scheduler's own doing, or by somebody's hand."""
@@ -32,16 +39,17 @@ def evictions(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     if nomination is not None:
         yield _preempted(nomination.node, nomination.victims)
         return
-    found: list[tuple[tuple[int, int, int], str, tuple[PodInfo, ...]]] = []
+    budgets = budgets_of(bench.engine.cluster.objects.disruption_budgets.values())
+    found: list[tuple[Cost, str, tuple[PodInfo, ...]]] = []
     for name in _nodes(judgement):
         node = bench.node(name)
-        victims = None if node is None else _least(bench, node)
+        victims = None if node is None else _least(bench, node, budgets)
         if victims:
-            found.append((_cost(victims), name, victims))
-            if found[-1][0][0] == 1 and victims[0].priority <= 0:
+            found.append((_cost(victims, budgets), name, victims))
+            if found[-1][0] <= _CHEAP:
                 break
     for _, name, victims in sorted(found, key=lambda one: one[:2])[:1]:
-        yield _moved(bench, name, victims)
+        yield _moved(bench, name, victims, budgets)
 
 
 def _nodes(judgement: Judgement) -> list[str]:
@@ -52,17 +60,18 @@ def _nodes(judgement: Judgement) -> list[str]:
     return [name for name, _ in zip(rounds, range(_MOST_NODES), strict=False)]
 
 
-def _least(bench: Bench, node: NodeInfo) -> tuple[PodInfo, ...] | None:
+def _least(bench: Bench, node: NodeInfo, budgets: Sequence[Budget]) -> tuple[PodInfo, ...] | None:
     """Return the fewest, least important pods without which the pod fits *node*."""
     movable = {uid: pod for uid, pod in node.pods.items() if _is_movable(pod)}
-    for pod in sorted(movable.values(), key=by_importance, reverse=True):
+    least = sorted(movable.values(), key=by_importance, reverse=True)
+    for pod in sorted(least, key=lambda one: bool(split_by_violation([one], budgets)[0])):
         if bench.fits_without(node.name, [pod]):
             return (pod,)
-    return _several(bench, node, movable)
+    return _several(bench, node, movable, budgets)
 
 
 def _several(
-    bench: Bench, node: NodeInfo, movable: dict[str, PodInfo]
+    bench: Bench, node: NodeInfo, movable: dict[str, PodInfo], budgets: Sequence[Budget]
 ) -> tuple[PodInfo, ...] | None:
     """Ask preemption, as if the pod were more important than anybody else."""
     above = msgspec.structs.replace(bench.pod.spec, priority=_ABOVE_ALL)
@@ -77,7 +86,7 @@ def _several(
         assert made is not None  # noqa: S101 - the same call succeeded just before
         return made
 
-    found = find_victims(PodInfo(first), shown, (), trial)
+    found = find_victims(PodInfo(first), shown, budgets, trial)
     if not isinstance(found, Victims) or not 0 < len(found.pods) <= _MOST_VICTIMS:
         return None
     return found.pods if bench.fits_without(node.name, found.pods) else None
@@ -90,8 +99,9 @@ def _is_movable(pod: PodInfo) -> bool:
     return _MIRROR not in meta.annotations and (owner is None or owner.kind != "DaemonSet")
 
 
-def _cost(victims: Sequence[PodInfo]) -> tuple[int, int, int]:
-    return len(victims), max(one.priority for one in victims), sum(one.priority for one in victims)
+def _cost(victims: Sequence[PodInfo], budgets: Sequence[Budget]) -> Cost:
+    violations = len(split_by_violation(victims, budgets)[0])
+    return violations, len(victims), max(one.priority for one in victims)
 
 
 def _preempted(node: str, victims: Sequence[PodInfo]) -> Change:
@@ -101,12 +111,18 @@ def _preempted(node: str, victims: Sequence[PodInfo]) -> Change:
     return Change(kind="preempt", text=text, node=node, pods=tuple(one.key for one in victims))
 
 
-def _moved(bench: Bench, node: str, victims: Sequence[PodInfo]) -> Change:
+def _moved(
+    bench: Bench, node: str, victims: Sequence[PodInfo], budgets: Sequence[Budget]
+) -> Change:
     where = _elsewhere(bench, node, victims)
     if where:
         text = f"Move {_listed(victims)} away from {node} ({where}): the pod then fits there."
     else:
         text = f"Stop {_listed(victims)} on {node}, for which there is no room elsewhere either."
+    protected = split_by_violation(victims, budgets)[0]
+    if protected:
+        names = ", ".join(one.key for one in protected)
+        text = f"{text} A disruption budget forbids to evict {names} for now."
     return Change(kind="evict", text=text, node=node, pods=tuple(one.key for one in victims))
 
 
