@@ -122,12 +122,17 @@ def _by_fingerprint(
     accounted = pods_behind(view, known, FingerprintPods.AUTODETECT)
     if accounted is None:
         if quiet:
-            detail = f"fingerprint {view.fingerprint} fits none of the sets of its {len(pods)} pods"
+            detail = f"fingerprint {view.fingerprint}; on the node: {_named(pods)}"
             field = "attributes[nodeTopologyPodsFingerprint]"
             yield about_report(FINGERPRINT, node, detail, field=field)
         return
     absent = [pod for pod in pods if pod.metadata.uid not in accounted and _runs(pod)]
     yield from _frozen(facts, node, absent)
+
+
+def _named(pods: Sequence[Pod]) -> str:
+    names = ", ".join(pod.metadata.key for pod in pods[:3]) or "no pods"
+    return names + (f" and {len(pods) - 3} more" if len(pods) > 3 else "")
 
 
 def _known(pod: Pod, node: str, place: int) -> KnownPod:

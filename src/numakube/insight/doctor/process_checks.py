@@ -85,7 +85,7 @@ def _subject(one: Deployed) -> Subject:
 def _restarts(one: Deployed, pod: Pod) -> Iterator[Finding]:
     for status in pod.status.container_statuses if pod.status else ():
         if status.restart_count >= _MANY_RESTARTS or _is_crashing(status):
-            detail = f"{status.name} of {one.program}: {status.restart_count} restarts"
+            detail = f"container {status.name}: {status.restart_count} restarts"
             fix = RESTARTS.fix.replace("NAMESPACE", one.namespace)
             yield Finding(
                 rule=RESTARTS,

@@ -32,7 +32,7 @@ MISSING: Final = Rule(
     severity=Severity.WARNING,
     title="A process of ours lacks rights that it needs",
     why="Its requests are refused (403): it does not do its work, and its log says so.",
-    fix="kubectl apply -f deploy/   # the roles of this version; then restart the process",
+    fix="kubectl apply -f deploy/PROGRAM.yaml   # the roles of this version",
 )
 
 RULES: Final = (MISSING,)
@@ -93,7 +93,8 @@ def _account(facts: ClusterFacts, one: Deployed) -> Iterator[Finding]:
     if lacking:
         detail = f"{one.program} may not {', '.join(map(str, lacking))}"
         subject = Subject("ServiceAccount", account, one.namespace)
-        yield Finding(rule=MISSING, subject=subject, detail=detail)
+        fix = MISSING.fix.replace("PROGRAM", one.program)
+        yield Finding(rule=MISSING, subject=subject, detail=detail, fix=fix)
 
 
 def _granted(facts: ClusterFacts, namespace: str, account: str) -> list[PolicyRule]:
