@@ -3,6 +3,11 @@
 On loopback everybody on the machine may. Elsewhere a caller shows a bearer token, which the API
 server must know (TokenReview), and needs the right to the path (SubjectAccessReview), as with
 Kubernetes' own components. Answers are remembered for a short while.
+
+Who comes through the API server's proxy cannot show a token in the usual place: the API server
+takes ``Authorization`` away once it knows the caller, and that is as it should be, since a pod must
+not get hold of a user's token. Such a caller shows, in the header `HEADER`, a token that was made
+for this purpose: it names the audience `AUDIENCE`, and is good for nothing else.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
 
     from numakube.kube.client import Client
 
+HEADER: Final = "X-Numakube-Token"
+AUDIENCE: Final = "numakube.dev/debug"
 REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 1000
 
@@ -32,7 +39,7 @@ class Access:
     def __init__(self, client: Client, *, host: str) -> None:
         self._client = client
         self._open = is_loopback(host)
-        self._known: dict[tuple[str, str, str], tuple[float, bool]] = {}
+        self._known: dict[tuple[str, str, str, str], tuple[float, bool]] = {}
 
     def guarded(self, handler: Handler) -> Handler:
         """Return *handler* for those who may call it."""
@@ -45,45 +52,50 @@ class Access:
         return check
 
     async def _check(self, request: web.Request) -> None:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        token, audience = request.headers.get(HEADER, ""), AUDIENCE
+        if not token:
+            scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+            token, audience = token if scheme.lower() == "bearer" else "", ""
+        if not token:
             raise web.HTTPUnauthorized(
-                text="a bearer token is needed here", headers={"WWW-Authenticate": "Bearer"}
+                text=f"a bearer token is needed here, or one for {AUDIENCE} in {HEADER}",
+                headers={"WWW-Authenticate": "Bearer"},
             )
         try:
-            allowed = await self.is_allowed(token, request.method, request.path)
+            allowed = await self.is_allowed(token, request.method, request.path, audience)
         except NumakubeError as error:
             raise web.HTTPServiceUnavailable(text=f"cannot check who you are: {error}") from None
         if not allowed:
             raise web.HTTPForbidden(text=f"{request.method} {request.path} is not allowed to you")
 
-    async def is_allowed(self, token: str, method: str, path: str) -> bool:
+    async def is_allowed(self, token: str, method: str, path: str, audience: str = "") -> bool:
         """Tell whether the bearer of *token* may do this; asks the API server at most now and then.
+
+        The token must be for *audience*; by default for the API server itself.
 
         Raises:
             NumakubeError: the API server does not answer.
         """
         now = self._client.clock.monotonic()
-        key = (token, method, path)
+        key = (token, method, path, audience)
         known = self._known.get(key)
         if known is None or known[0] < now:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
-            known = (now + REMEMBERED_SECONDS, await self._ask(token, method, path))
-            self._known[key] = known
+            user = await self._user_of(token, audience)
+            allowed = user is not None and await self._has_right(user, method, path)
+            known = self._known[key] = now + REMEMBERED_SECONDS, allowed
         return known[1]
 
-    async def _ask(self, token: str, method: str, path: str) -> bool:
-        user = await self._user_of(token)
-        return user is not None and await self._has_right(user, method, path)
-
-    async def _user_of(self, token: str) -> dict[str, Any] | None:
+    async def _user_of(self, token: str, audience: str) -> dict[str, Any] | None:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
-            "spec": {"token": token},
+            "spec": {"token": token, **({"audiences": [audience]} if audience else {})},
         }
         status = (await self._client.create(TOKEN_REVIEWS, review)).get("status") or {}
+        if audience and audience not in (status.get("audiences") or ()):
+            return None  # a server that knows no audiences says nothing about them
         return status.get("user") or {} if status.get("authenticated") else None
 
     async def _has_right(self, user: dict[str, Any], method: str, path: str) -> bool:

@@ -91,6 +91,8 @@ class Mirror:
             client, NODE_RESOURCE_TOPOLOGIES, store=Store(transform=shared_nrt), timing=_IMPATIENT
         )
         self._assumed: dict[str, str] = {}
+        self.reported_at: dict[str, float] = {}
+        """When the latest report of each node came, by the monotonic clock."""
         self._client = client
         self.pods.store.subscribe(self._on_pod)
         self.nodes.store.subscribe(self._on_node)
@@ -182,8 +184,10 @@ class Mirror:
     def _on_topology(self, change: Change[NodeResourceTopology]) -> None:
         topology = change.object
         if isinstance(change, Removed):
+            self.reported_at.pop(topology.metadata.name, None)
             self.apply(self.cache.remove_report(topology.metadata.name))
         else:
+            self.reported_at[topology.metadata.name] = self._client.clock.monotonic()
             self.apply(self.cache.set_report(topology))
 
     def _mirror(self, kind: MirroredKind) -> None:

@@ -8,8 +8,12 @@ pod is learnt from the first report that contains the pod; until then the pod is
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import click
+
+from numakube.apps.settings import Setting
+from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.numa.caches.contract import Cause
 from numakube.scheduling.numa.caches.counts import CountsBelief
 from numakube.scheduling.numa.caches.exact import ExactBelief
@@ -20,16 +24,17 @@ from numakube.scheduling.recorder import notes
 from numakube.scheduling.recorder.condensing import tried
 from numakube.scheduling.recorder.documents import WallTime
 from numakube.scheduling.recorder.notes import Queued, Subject
+from numakube.scheduling.recorder.recorder import ATTEMPTS, FlightRecorder
+from numakube.values.quantity import value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numakube.kube.clock import Clock
     from numakube.scheduling.cycle import Chosen, Failed, Refused
     from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.numa.caches.mispredictions import Misprediction
     from numakube.scheduling.queue.entries import QueuedPod
-    from numakube.scheduling.recorder.recorder import FlightRecorder
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -37,6 +42,37 @@ _MOST_MISPREDICTIONS: Final = 200
 _MOST_PENDING: Final = 256
 _MOST_PENDING_NODES: Final = 80_000
 """Nodes whose verdicts and scores are put aside: about eight megabytes."""
+
+
+RECORDER: Final = (
+    Setting(
+        name="recorder_memory",
+        flag="--recorder-memory",
+        metavar="QUANTITY",
+        default="32Mi",
+        help="What the last attempts of all pods may take in memory; 0 records nothing.",
+    ),
+    Setting(
+        name="recorder_attempts",
+        flag="--recorder-attempts",
+        type=click.IntRange(1, 1000),
+        default=ATTEMPTS,
+        help="Attempts to remember of each pod.",
+    ),
+)
+
+
+def recorder_of(values: Mapping[str, Any]) -> FlightRecorder:
+    """Return a recorder as the settings say.
+
+    Raises:
+        ConfigError: they make no sense.
+    """
+    try:
+        limit = value(values["recorder_memory"])
+    except InvalidValue as error:
+        raise ConfigError(f"--recorder-memory: {error}") from None
+    return FlightRecorder(limit_bytes=max(0, limit), attempts=values["recorder_attempts"])
 
 
 class Recording:

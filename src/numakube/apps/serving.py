@@ -44,6 +44,19 @@ _LONGEST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Elsewhere:
+    """Where a server really is, if it cannot be where it was told: pods of the lab share a host.
+
+    Attributes:
+        move: whether it listens on any free port of loopback instead.
+        announce: is told the port that was meant, and the URL.
+    """
+
+    move: bool
+    announce: Callable[[int, str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
     """Where to listen.
 
@@ -52,12 +65,14 @@ class Listen:
         port: 0 takes a free one.
         tls: certificate and key for HTTPS; plain HTTP without.
         plain: plain HTTP is meant, even where others can reach it.
+        elsewhere: where it really is; ``host`` still decides who is let in.
     """
 
     host: str = _LOOPBACK
     port: int = 0
     tls: TlsFiles | None = None
     plain: bool = False
+    elsewhere: Elsewhere | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would show things to others by accident."""
@@ -140,12 +155,13 @@ class Serving:
             access_log=None,
             keepalive_timeout=keep_alive_seconds,
         )
-        self._port = listen.port
+        moved = listen.elsewhere is not None and listen.elsewhere.move
+        self._host, self._port = (_LOOPBACK, 0) if moved else (listen.host, listen.port)
 
     async def __aenter__(self) -> Self:
         tls = self._tls()
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._listen.host, self._listen.port, ssl_context=tls)
+        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=tls)
         try:
             await site.start()
         except OSError as error:
@@ -153,6 +169,8 @@ class Serving:
             where = f"{self._listen.host}:{self._listen.port}"
             raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
         self._port = self._runner.addresses[0][1]
+        if self._listen.elsewhere is not None:
+            self._listen.elsewhere.announce(self._listen.port, self.url)
         return self
 
     async def __aexit__(
@@ -167,7 +185,7 @@ class Serving:
     def url(self) -> str:
         """Where it listens, such as ``http://127.0.0.1:8080``."""
         scheme = "http" if self._listen.tls is None else "https"
-        host = self._listen.host
+        host = self._host
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self._port}"
 
     def _tls(self) -> ssl.SSLContext | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,8 @@ from numakube.kube.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from numakube.apps.serving import Elsewhere, Listen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class Surroundings:
         locate: where a path of the options really is.
         clock: the time.
         serve: whether to serve health and metrics.
+        elsewhere: where a server really is, if not where the options say.
     """
 
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -30,3 +33,8 @@ class Surroundings:
     locate: Callable[[str], Path] = Path
     clock: Clock = field(default_factory=SystemClock)
     serve: bool = True
+    elsewhere: Elsewhere | None = None
+
+    def placed(self, listen: Listen) -> Listen:
+        """Return *listen* with where it really is."""
+        return replace(listen, elsewhere=self.elsewhere)

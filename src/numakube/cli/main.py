@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
     "bundle": Lazy("numakube.cli.bundle", "Collect everything about a cluster into one file."),
     "dashboard": Lazy("numakube.cli.dashboard", "Serve pages that show a cluster by NUMA zone."),
+    "cache": Lazy("numakube.cli.cache", "Show what schedulers believe of nodes."),
     "demo": Lazy(
         "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
     ),
@@ -44,6 +45,9 @@ COMMANDS: Final = {
     ),
     "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
     "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
+    "loglevel": Lazy(
+        "numakube.cli.loglevel", "Show or change what schedulers log, while they run."
+    ),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
     "operator": Lazy(
@@ -51,12 +55,16 @@ COMMANDS: Final = {
     ),
     "remove": Lazy("numakube.cli.deploying.remove", "Take components away again."),
     "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
+    "queue": Lazy("numakube.cli.queue", "Show the pods that wait, and what for."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
+    "reservations": Lazy("numakube.cli.reservations", "Show what is held for pods on their way."),
+    "resync": Lazy("numakube.cli.resync", "Have schedulers read nodes anew."),
     "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
     "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
     "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
     "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
     "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
+    "trace": Lazy("numakube.cli.trace", "Show what happened to a pod, attempt by attempt."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
 }
 

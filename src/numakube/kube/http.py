@@ -175,6 +175,7 @@ class HttpTransport:
             ("Accept", request.accept),
             ("Accept-Encoding", "gzip" if request.compress else "identity"),
             *credentials.headers,
+            *request.headers,
         ]
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))

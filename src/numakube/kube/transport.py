@@ -34,6 +34,7 @@ class Request:
         accept: the wanted type of the answer.
         compress: the answer may come compressed. Inflating a big list costs twice what decoding
             it does, so lists say no.
+        headers: further headers, beyond those that every request has.
         timeout: seconds in which the whole answer must be there; None for no limit.
         idle_timeout: seconds in which the next bytes must be there; None for no limit.
     """
@@ -45,6 +46,7 @@ class Request:
     content_type: str = JSON
     accept: str = JSON
     compress: bool = True
+    headers: tuple[tuple[str, str], ...] = ()
     timeout: float | None = 60.0
     idle_timeout: float | None = None
 

@@ -130,6 +130,7 @@ class Lab:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             self.server.state.logs.append(ContainerLogs(self.runtime, self.client.clock))
+            self.server.state.pod_servers.append(self.runtime.server)
             self.server.state.kubelet_configs.append(self.pool.config)
             await stack.enter_async_context(self.crew)
             if self._options.tls and self.server.authority is not None:

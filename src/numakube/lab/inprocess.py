@@ -21,7 +21,7 @@ from multidict import CIMultiDict, MultiDict
 from numakube.kube.transport import Response
 from numakube.lab.api import router
 from numakube.lab.api.authentication import User
-from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.call import Awaited, Call, Reply, Stream, json_reply
 from numakube.lab.api.refusals import Refusal
 from numakube.lab.api.request_info import parse_request
 
@@ -59,6 +59,8 @@ class InProcess:
         await asyncio.sleep(0)
         reply, warnings = self._answer(request)
         await self._server.state.settled()
+        if isinstance(reply, Awaited):
+            reply = await reply.reply
         if isinstance(reply, Stream):
             async with contextlib.aclosing(_Streamed(reply)) as stream:
                 return Response(stream.status, stream.headers, await stream.read())
@@ -70,6 +72,8 @@ class InProcess:
         await asyncio.sleep(0)
         reply, warnings = self._answer(request)
         await self._server.state.settled()
+        if isinstance(reply, Awaited):
+            reply = await reply.reply
         whole = _Whole(reply, warnings) if isinstance(reply, Reply) else _Streamed(reply)
         async with contextlib.aclosing(whole):
             yield whole
@@ -77,7 +81,7 @@ class InProcess:
     async def aclose(self) -> None:
         """Do nothing."""
 
-    def _answer(self, request: Request) -> tuple[Reply | Stream, list[str]]:
+    def _answer(self, request: Request) -> tuple[Reply | Stream | Awaited, list[str]]:
         """Let the server handle *request*; return its answer and its warnings."""
         query = MultiDict(request.query)
         path = unquote(request.path)
@@ -98,6 +102,7 @@ class InProcess:
         headers = CIMultiDict({"Accept": request.accept, "User-Agent": self._agent})
         if request.body is not None:
             headers["Content-Type"] = request.content_type
+        headers.extend(request.headers)
         return headers
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.manifests.debugging import debugging_access
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 
 NAME: Final = "numakube-scheduler"
@@ -27,7 +28,7 @@ class SchedulerManifest:
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
-        return [*self.access(), self.deployment()]
+        return [*self.access(), *debugging_access(self.namespace), self.deployment()]
 
     def access(self) -> list[dict[str, Any]]:
         """Return account and rights."""

@@ -84,7 +84,7 @@ async def test_a_log_that_nobody_keeps_is_refused(api: Client) -> None:
     assert "keeps no output" in refused["message"]
 
 
-@pytest.mark.parametrize("part", ["exec", "attach", "portforward", "proxy"])
+@pytest.mark.parametrize("part", ["exec", "attach", "portforward"])
 async def test_what_needs_a_connection_into_a_container_is_refused(api: Client, part: str) -> None:
     """With a sentence that says so."""
     await api.create(PODS, pod("p", nodeName="n"))

@@ -119,7 +119,7 @@ async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Eve
     ) as client:
         process = ExtenderProcess(options, client)
         listen = listen_of(values, locate=around.locate) if around.serve else None
-        return await process.run(stop, listen)
+        return await process.run(stop, None if listen is None else around.placed(listen))
 
 
 class ExtenderProcess:

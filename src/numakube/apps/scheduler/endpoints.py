@@ -2,24 +2,25 @@
 
 GET /configz                    the configuration in force
 GET /debug/queue                every waiting pod, where it waits and why
-GET /debug/cache[?node=NAME]    what is believed of each node
+GET /debug/cache, /debug/reservations, POST /debug/resync  see `numakube.apps.debugging`
 GET /debug/pods/NAMESPACE/NAME  one pod: its place in the queue, its last attempts in full
 GET /debug/attempts             the last attempts of all pods (`numakube.apps.debugging.attempts`)
-PUT /debug/flags/v[?for=60s]    the level of the log, by klog's verbosity or by name
+GET, PUT, DELETE /debug/flags/v what is logged
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from numakube.apps.debugging.attempts import Attempts
+from numakube.apps.debugging.caches import Caches
 from numakube.apps.debugging.documents import Speaker, json_answer
-from numakube.apps.loglevel import LEVELS, SWITCH, level_of_verbosity
-from numakube.errors import InvalidValue
-from numakube.values.durations import SECOND, parse_duration
-from numakube.values.resources import quantities_of
+from numakube.apps.debugging.levels import Levels
+from numakube.apps.debugging.resync import Resync
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.queue.entries import Place
 
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.scheduler import Scheduler
     from numakube.kube.clock import Clock
     from numakube.scheduling.queue.entries import QueuedPod
-    from numakube.scheduling.snapshot.nodes import NodeInfo
-
-_LONGEST_BODY: Final = 32
 
 
 class Endpoints:
@@ -47,16 +45,21 @@ class Endpoints:
         self._clock = clock
         self._speaker = Speaker("scheduler", identity, lambda: scheduler.leads)
         self._attempts = Attempts(scheduler.recording, self._speaker)
+        self._levels = Levels(self._speaker, clock)
+        mirror = scheduler.mirror
+        self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
+        self._resync = Resync(scheduler.client, mirror, self._caches, self._speaker)
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the routes, open only to those who may."""
         return [
             web.get("/configz", access.guarded(self._configz)),
             web.get("/debug/queue", access.guarded(self._queue)),
-            web.get("/debug/cache", access.guarded(self._cache)),
             web.get("/debug/pods/{namespace}/{name}", access.guarded(self._pod)),
-            web.put("/debug/flags/v", access.guarded(self._set_level)),
+            *self._levels.routes(access),
             *self._attempts.routes(access),
+            *self._caches.routes(access),
+            *self._resync.routes(access),
         ]
 
     async def _configz(self, _: web.Request) -> web.Response:
@@ -66,15 +69,8 @@ class Endpoints:
         queue = self._scheduler.queue
         now = self._clock.monotonic()
         counts = {place.value: count for place, count in queue.counts().items()}
-        return json_answer({"counts": counts, "pods": [_entry(entry, now) for entry in queue]})
-
-    async def _cache(self, request: web.Request) -> web.Response:
-        cluster = self._scheduler.mirror.cluster
-        wanted = request.query.get("node")
-        nodes = [node for node in cluster.nodes() if wanted in (None, node.name)]
-        if wanted is not None and not nodes:
-            raise web.HTTPNotFound(text=f"there is no node {wanted}")
-        return json_answer({"nodes": [_node(node) for node in nodes]})
+        pods = [self._entry(entry, now) for entry in queue]
+        return json_answer(self._speaker.document("QueuedPodList", counts=counts, pods=pods))
 
     async def _pod(self, request: web.Request) -> web.Response:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
@@ -93,7 +89,7 @@ class Endpoints:
         now = self._clock.monotonic()
         for entry in self._scheduler.queue:
             if entry.pod.key == key:
-                return {"queue": _entry(entry, now)}
+                return {"queue": self._entry(entry, now)}
         for node in self._scheduler.mirror.cluster.nodes():
             for pod in node.pods.values():
                 if pod.key == key:
@@ -101,62 +97,29 @@ class Endpoints:
                     return {"node": node.name, "assumed": assumed}
         return None
 
-    async def _set_level(self, request: web.Request) -> web.Response:
-        word = (await request.text()).strip()[:_LONGEST_BODY]
-        if word.isdecimal():
-            level = level_of_verbosity(int(word))
-        elif word in LEVELS:
-            level = word
-        else:
-            names = ", ".join(LEVELS)
-            raise web.HTTPBadRequest(text=f"{word!r} is neither a verbosity nor one of {names}")
-        duration = request.query.get("for")
-        if duration is None:
-            SWITCH.set(level)
-            return web.Response(text=f"logging from {level} on\n")
-        try:
-            seconds = parse_duration(duration) / SECOND
-        except InvalidValue as error:
-            raise web.HTTPBadRequest(text=f"for: {error}") from None
-        if seconds <= 0:
-            raise web.HTTPBadRequest(text=f"for: {duration} is not a while")
-        SWITCH.set_for(level, seconds, self._clock)
-        return web.Response(text=f"logging from {level} on for {duration}\n")
-
-
-def _entry(entry: QueuedPod, now: float) -> dict[str, Any]:
-    return {
-        "pod": entry.pod.key,
-        "uid": entry.uid,
-        "place": entry.place.value,
-        "priority": entry.pod.priority,
-        "attempts": entry.attempts,
-        "waitingSeconds": round(now - entry.added_at, 3),
-        "retryInSeconds": round(max(entry.retry_at - now, 0.0), 3),
-        "refusedBy": sorted(entry.refused_by),
-        "gate": entry.gate.message,
-        "message": entry.message,
-    }
-
-
-def _node(node: NodeInfo) -> dict[str, Any]:
-    belief = node.numa
-    shown: dict[str, Any] = {
-        "name": node.name,
-        "pods": len(node.pods),
-        "requested": quantities_of(node.requested),
-        "allocatable": quantities_of(node.allocatable),
-    }
-    topology = None if belief is None else belief.topology
-    if belief is not None and topology is not None:
-        shown["numa"] = {
-            "policy": topology.policy,
-            "scope": topology.scope,
-            "exact": topology.report is not None,
-            "blocked": belief.blocked,
-            "zones": [
-                {"id": zone.id, "available": quantities_of(free)}
-                for zone, free in zip(topology.zones, belief.available, strict=True)
-            ],
+    def _entry(self, entry: QueuedPod, now: float) -> dict[str, Any]:
+        return {
+            "pod": entry.pod.key,
+            "uid": entry.uid,
+            "place": entry.place.value,
+            "priority": entry.pod.priority,
+            "attempts": entry.attempts,
+            "waitingSeconds": round(now - entry.added_at, 3),
+            "retryInSeconds": round(max(entry.retry_at - now, 0.0), 3),
+            "refusedBy": sorted(entry.refused_by),
+            "wokenBy": entry.woken_by,
+            "wakesOn": self._wakes_on(entry),
+            "gate": entry.gate.message,
+            "message": entry.message,
         }
-    return shown
+
+    def _wakes_on(self, entry: QueuedPod) -> list[str]:
+        """Return the events that would have the pod tried again."""
+        runtime = self._scheduler.runtimes.get(entry.pod.scheduler_name)
+        if runtime is None or entry.place is not Place.UNSCHEDULABLE:
+            return []
+        plugins = runtime.profile.plugins()
+        kinds = EventKind(0)
+        for name in entry.refused_by & plugins.keys():
+            kinds |= plugins[name].wakes_on
+        return kinds.names()

@@ -21,7 +21,7 @@ from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.metrics import new_registry
 from numakube.apps.mirror import Mirror
 from numakube.apps.process import cluster_of, listen_of
-from numakube.apps.recording import Recording
+from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.scheduler.assembly import assemble
 from numakube.apps.scheduler.binder import CLIENT
 from numakube.apps.scheduler.catalogue import all_plugins, default_profile
@@ -86,9 +86,9 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
     async with connect(
         cluster, clock=around.clock, env=around.env, user_agent="numakube-scheduler", rate=0
     ) as client:
-        process = SchedulerProcess(options.config, client)
+        process = SchedulerProcess(options.config, client, recorder_of(options.values))
         listen = listen_of(options.values, locate=around.locate) if around.serve else None
-        return await process.run(stop, listen)
+        return await process.run(stop, None if listen is None else around.placed(listen))
 
 
 class SchedulerProcess:

@@ -15,6 +15,7 @@ import structlog
 
 from numakube.api.meta import ObjectReference
 from numakube.apps.binding import Bound, Lanes, Result
+from numakube.apps.loglevel import SWITCH
 from numakube.apps.scheduler.eviction import evict
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
@@ -77,6 +78,7 @@ class Scheduler:
         self.nominations = nominations
         self.guard = guard
         self.recording = recording
+        self.client = client
         self._client = client
         self._clock = client.clock
         self._cycle = cycle
@@ -236,6 +238,8 @@ class Scheduler:
         self._metrics.algorithm_seconds.observe(self._clock.monotonic() - started)
         if not isinstance(decision, Refused):
             self.recording.tried(entry, decision, started=started)
+        if SWITCH.details:
+            _log_details(entry, decision)
         if isinstance(decision, Failed):
             status = decision.status
             self._fail(entry, f"{status.plugin}: {status.message}", started)
@@ -332,6 +336,8 @@ class Scheduler:
         self.nominations.drop(pod.uid)
         for plugin in runtime.post_binds:
             plugin.post_bind(decision.state, pod, node)
+        if SWITCH.details:
+            _log.debug("bound", pod=pod.key, node=node, attempts=entry.attempts)
         self._outcomes.scheduled(pod, node)
         self.recording.bound(pod.uid, node)
         self._observe("scheduled", entry, started)
@@ -442,6 +448,21 @@ class Scheduler:
         seconds = self._clock.monotonic() - started
         self._metrics.attempts.labels(result, profile).inc()
         self._metrics.attempt_seconds.labels(result, profile).observe(seconds)
+
+
+def _log_details(entry: QueuedPod, decision: Chosen | Refused | Failed) -> None:
+    """Log what a cycle came to, for those who asked for it."""
+    about = {"pod": entry.pod.key, "attempt": entry.attempts, "woken_by": entry.woken_by}
+    match decision:
+        case Chosen():
+            _log.debug("chosen", **about, node=decision.node, feasible=decision.feasible)
+        case Refused():
+            for rows, status in decision.diagnosis.groups():
+                _log.debug(
+                    "refused", **about, nodes=len(rows), by=status.plugin, why=status.message
+                )
+        case Failed():
+            _log.debug("failed", **about, by=decision.status.plugin, why=decision.status.message)
 
 
 async def _bind_by(runtime: Runtime, decision: Chosen, pod: PodInfo) -> Status:

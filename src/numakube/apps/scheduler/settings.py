@@ -20,6 +20,7 @@ from numakube.api.scheduler_config import (
 )
 from numakube.api.yamls import load_yaml
 from numakube.apps.process import CONNECTION, LOGS, serving_settings
+from numakube.apps.recording import RECORDER
 from numakube.apps.settings import Setting, Settings
 from numakube.errors import ConfigError
 from numakube.scheduling.config.reading import read_configuration
@@ -67,6 +68,7 @@ SETTINGS: Final = Settings(
             metavar="NAME",
             help="Namespace of the lease.",
         ),
+        *RECORDER,
         *CONNECTION,
         *LOGS,
         *serving_settings(PORT),

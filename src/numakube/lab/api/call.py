@@ -12,7 +12,7 @@ from numakube.lab.api.conversions import from_stored, is_converted, to_stored
 from numakube.lab.api.negotiation import JSON_TYPE, PLAIN, Representation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Mapping
 
     from multidict import MultiMapping
 
@@ -128,6 +128,13 @@ class Stream:
 
     chunks: Chunks
     content_type: str = JSON_TYPE
+
+
+@dataclass
+class Awaited:
+    """An answer that somebody else gives; only what passes requests on has to wait."""
+
+    reply: Awaitable[Reply]
 
 
 def json_reply(status: int, document: Json, headers: dict[str, str] | None = None) -> Reply:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from numakube.lab.api import router
 from numakube.lab.api.authorization import action_of, denied
-from numakube.lab.api.call import Call, Reply, Stream, json_reply
+from numakube.lab.api.call import Awaited, Call, Reply, Stream, json_reply
 from numakube.lab.api.impersonation import acting_user
 from numakube.lab.api.options import check_timeout
 from numakube.lab.api.refusals import Refusal, failed, injected, too_large_body
@@ -51,6 +51,8 @@ class Front:
         try:
             reply = self._answer(request, await _body(request), warnings)
             await self._state.settled()
+            if isinstance(reply, Awaited):
+                reply = await reply.reply
         except Refusal as refusal:
             reply = refusal_reply(refusal, request.headers.get("Accept"))
         except Exception:
@@ -61,7 +63,9 @@ class Front:
             return await self._stream(request, reply)
         return _response(reply, warnings)
 
-    def _answer(self, request: web.BaseRequest, body: bytes, warnings: list[str]) -> Reply | Stream:
+    def _answer(
+        self, request: web.BaseRequest, body: bytes, warnings: list[str]
+    ) -> Reply | Stream | Awaited:
         state = self._state
         sender = state.authenticator.authenticate(request.headers.get("Authorization"))
         user = acting_user(sender, request.headers, state.authorizer)

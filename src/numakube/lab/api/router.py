@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.lab.api import creating, deleting, patches, reading, updating, watching
 from numakube.lab.api.binding import bind
-from numakube.lab.api.call import Call, Reply, Stream, json_reply, text_reply
+from numakube.lab.api.call import Awaited, Call, Reply, Stream, json_reply, text_reply
 from numakube.lab.api.eviction import evict
 from numakube.lab.api.negotiation import check_route_accepts, negotiate
 from numakube.lab.api.node_proxy import node_proxy
 from numakube.lab.api.paths import NOT_FOUND_TEXT, answer_path
 from numakube.lab.api.pod_logs import read_log, refuse_streaming
+from numakube.lab.api.pod_proxy import pod_proxy
 from numakube.lab.api.refusals import (
     bad_request,
     method_not_allowed,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from numakube.lab.api.request_info import RequestInfo
     from numakube.lab.api.state import State
 
-Handler: TypeAlias = Callable[["State", Call], Reply | Stream]
+Handler: TypeAlias = Callable[["State", Call], Reply | Stream | Awaited]
 
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
@@ -52,7 +53,8 @@ _SPECIAL: Final[Mapping[tuple[str, str], Handler]] = {
     ("pods", "eviction"): evict,
     ("pods", "log"): read_log,
     ("serviceaccounts", "token"): request_token,
-    **{("pods", part): refuse_streaming for part in ("attach", "exec", "portforward", "proxy")},
+    **{("pods", part): refuse_streaming for part in ("attach", "exec", "portforward")},
+    ("pods", "proxy"): pod_proxy,
     ("nodes", "proxy"): node_proxy,
     ("services", "proxy"): refuse_streaming,
 }
@@ -61,7 +63,7 @@ _WITHOUT_TABLES: Final = (bind, evict, request_token, review)
 _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 
 
-def answer(state: State, call: Call) -> Reply | Stream:
+def answer(state: State, call: Call) -> Reply | Stream | Awaited:
     """Answer *call*, whose sender may do what it asks, and do what follows from it."""
     call.now = state.now()
     try:
@@ -71,7 +73,7 @@ def answer(state: State, call: Call) -> Reply | Stream:
             follow()
 
 
-def _answer(state: State, call: Call) -> Reply | Stream:
+def _answer(state: State, call: Call) -> Reply | Stream | Awaited:
     if not call.info.is_resource:
         return answer_path(state, call)
     served = _find(state, call.info)

@@ -52,6 +52,8 @@ class State:
         default_factory=list
     )
     """Who knows with which configuration a node's kubelet runs; asked in turn."""
+    pod_servers: list[Callable[[str, int], str]] = field(default_factory=list)
+    """Who knows at which URL a port of a pod, given by its uid, is served; asked in turn."""
     settled: Callable[[], Awaitable[None]] = _nothing_to_wait_for
     """Waits until every change so far is where it survives a restart, if there is such a place."""
     after_request: list[Callable[[], None]] = field(default_factory=list)

@@ -15,6 +15,7 @@ from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.gc import command as gc_command
 from numakube.apps.gc import process as gc_process
 from numakube.apps.operator import command as operator_command
+from numakube.apps.serving import Elsewhere
 from numakube.apps.surroundings import Surroundings
 from numakube.errors import NumakubeError
 
@@ -60,11 +61,12 @@ async def run_gc(process: Process) -> int:
 
 
 async def run_scheduler(process: Process) -> int:
-    """Run ``numakube scheduler``."""
+    """Run ``numakube scheduler``, which serves on the lab's own host, behind ``pods/proxy``."""
     # NumPy takes its time to load; a lab without schedulers does without.
     from numakube.apps.scheduler import command
 
-    around = _around(process)
+    elsewhere = Elsewhere(move=True, announce=process.announce)
+    around = replace(_around(process), serve=True, elsewhere=elsewhere)
     return await command.perform(command.parse(process.args), around, process.stop)
 
 
@@ -72,7 +74,8 @@ async def run_extender(process: Process) -> int:
     """Run ``numakube extender``, which serves where it is told to: on the lab's own host."""
     from numakube.apps.extender import command
 
-    around = replace(_around(process), serve=True)
+    elsewhere = Elsewhere(move=False, announce=process.announce)
+    around = replace(_around(process), serve=True, elsewhere=elsewhere)
     return await command.perform(command.parse(process.args), around, process.stop)
 
 

@@ -46,6 +46,7 @@ class Process:
         log: prints a line, or several.
         stop: set when the container is told to end (SIGTERM).
         clock: the lab's clock.
+        announce: tells at which URL a port of the pod is served.
     """
 
     args: tuple[str, ...]
@@ -54,6 +55,7 @@ class Process:
     log: Callable[[str], None]
     stop: asyncio.Event
     clock: Clock
+    announce: Callable[[int, str], None] = lambda port, url: None
 
     def path(self, inside: str) -> Path:
         """Return where the container's path *inside* is, short enough for unix sockets."""

@@ -103,6 +103,7 @@ class ProcessRuntime:
         self._records: dict[str, _Record] = {}
         self._pool: NodePool | None = None
         self._sources: Sources | None = None
+        self._servers: dict[str, dict[int, str]] = {}
 
     async def __aenter__(self) -> Self:
         """Begin; nothing runs yet."""
@@ -132,6 +133,10 @@ class ProcessRuntime:
         record = self._records.get(uid)
         return None if record is None else record.pod.processes.get(container)
 
+    def server(self, uid: str, port: int) -> str:
+        """Return the URL at which a port of the pod *uid* is served; empty if it is not."""
+        return self._servers.get(uid, {}).get(port, "")
+
     def observe(self, pod: Pod, *, begun: datetime, now: datetime, stop: Stop | None) -> PodRun:
         """Do what is due, and return how the containers of *pod* are doing."""
         record = self._records.get(pod.metadata.uid)
@@ -144,6 +149,7 @@ class ProcessRuntime:
 
     def forget(self, uid: str) -> None:
         """Kill what is left of a pod, and remove its files."""
+        self._servers.pop(uid, None)
         record = self._records.pop(uid, None)
         if record is None:
             return
@@ -160,6 +166,9 @@ class ProcessRuntime:
         for uid, record in list(self._records.items()):
             if record.node == node and uid not in uids:
                 self.forget(uid)
+
+    def _announce(self, uid: str, port: int, url: str) -> None:
+        self._servers.setdefault(uid, {})[port] = url
 
     def _on_pod(self, change: Change[Pod]) -> None:
         """Drop what is kept of an ended pod for its output, once the API forgets it."""
@@ -214,6 +223,7 @@ class ProcessRuntime:
             log=output.write,
             stop=stop,
             clock=self._client.clock,
+            announce=partial(self._announce, record.uid),
         )
         return find_program(program, self._programs), process
 

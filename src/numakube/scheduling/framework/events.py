@@ -39,6 +39,10 @@ class EventKind(Flag):
     OTHER = auto()
     """Periodic flush and forced wake-ups."""
 
+    def names(self) -> list[str]:
+        """Return the kinds by name, such as ``pod-deleted``."""
+        return [one.name.lower().replace("_", "-") for one in self if one.name]
+
     @classmethod
     def every(cls) -> EventKind:
         """Return all kinds together."""
@@ -63,12 +67,8 @@ class ClusterEvent:
     claim: str = ""
 
     def __str__(self) -> str:
-        what = "|".join(name.lower().replace("_", "-") for name in _names_of(self.kind))
+        what = "|".join(self.kind.names())
         about = [f"of {self.pod.key}"] if self.pod is not None else []
         about += [f"of {self.claim}"] if self.claim else []
         about += [f"on {self.node}"] if self.node else []
         return " ".join((what, *about))
-
-
-def _names_of(kind: EventKind) -> list[str]:
-    return [one.name for one in kind if one.name]

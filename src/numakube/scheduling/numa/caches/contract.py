@@ -161,6 +161,14 @@ class NumaCache(Protocol):
         """Settle doubts that no event settled; to be called every few seconds."""
         ...
 
+    def trust(self, node: str) -> Changes:
+        """Believe the latest report of *node* as it is: somebody who knows says so.
+
+        Pods that the kubelet has acknowledged count as contained in it; those that are still on
+        their way do not.
+        """
+        ...
+
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of *node*; ``None`` without a usable report."""
         ...

@@ -58,6 +58,16 @@ class CountsBelief:
         return self._report.topology
 
     @property
+    def report(self) -> Report:
+        """The report that it rests on."""
+        return self._report
+
+    @property
+    def charged(self) -> Mapping[str, PerZone]:
+        """What each pod that the report does not account for takes off which zone, by uid."""
+        return self._charges
+
+    @property
     def nrt(self) -> NodeResourceTopology:
         """The report as an object, bookings taken off."""
         if self._nrt is None:

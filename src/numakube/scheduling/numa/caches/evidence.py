@@ -77,6 +77,12 @@ class Evidence:
         """Take note that an earlier report named the pod, so that later ones contain it."""
         self._acknowledged[uid] = _Acknowledged(0, waited=True)
 
+    def note_all_contained(self, pods: Iterable[KnownPod]) -> None:
+        """Take note that the latest report has whoever of *pods* the kubelet has acknowledged."""
+        for pod in pods:
+            if pod.stage is Stage.TAKEN:
+                self.note_contained(pod.uid)
+
     def forget(self, uid: str) -> None:
         """Forget a pod."""
         self._acknowledged.pop(uid, None)

@@ -161,6 +161,12 @@ class OverReserve:
                 changes += self._settle(report.node, Cause.RESYNC)
         return changes
 
+    def trust(self, node: str) -> Changes:
+        """Take over the latest report, whatever its fingerprint says."""
+        self._evidence.note_all_contained(self._pods.on(node))
+        self._held.pop(node, None)
+        return self._settle(node, Cause.RESYNC)
+
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of *node*."""
         return self._beliefs.get(node)

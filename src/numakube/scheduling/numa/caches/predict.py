@@ -134,6 +134,14 @@ class Predict:
                     changes += self._renew(report.node, Cause.RESYNC)
         return changes
 
+    def trust(self, node: str) -> Changes:
+        """Have no more doubts about a report that bears no names; those that do raise none."""
+        report = self._reports.get(node)
+        if report is None or report.topology.report is not None:
+            return NOTHING
+        self._evidence.note_all_contained(self._pods.on(node))
+        return self._renew(node, Cause.RESYNC)
+
     def belief(self, node: str) -> NumaBelief | None:
         """Return what is believed of *node*."""
         return self._beliefs.get(node)

@@ -1,0 +1,227 @@
+"""How tools reach the debugging endpoints of schedulers and extenders.
+
+    for one in await reach_schedulers(client):
+        if not one.trouble:
+            document = json.loads(await one.get("/debug/queue"))
+
+Without anything else being said they are found by their labels and asked through the API server
+(``pods/proxy``), so whoever can use kubectl can look inside. The API server keeps the caller's own
+credentials to itself; a token for this purpose alone, made by TokenRequest for the account
+`ACCOUNT` next to the pod, is sent instead (`numakube.apps.access`). A URL is asked directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from numakube.apps.access import AUDIENCE, HEADER
+from numakube.errors import ApiError, ClusterUnreachable, Forbidden, NotFound
+from numakube.kube.catalog import PODS
+from numakube.kube.config import ClusterConfig, Pem, TlsConfig
+from numakube.kube.connect import connect
+from numakube.kube.objects import ObjectKey
+from numakube.kube.proxies import is_loopback
+from numakube.kube.subresources import request_token
+from numakube.kube.transport import Request
+from numakube.manifests.debugging import NAME as ACCOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numakube.kube.client import Client
+
+SELECTOR: Final = "app.kubernetes.io/name in (numakube-scheduler,numakube-extender)"
+NAMESPACE: Final = "numakube"
+ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cache": "/debug/cache",
+        "queue": "/debug/queue",
+        "reservations": "/debug/reservations",
+        "attempts": "/debug/attempts?full=true",
+        "configz": "/configz",
+    }
+)
+"""What is worth keeping of a program: name of the file, and path."""
+
+_TOKEN_SECONDS: Final = 600
+_PORTS: Final = ("metrics", "https", "http", "extender")
+_SECONDS: Final = 30.0
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """One program that can be asked, or why it cannot.
+
+    Attributes:
+        name: of the pod, or host and port of a URL.
+        kind: ``scheduler`` or ``extender``; empty if it is not known.
+        leads: whether it is the one that works.
+        trouble: why it cannot be asked; empty if it can.
+    """
+
+    name: str
+    kind: str = ""
+    leads: bool = False
+    trouble: str = ""
+    client: Client = field(repr=False)
+    prefix: str = ""
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    owned: bool = False
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """Return what it answers.
+
+        Raises:
+            ApiError: it refuses.
+            ClusterUnreachable: it does not answer.
+        """
+        return await self.send("GET", path, query=query)
+
+    async def aclose(self) -> None:
+        """Close what was opened for it alone."""
+        if self.owned:
+            await self.client.aclose()
+
+    async def send(
+        self, method: str, path: str, body: bytes = b"", query: Mapping[str, str] | None = None
+    ) -> bytes:
+        """Send something, and return what it answers; raises as `get` does."""
+        bare, _, given = path.partition("?")
+        pairs = [part.partition("=") for part in given.split("&") if part]
+        request = Request(
+            method=method,
+            path=self.prefix + bare,
+            query=(*((name, text) for name, _, text in pairs), *(query or {}).items()),
+            body=body or None,
+            content_type="text/plain",
+            accept="*/*",
+            headers=self.headers,
+            compress=False,
+            timeout=_SECONDS,
+        )
+        return bytes((await self.client.request(request, retry=method == "GET")).body)
+
+
+async def reach_schedulers(
+    client: Client,
+    *,
+    urls: Sequence[str] = (),
+    selector: str = SELECTOR,
+    authority: str = "",
+    token: str = "",
+) -> tuple[Reached, ...]:
+    """Return every program that was found, those that lead first.
+
+    What cannot be reached is returned with the reason; nothing is raised for it.
+
+    Args:
+        client: for the cluster; it must outlive what is returned.
+        urls: ask these directly instead.
+        selector: labels of the pods to ask otherwise.
+        authority: file with the authority of the URLs' certificates.
+        token: what to show there, instead of one made for the purpose.
+    """
+    if urls:
+        found = [_direct(url, authority, token) for url in urls]
+    else:
+        try:
+            found = await _through_api(client, selector)
+        except (ApiError, ClusterUnreachable) as error:
+            return (Reached(name="", trouble=f"cannot list pods: {error}", client=client),)
+    limit = asyncio.Semaphore(_AT_ONCE)
+    known = await asyncio.gather(*(_introduced(one, limit) for one in found))
+    return tuple(sorted(known, key=lambda one: (not one.leads, one.name)))
+
+
+async def _introduced(one: Reached, limit: asyncio.Semaphore) -> Reached:
+    """Ask who it is."""
+    async with limit:
+        try:
+            body = await one.get("/debug/attempts", {"limit": "0"})
+            speaker = msgspec.json.decode(body)["speaker"]
+        except (ApiError, ClusterUnreachable) as error:
+            return _troubled(one, error)
+        except (msgspec.MsgspecError, KeyError, TypeError):
+            return replace(one, trouble="it does not speak as a scheduler of numakube does")
+    return replace(one, kind=str(speaker["kind"]), leads=bool(speaker["leads"]))
+
+
+def _troubled(one: Reached, error: ApiError | ClusterUnreachable) -> Reached:
+    text = str(error)
+    if isinstance(error, ApiError) and error.code == HTTPStatus.UNAUTHORIZED:
+        text = (
+            f"it wants a token: create the ServiceAccount {ACCOUNT} next to it (see "
+            "deploy/scheduler.yaml), and allow yourself to create tokens for it"
+        )
+    return replace(one, trouble=text)
+
+
+def _direct(url: str, authority: str, token: str) -> Reached:
+    parts = urlsplit(url)
+    tls = TlsConfig(authority=Pem(path=Path(authority)) if authority else None)
+    config = ClusterConfig(server=url.rstrip("/"), tls=tls)
+    private = parts.scheme == "https" or is_loopback(parts.hostname or "")
+    headers = (("Authorization", f"Bearer {token}"),) if token and private else ()
+    return Reached(name=parts.netloc, client=connect(config), headers=headers, owned=True)
+
+
+async def _through_api(client: Client, selector: str) -> list[Reached]:
+    pods = await _pods(client, selector)
+    tokens: dict[str, str] = {}
+    for namespace in {pod["metadata"]["namespace"] for pod in pods}:
+        tokens[namespace] = await _token(client, namespace)
+    return [_proxied(client, pod, tokens[pod["metadata"]["namespace"]]) for pod in pods]
+
+
+async def _pods(client: Client, selector: str) -> list[dict[str, Any]]:
+    try:
+        listing = await client.list(PODS.raw, labels=selector)
+    except Forbidden:
+        # Not allowed everywhere; perhaps where such programs usually are.
+        listing = await client.list(PODS.raw, labels=selector, namespace=NAMESPACE)
+    phases = ((pod, (pod.get("status") or {}).get("phase")) for pod in listing.items)
+    return [pod for pod, phase in phases if phase == "Running"]
+
+
+async def _token(client: Client, namespace: str) -> str:
+    """Return a token for looking inside; empty if there is none to be had, or none is needed."""
+    try:
+        made = await request_token(
+            client, ObjectKey(namespace, ACCOUNT), seconds=_TOKEN_SECONDS, audiences=(AUDIENCE,)
+        )
+    except (Forbidden, NotFound):
+        return ""
+    return made.token
+
+
+def _proxied(client: Client, pod: dict[str, Any], token: str) -> Reached:
+    metadata = pod["metadata"]
+    scheme, port = _door(pod)
+    where = f"{scheme}:{metadata['name']}:{port}" if scheme else f"{metadata['name']}:{port}"
+    prefix = f"/api/v1/namespaces/{metadata['namespace']}/pods/{quote(where, safe=':')}/proxy"
+    headers = ((HEADER, token),) if token else ()
+    return Reached(name=metadata["name"], client=client, prefix=prefix, headers=headers)
+
+
+def _door(pod: dict[str, Any]) -> tuple[str, int]:
+    """Return scheme and port of a pod's endpoints; its probe tells whether it is HTTPS."""
+    for container in pod["spec"]["containers"]:
+        ports = {one.get("name", ""): one["containerPort"] for one in container.get("ports") or ()}
+        probe = (container.get("livenessProbe") or {}).get("httpGet") or {}
+        wanted = probe.get("port", "")
+        scheme = "https" if probe.get("scheme") == "HTTPS" else ""
+        if isinstance(wanted, int):
+            return scheme, wanted
+        for name in (wanted, *_PORTS):
+            if name in ports:
+                return scheme, int(ports[name])
+    return "", 10259

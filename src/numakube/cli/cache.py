@@ -1,0 +1,156 @@
+"""``kubectl numa cache``: what schedulers believe of nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numakube.cli.cluster import cluster_options
+from numakube.cli.output import Output, output_option
+from numakube.cli.printing import age, print_list, print_rows, repeated, watch_option
+from numakube.cli.schedulers import documents_for, scheduler_options
+from numakube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.schedulers import Document, SchedulerOptions
+
+_TITLES = ("NODE", "SCHEDULER", "MODE", "STATE", "AGE", "REPORT", "FINGERPRINT", "PODS", "HELD")
+
+
+@click.command("cache")
+@click.argument("node", required=False)
+@watch_option
+@output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
+@cluster_options
+@scheduler_options
+def command(
+    node: str | None,
+    output: Output,
+    cluster: ClusterOptions,
+    schedulers: SchedulerOptions,
+    *,
+    watch: bool,
+) -> None:
+    """Show what schedulers believe of nodes, and what they rest it on.
+
+    Age and version of each node's report, whether its fingerprint is that of the pods that the
+    scheduler knows, pods that only one side knows, what is held for pods on their way, and why a
+    node is blocked or stale. With a node's name everything is told of it.
+    """
+
+    def look() -> None:
+        query = {"node": node} if node else {}
+        found = documents_for(cluster, schedulers, "cache", "/debug/cache", query)
+        items = list(_items(found, node))
+        if node and not items:
+            raise ConfigError(f"no scheduler knows a node {node}")
+        _print(items, output, detailed=node is not None)
+
+    repeated(look, watch=watch and cluster.live)
+
+
+def _items(found: dict[str, Document], node: str | None) -> Iterator[Document]:
+    for scheduler, document in found.items():
+        for one in document["nodes"]:
+            if node in (None, one["name"]):
+                yield {"scheduler": scheduler, "mode": document.get("mode", ""), **one}
+
+
+def _print(items: list[Document], output: Output, *, detailed: bool) -> None:
+    if output in (Output.JSON, Output.YAML):
+        print_list("NodeCacheList", items, output)
+    elif output is Output.NAME:
+        for name in dict.fromkeys(item["name"] for item in items):
+            click.echo(f"node/{name}")
+    elif detailed and output is Output.TABLE:
+        for item in items:
+            for line in _details(item):
+                click.echo(line)
+    else:
+        wide = ("WHY",) if output is Output.WIDE else ()
+        print_rows(
+            (*_TITLES, *wide),
+            ((*_row(item), _why(item))[: len(_TITLES) + len(wide)] for item in items),
+            empty="no nodes",
+        )
+
+
+def _row(item: Document) -> tuple[object, ...]:
+    numa = item["numa"]
+    if numa is None:
+        return (
+            item["name"], item["scheduler"], item["mode"], item["state"], "", "", "",
+            item["pods"], "",
+        )  # fmt: skip
+    return (
+        item["name"],
+        item["scheduler"],
+        item["mode"],
+        item["state"],
+        age(numa["report"]["ageSeconds"]),
+        numa["report"]["resourceVersion"],
+        _fingerprint(numa),
+        _pods(item, numa),
+        len(numa["reservations"]),
+    )
+
+
+def _fingerprint(numa: dict[str, Any]) -> str:
+    if numa["fingerprint"]["reported"] is None:
+        return "none"
+    return "matches" if numa["fingerprint"]["matched"] else "differs"
+
+
+def _pods(item: Document, numa: dict[str, Any]) -> str:
+    here, there = len(numa["podsOnlyHere"]), len(numa["podsOnlyInReport"])
+    return f"{item['pods']}" + (f" (+{here} -{there})" if here or there else "")
+
+
+def _why(item: Document) -> str:
+    numa = item["numa"]
+    if numa is None:
+        return "there is no usable NodeResourceTopology of it"
+    return "; ".join(filter(None, (numa["blocked"], numa["stale"], *numa["problems"])))
+
+
+def _details(item: Document) -> Iterator[str]:
+    from numakube.insight.timeline import use_text
+
+    yield f"{item['name']}, as {item['scheduler']} sees it"
+    yield f"  cache          {item['mode']}, {item['state']}"
+    if _why(item):
+        yield f"  why            {_why(item)}"
+    numa = item["numa"]
+    if numa is None:
+        return
+    report, prints = numa["report"], numa["fingerprint"]
+    latest = report["latestResourceVersion"]
+    waiting = (
+        f", version {latest} is not believed yet" if latest != report["resourceVersion"] else ""
+    )
+    yield f"  policy         {numa['policy']}, scope {numa['scope']}"
+    yield (
+        f"  report         version {report['resourceVersion']} of {numa['producer']}, generation "
+        f"{report['generation']}, {age(report['ageSeconds'])} old"
+        f"{', exact' if numa['exact'] else ', counts only'}{waiting}"
+    )
+    told = prints["reported"] or "none"
+    yield f"  fingerprint    {told} ({prints['method']}), {_fingerprint(numa)}"
+    yield f"  computed       {prints['computed']}"
+    yield f"  pods           {item['pods']}"
+    yield from _list("only known here", numa["podsOnlyHere"])
+    yield from _list("only in report", numa["podsOnlyInReport"])
+    for one in numa["reservations"]:
+        yield f"  held           {use_text(one['held'])} for {one['pod']} ({one['stage']})"
+    for zone in numa["zones"]:
+        free = ", ".join(f"{name} {amount}" for name, amount in zone["available"].items())
+        yield f"  zone {zone['id']:<9} free {free}"
+
+
+def _list(title: str, names: list[str]) -> Iterator[str]:
+    if names:
+        yield f"  {title:<14} {', '.join(names)}"

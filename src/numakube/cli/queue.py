@@ -1,0 +1,91 @@
+"""``kubectl numa queue``: the pods that wait, where and for what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.cluster import cluster_options
+from numakube.cli.output import Output, output_option
+from numakube.cli.printing import age, print_list, print_rows, repeated, watch_option
+from numakube.cli.schedulers import documents_for, leading, scheduler_options
+
+if TYPE_CHECKING:
+    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.schedulers import Document, SchedulerOptions
+
+_TITLES = ("POD", "PLACE", "PRIORITY", "ATTEMPTS", "WAITING", "NEXT TRY", "REFUSED BY")
+
+
+@click.command("queue")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Only pods of this namespace.")
+@watch_option
+@output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
+@cluster_options
+@scheduler_options
+def command(
+    namespace: str,
+    output: Output,
+    cluster: ClusterOptions,
+    schedulers: SchedulerOptions,
+    *,
+    watch: bool,
+) -> None:
+    """Show the pods that wait for a node: where in the queue, why, and what would wake them.
+
+    Of several schedulers the one that leads is asked. The wide form has the last message and the
+    events that would have a pod tried again.
+    """
+
+    def look() -> None:
+        found = documents_for(cluster, schedulers, "queue", "/debug/queue")
+        pods = (leading(found) or {}).get("pods") or []
+        _print([pod for pod in pods if _is_in(pod, namespace)], output)
+
+    repeated(look, watch=watch and cluster.live)
+
+
+def _is_in(pod: Document, namespace: str) -> bool:
+    return not namespace or str(pod["pod"]).startswith(f"{namespace}/")
+
+
+def _print(pods: list[Document], output: Output) -> None:
+    if output in (Output.JSON, Output.YAML):
+        print_list("QueuedPodList", pods, output)
+    elif output is Output.NAME:
+        for pod in pods:
+            click.echo(f"pod/{pod['pod']}")
+    else:
+        wide = ("WAKES ON", "MESSAGE") if output is Output.WIDE else ()
+        print_rows(
+            (*_TITLES, *wide), (_row(pod, wide=bool(wide)) for pod in pods), empty="no pod waits"
+        )
+
+
+def _row(pod: Document, *, wide: bool) -> tuple[object, ...]:
+    row = (
+        pod["pod"],
+        pod["place"],
+        pod["priority"],
+        pod["attempts"],
+        age(pod["waitingSeconds"]),
+        _next(pod),
+        ",".join(pod["refusedBy"]),
+    )
+    more = (",".join(pod.get("wakesOn") or ()), pod["gate"] or pod["message"])
+    return (*row, *more) if wide else row
+
+
+def _next(pod: Document) -> str:
+    match pod["place"]:
+        case "active":
+            return "now"
+        case "in-flight":
+            return "being tried"
+        case "backoff":
+            return f"in {pod['retryInSeconds']:.0f}s"
+        case "gated":
+            return "when it is let in"
+        case _:
+            return "at an event"

@@ -1,0 +1,68 @@
+"""``kubectl numa reservations``: what is held for pods on their way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.cluster import cluster_options
+from numakube.cli.output import Output, output_option
+from numakube.cli.printing import print_list, print_rows, repeated, watch_option
+from numakube.cli.schedulers import documents_for, scheduler_options
+
+if TYPE_CHECKING:
+    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.schedulers import Document, SchedulerOptions
+
+
+@click.command("reservations")
+@click.argument("node", required=False)
+@watch_option
+@output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
+@cluster_options
+@scheduler_options
+def command(
+    node: str | None,
+    output: Output,
+    cluster: ClusterOptions,
+    schedulers: SchedulerOptions,
+    *,
+    watch: bool,
+) -> None:
+    """Show what is held where, for which pod, and since when.
+
+    A pod is held from the moment it is given a node until a report of the node contains it.
+    """
+
+    def look() -> None:
+        query = {"node": node} if node else {}
+        found = documents_for(cluster, schedulers, "reservations", "/debug/reservations", query)
+        items = [
+            {"scheduler": scheduler, **item}
+            for scheduler, document in found.items()
+            for item in document["items"]
+            if node in (None, item["node"])
+        ]
+        _print(items, output)
+
+    repeated(look, watch=watch and cluster.live)
+
+
+def _print(items: list[Document], output: Output) -> None:
+    from numakube.insight.timeline import use_text
+
+    if output in (Output.JSON, Output.YAML):
+        print_list("ReservationList", items, output)
+    elif output is Output.NAME:
+        for item in items:
+            click.echo(f"pod/{item['pod']}")
+    else:
+        wide = output is Output.WIDE
+        titles = ("NODE", "POD", "STAGE", "SINCE", "HELD", *(("SCHEDULER", "UID") if wide else ()))
+        rows = (
+            (item["node"], item["pod"], item["stage"], item["since"], use_text(item["held"]))
+            + ((item["scheduler"], item["uid"]) if wide else ())
+            for item in items
+        )
+        print_rows(titles, rows, empty="nothing is held")

@@ -1,0 +1,82 @@
+"""``kubectl numa resync``: have nodes read anew."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from numakube.cli.output import Output, output_option
+from numakube.cli.printing import print_list, print_rows
+from numakube.cli.schedulers import reached, scheduler_options
+
+if TYPE_CHECKING:
+    from numakube.cli.schedulers import Document, SchedulerOptions
+
+
+@click.command("resync")
+@click.argument("node", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every node.")
+@output_option(Output.TABLE, Output.JSON, Output.YAML)
+@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
+@scheduler_options
+def command(
+    node: str | None,
+    output: Output,
+    kubeconfig: str | None,
+    context: str | None,
+    schedulers: SchedulerOptions,
+    *,
+    everything: bool,
+) -> None:
+    """Have schedulers read a node's report anew and believe it as it is.
+
+    For a node that stays blocked though its report is right. Pods that are still on their way to
+    the node stay booked. Tells what has changed, and pods that only one side knows.
+    """
+    if (node is None) != everything:
+        raise click.UsageError("name a node, or say --all.")
+    items = asyncio.run(_resync(node, kubeconfig, context, schedulers))
+    if output is not Output.TABLE:
+        print_list("ResyncList", items, output)
+        return
+    titles = ("NODE", "SCHEDULER", "RESULT", "STATE", "REPORT", "ONLY HERE", "ONLY ON SERVER")
+    print_rows(titles, map(_row, items), empty="no nodes")
+
+
+async def _resync(
+    node: str | None, kubeconfig: str | None, context: str | None, schedulers: SchedulerOptions
+) -> list[Document]:
+    from numakube.cli.cluster import ClusterOptions
+
+    cluster = ClusterOptions(kubeconfig=kubeconfig, context=context)
+    items: list[Document] = []
+    async with reached(cluster, schedulers) as found:
+        for one in found:
+            query = {"node": node} if node else {}
+            body = await one.send("POST", "/debug/resync", query=query)
+            document = msgspec.json.decode(body)
+            items += [{"scheduler": one.name, **item} for item in document["items"]]
+    return items
+
+
+def _row(item: Document) -> tuple[object, ...]:
+    before, after = item["before"], item["after"]
+    states = (before["state"], after["state"])
+    versions = (before["resourceVersion"], after["resourceVersion"])
+    return (
+        item["node"],
+        item["scheduler"],
+        "changed" if item["changed"] else "as before",
+        _change(*states),
+        _change(*versions),
+        ",".join(item["podsOnlyHere"]),
+        ",".join(item["podsOnlyOnServer"]),
+    )
+
+
+def _change(before: str, after: str) -> str:
+    return after if before == after else f"{before} -> {after}"

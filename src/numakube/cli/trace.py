@@ -1,0 +1,139 @@
+"""``kubectl numa trace pod``: what happened to a pod, from the queue to its zones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numakube.cli.cluster import cluster_options, namespace_for, namespace_option
+from numakube.cli.output import Output, print_document
+from numakube.cli.schedulers import (
+    ask_all,
+    bundled,
+    reached,
+    scheduler_options,
+)
+from numakube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.schedulers import Document, SchedulerOptions
+
+_WATCH_SECONDS = 1.0
+
+
+@click.command("trace")
+@click.argument("kind", type=click.Choice(["pod", "pods", "po"]))
+@click.argument("name")
+@namespace_option
+@click.option("-w", "--watch", is_flag=True, help="Go on printing what happens.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Form of the output.",
+)
+@cluster_options
+@scheduler_options
+def command(
+    kind: str,
+    name: str,
+    namespace: str,
+    output: str,
+    cluster: ClusterOptions,
+    schedulers: SchedulerOptions,
+    *,
+    watch: bool,
+) -> None:
+    """Show what happened to a pod: queued, tried, reserved, bound, admitted, observed.
+
+    Schedulers and extenders keep the last attempts of every pod, always and in full; no log level
+    has to be raised for it.
+    """
+    del kind
+    if watch and not cluster.live:
+        raise click.UsageError("-w needs a live cluster, not --from.")
+    if watch and output != "text":
+        raise click.UsageError("-w prints text only.")
+    inside = namespace_for(cluster, namespace)
+    if watch:
+        asyncio.run(_follow(cluster, schedulers, inside, name))
+        return
+    if cluster.live:
+        documents = asyncio.run(_ask(cluster, schedulers, inside, name))
+    else:
+        documents = _from_bundle(cluster, inside, name)
+    if not documents:
+        raise ConfigError(
+            f"no scheduler remembers a pod {inside}/{name}: it was never tried, or too long ago"
+        )
+    if output == "text":
+        for line in _lines(documents):
+            click.echo(line)
+    else:
+        items = [{"source": source, **document} for source, document in documents.items()]
+        head = {"apiVersion": "debug.numakube.dev/v1alpha1", "kind": "PodTrace"}
+        print_document({**head, "pod": f"{inside}/{name}", "items": items}, Output(output))
+
+
+async def _ask(
+    cluster: ClusterOptions, schedulers: SchedulerOptions, namespace: str, name: str
+) -> dict[str, Document]:
+    async with reached(cluster, schedulers) as found:
+        return await ask_all(found, f"/debug/pods/{namespace}/{name}")
+
+
+async def _follow(
+    cluster: ClusterOptions, schedulers: SchedulerOptions, namespace: str, name: str
+) -> None:
+    """Print each line once, as it appears."""
+    told: set[str] = set()
+    async with reached(cluster, schedulers) as found:
+        while True:
+            documents = await ask_all(found, f"/debug/pods/{namespace}/{name}")
+            for line in _lines(documents):
+                if line not in told:
+                    told.add(line)
+                    click.echo(line)
+            await asyncio.sleep(_WATCH_SECONDS)
+
+
+def _from_bundle(cluster: ClusterOptions, namespace: str, name: str) -> dict[str, Document]:
+    key, found = f"{namespace}/{name}", {}
+    for source, document in bundled(cluster, "attempts").items():
+        flights = [flight for flight in document["items"] if flight["pod"] == key]
+        if flights:
+            found[source] = {**document, "items": None, "flights": flights}
+    return found
+
+
+def _lines(documents: dict[str, Document]) -> Iterator[str]:
+    from numakube.insight.timeline import timeline
+
+    for source, document in documents.items():
+        for flight in reversed(document.get("flights") or ()):
+            yield from timeline(flight, source=source)
+        state = _state(document)
+        if state:
+            yield f"now: {state}"
+
+
+def _state(document: dict[str, Any]) -> str:
+    entry = document.get("queue")
+    if entry:
+        retry = (
+            f", tried again in {entry['retryInSeconds']:.0f} s" if entry["retryInSeconds"] else ""
+        )
+        return f"waits ({entry['place']}) after {entry['attempts']} attempts{retry}"
+    node = document.get("node")
+    return (
+        f"on {node}" + (", not yet confirmed by the API server" if document["assumed"] else "")
+        if node
+        else ""
+    )

@@ -1,0 +1,174 @@
+"""Looking inside a scheduler that runs as a pod, through the API server, with rights that count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import msgspec
+import pytest
+from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.cli.conftest import Ended
+
+from numakube.apps.loglevel import SWITCH
+from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
+from numakube.kube.resources import Resource
+from numakube.manifests.scheduler import SchedulerManifest
+
+pytestmark = pytest.mark.timeout(240)
+
+Numakube = Callable[..., Awaitable[Ended]]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A node with three CPUs left in either zone at most, and our scheduler deployed on it."""
+    async with world_of(1, shape="2 sockets, 6 cores, smt 2, 16Gi", rbac=True) as world:
+        await world.create(
+            pod_document("big", "8", nodeName="node-0"),
+            pod_document("small", "9", nodeName="node-0"),
+        )
+        await deploy(world)
+        await world.create(pod_document("late", "4"))
+        await world.until(lambda: bool(refusal_of(world.pod("late"))))
+        yield world
+
+
+@pytest.fixture
+def ask(numakube: Callable[..., Ended], world: World) -> Numakube:
+    """Run a command while the cluster goes on."""
+
+    async def call(*words: str) -> Ended:
+        kubeconfig = str(world.site.kubeconfig)
+        return await asyncio.to_thread(numakube, *words, "--kubeconfig", kubeconfig)
+
+    return call
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """The level of the log as it was."""
+    level = SWITCH.level
+    yield
+    SWITCH.set(level)
+
+
+async def deploy(world: World) -> None:
+    """Create what deploy/scheduler.yaml has, and wait until it works."""
+    await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+    for document in SchedulerManifest(replicas=1).objects():
+        group, _, version = document["apiVersion"].rpartition("/")
+        kind = document["kind"]
+        namespaced = "namespace" in document["metadata"]
+        resource = Resource(
+            group=group,
+            version=version,
+            plural=f"{kind.lower()}s",
+            kind=kind,
+            namespaced=namespaced,
+            object_type=dict,
+        )
+        await world.client.create(resource, document)
+
+    async def is_ready() -> bool:
+        found = await world.client.get(DEPLOYMENTS, "numakube-scheduler", namespace="numakube")
+        return (found.get("status") or {}).get("readyReplicas") == 1
+
+    await world.until_true(is_ready)
+
+
+async def until_told(ask: Numakube, *words: str, text: str) -> str:
+    """Repeat a command until it tells *text*."""
+    async with asyncio.timeout(90):
+        while text not in (told := await ask(*words)).out:  # noqa: ASYNC110 - not ours to signal
+            await asyncio.sleep(0.2)
+    return told.out
+
+
+async def test_the_whole_story_of_a_pod_is_told(world: World, ask: Numakube) -> None:
+    """Refused, woken, placed, admitted and observed, in text and as JSON."""
+    refused = await ask("trace", "pod", "late")
+    assert refused.code == 0, refused.err
+    assert "none of 1 nodes fits" in refused.out
+    assert "cannot align container (cpu: best zone has 3 of 4)" in refused.out
+    assert "now: waits (unschedulable)" in refused.out
+    await world.delete("small")
+    told = await until_told(ask, "trace", "pod", "late", text="observed")
+    for text in (
+        "attempt 2",
+        "chose node-0",
+        "reserved",
+        "bound",
+        "as predicted",
+        "now: on node-0",
+    ):
+        assert text in told
+    shown = await ask("trace", "pod", "late", "-o", "json")
+    document = msgspec.json.decode(shown.out)
+    (item,) = document["items"]
+    assert (document["kind"], item["speaker"]["leads"]) == ("PodTrace", True)
+    nobody = await ask("trace", "pod", "none")
+    assert nobody.code == 1
+    assert "no scheduler remembers a pod default/none" in nobody.err
+
+
+async def test_queue_cache_and_reservations_are_shown(world: World, ask: Numakube) -> None:
+    """As tables, as names and as JSON; held is what no report contains yet."""
+    queue = await ask("queue")
+    assert queue.code == 0, queue.err
+    assert "default/late" in queue.out
+    assert "unschedulable" in queue.out
+    wide = await ask("queue", "-o", "wide", "-n", "default")
+    assert "topology-changed" in wide.out
+    assert (await ask("queue", "-n", "elsewhere")).out == "no pod waits\n"
+    assert (await ask("queue", "-o", "name")).out == "pod/default/late\n"
+    table = await ask("cache")
+    assert [line.split()[0] for line in table.out.splitlines()] == ["NODE", "node-0"]
+    assert " matches " in table.out
+    detail = await ask("cache", "node-0")
+    assert "cache          predict, exact" in detail.out
+    assert "computed       pfp0v001" in detail.out
+    assert (await ask("cache", "none")).code == 1
+    world.exporters.freeze(["node-0"])
+    await world.create(pod_document("held", "1"))
+    await world.until(lambda: "held" in world.by_phase("Running"))
+    held = await ask("reservations", "-o", "json")
+    (item,) = [
+        one for one in msgspec.json.decode(held.out)["items"] if one["pod"] == "default/held"
+    ]
+    assert item["node"] == "node-0"
+    assert item["held"]["zones"][0]["amounts"]["cpu"] == "1"
+    assert item["since"]
+    assert "only known here default/held" in (await ask("cache", "node-0")).out
+    assert "default/held" in (await ask("reservations", "node-0")).out
+    result = await ask("resync", "node-0")
+    assert result.code == 0, result.err
+    assert "as before" in result.out
+    assert (await ask("resync")).code == 2
+
+
+async def test_levels_are_changed_while_it_runs(
+    world: World, ask: Numakube, restored: None
+) -> None:
+    """For a pod, for a module, for a while; and taken back."""
+    del world, restored
+    assert "everything" in (await ask("loglevel")).out
+    told = await ask("loglevel", "debug", "--pod", "default/late", "--for", "5m")
+    assert "pod default/late" in told.out
+    told = await ask("loglevel", "4", "--module", "numakube.apps.mirror")
+    assert "numakube.apps.mirror" in told.out
+    told = await ask("loglevel", "--reset", "--pod", "default/late")
+    assert "default/late" not in told.out
+    told = await ask("loglevel", "--reset", "--module", "numakube.apps.mirror")
+    assert told.code == 0
+    assert (await ask("loglevel", "loud")).code == 1
+    assert (await ask("loglevel", "--for", "5m")).code == 2
+
+
+async def test_without_the_account_nobody_gets_in(world: World, ask: Numakube) -> None:
+    """And the command says what is missing."""
+    accounts = SERVICE_ACCOUNTS.raw
+    await world.client.delete(accounts, "numakube-debug", namespace="numakube")
+    refused = await ask("trace", "pod", "late")
+    assert refused.code == 1
+    assert "it wants a token: create the ServiceAccount numakube-debug" in refused.err
