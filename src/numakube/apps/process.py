@@ -17,7 +17,6 @@ from numakube.apps.certificates import VERSIONS, TlsFiles
 from numakube.apps.serving import Listen, parse_address
 from numakube.apps.settings import Setting
 from numakube.errors import ConfigError
-from numakube.kube.config import load_config
 
 if TYPE_CHECKING:
     from numakube.kube.config import ClusterConfig
@@ -117,6 +116,9 @@ def cluster_of(
     Raises:
         ConfigError: nothing says how.
     """
+    # Not every process has a cluster; one that has none does without the memory.
+    from numakube.kube.config import load_config
+
     kubeconfig, context = values["kubeconfig"] or None, values["context"] or None
     # Another root is another file system: the home directory of this one is none of its business.
     home = None if root == Path("/") else root

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from tests.apps.sriov.build import PREFIX, Bed, configured, pool
@@ -180,6 +181,30 @@ def test_an_rdma_device_that_moved_into_a_pod_is_still_one(bed: Bed) -> None:
     for _ in range(3):
         assert bed.offered(config) == near
         assert bed.troubles() == {}
+
+
+def test_an_rdma_device_in_a_pod_is_known_by_the_kernel_when_the_plugin_starts(bed: Bed) -> None:
+    """It was never seen before: devlink tells."""
+    near, _ = bed.two_sockets(1)
+    bed.pci.move_interfaces_away(near[0])
+    bed.host = replace(bed.host, rdma_enabled=lambda id_: id_ == near[0])
+
+    assert bed.offered(configured(pool(selectors={"isRdma": True}))) == near
+
+    (warning,) = described(bed, near[0]).warnings
+    assert warning == f"{near[0]} has no RDMA device on the host now"
+
+
+def test_ddp_profiles_are_those_of_the_function_or_its_physical_one(bed: Bed) -> None:
+    """A function without any never matches."""
+    near, far = bed.two_sockets(1)
+    third = bed.pci.function("0000:01:00.0", driver="e1000e")
+    packages = {near[0]: "GTP", "0000:af:00.0": "GTP"}
+    bed.host = replace(bed.host, firmware=lambda address: packages.get(address, ""))
+
+    assert bed.offered(configured(pool(selectors={"ddpProfiles": ["GTP"]}))) == [*near, *far]
+
+    assert bed.reasons()[third.name] == "it has no DDP profile (ddpProfiles)"
 
 
 def test_without_rdma_asked_for_no_rdma_files_are_given(bed: Bed) -> None:

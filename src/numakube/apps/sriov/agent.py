@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -257,13 +258,9 @@ class Agent:
             _log.error("bus_unreadable", why=trouble)
         refused = self.survey.shares.refused if self.survey is not None else ()
         if survey.shares.refused != refused:
-            for refusal in survey.shares.refused:
-                _log.debug(
-                    "not_offered",
-                    device=refusal.id,
-                    resource=refusal.resource,
-                    why=refusal.why,
-                )
+            reasons = Counter((one.resource, one.why) for one in survey.shares.refused)
+            for (resource, why), count in reasons.items():
+                _log.debug("not_offered", resource=resource, devices=count, why=why)
 
     def _read_config(self) -> Config:
         config = read_config_file(self._options.config_file, prefix=self._options.prefix)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.yamls import dump_yaml
 from numakube.apps.sriov.config import DeviceType
 
 if TYPE_CHECKING:
@@ -50,6 +49,8 @@ def file_name(pool: Pool) -> str:
 
 def specification(pool: Pool, devices: Mapping[str, Description]) -> str:
     """Return the text of a pool's file."""
+    from numakube.api.yamls import dump_yaml  # only plugins that use CDI need it
+
     return dump_yaml(
         {
             "cdiVersion": VERSION,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from numakube.api.yamls import dump_yaml
 from numakube.apps.sriov.listing import table, tree
 from numakube.apps.sriov.process import look_once, run
 from numakube.apps.sriov.settings import IGNORED_SWITCHES, IGNORED_VALUES, SETTINGS
@@ -53,17 +52,29 @@ class Line:
 
 
 class _GoFlags(click.Command):
-    """A command whose long options may be written with a single dash."""
+    """A command whose options may be written as Go programs take them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse *args* with two dashes where there is one."""
-        known = {name for one in self.get_params(ctx) for name in (*one.opts, *one.secondary_opts)}
-        return super().parse_args(ctx, [_doubled(word, known) for word in args])
+        """Parse *args* as click wants them."""
+        params = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        return super().parse_args(ctx, [_in_our_form(word, params) for word in args])
 
 
-def _doubled(word: str, known: set[str]) -> str:
-    name = word.partition("=")[0]
-    return f"-{word}" if word.startswith("-") and f"-{name}" in known else word
+def _in_our_form(word: str, params: list[click.Option]) -> str:
+    """Return ``-name``, ``-name=value``, ``-switch=true`` and ``-v=3`` in the form of click."""
+    name, equals, value = word.partition("=")
+    if not word.startswith("-"):
+        return word
+    if name == "-v" and equals:
+        return f"--log-level={value}"
+    long = name if name.startswith("--") else f"-{name}"
+    meant = next((one for one in params if long in one.opts), None)
+    if meant is None:
+        return word
+    if not meant.is_flag or not equals:
+        return f"{long}{equals}{value}"
+    off = value.casefold() in ("false", "f", "0")
+    return meant.secondary_opts[0] if off and meant.secondary_opts else long
 
 
 def make_command(act: Callable[[Line], Any]) -> click.Command:
@@ -122,9 +133,16 @@ async def perform(
     if line.output == TABLE:
         echo(table(survey, explain=line.explain))
     else:
-        document = tree(survey, explain=line.explain)
-        echo(dump_yaml(document) if line.output == YAML else json.dumps(document, indent=2))
+        echo(_written(tree(survey, explain=line.explain), line.output))
     return 0
+
+
+def _written(document: object, form: str) -> str:
+    if form == JSON:
+        return json.dumps(document, indent=2)
+    from numakube.api.yamls import dump_yaml
+
+    return dump_yaml(document)
 
 
 def _own_parameters() -> list[click.Parameter]:

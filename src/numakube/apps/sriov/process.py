@@ -23,6 +23,7 @@ from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.reading import read_config_file
 from numakube.apps.sriov.survey import SurveyOptions, look
+from numakube.node.pci_devlink import Devlink
 
 if TYPE_CHECKING:
     import asyncio
@@ -39,9 +40,13 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 def host_of(values: Values, around: Surroundings) -> Host:
     """Return where the host describes itself."""
-    locate = around.locate
+    locate, devlink = around.locate, Devlink()
     return Host(
-        sysfs=locate(values["sysfs"]), dev=locate(values["dev"]), proc=locate(values["proc"])
+        sysfs=locate(values["sysfs"]),
+        dev=locate(values["dev"]),
+        proc=locate(values["proc"]),
+        firmware=devlink.firmware,
+        rdma_enabled=devlink.is_rdma_enabled,
     )
 
 

@@ -11,7 +11,6 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.yamls import load_yaml
 from numakube.apps.sriov.config import Config, DeviceType, Pool, Preference, Remark, Selector
 from numakube.apps.sriov.fields import Fields, WrongKind, expect
 from numakube.apps.sriov.ranges import parse_pattern
@@ -75,6 +74,9 @@ def read_config(text: str, subject: str, *, prefix: str) -> Config:
 
 def _load(text: str, subject: str) -> object:
     if subject.endswith((".yaml", ".yml")):
+        # Upstream's configurations are JSON: most nodes do without YAML.
+        from numakube.api.yamls import load_yaml
+
         try:
             return load_yaml(text, subject)
         except MalformedObject as error:

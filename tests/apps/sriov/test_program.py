@@ -1,0 +1,155 @@
+"""``numakube sriov`` as a program of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.apps.sriov.build import Bed, pool
+from tests.apps.sriov.kubelets import short_folder, until
+
+from numakube.node.deviceplugin import PluginClient
+
+PROGRAM = "from numakube.cli.main import main; main()"
+MEGABYTE = 1024  # of what the kernel tells in kB
+
+
+@contextlib.asynccontextmanager
+async def running(bed: Bed, folder: Path, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the program for *bed*, with sockets in *folder*."""
+    root = bed.root
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, "sriov", "--log-format", "json"),
+        *("--sysfs", str(root / "sys"), "--dev", str(root / "dev"), "--proc", str(root / "proc")),
+        *("--config-file", str(root / "config.json"), "--plugins-registry-dir", str(folder)),
+        *("--device-info-dir", str(root / "info"), "--bind-address", "127.0.0.1:0", *flags),
+        env={**os.environ, "GRPC_TRACE": "http"},  # the library would log every frame
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def logged(process: asyncio.subprocess.Process, event: str) -> dict[str, str]:
+    """Return the next event of that name; every line of the log is one."""
+    assert process.stderr is not None
+    async for line in process.stderr:
+        found: dict[str, str] = json.loads(line)
+        if found["event"] == event:
+            return found
+    raise AssertionError(f"{event} was never logged")
+
+
+async def fetch(url: str) -> tuple[int, str]:
+    """Return status and text of an answer."""
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+def peak_of(pid: int) -> int:
+    """Return the most memory that a process has had, in kB."""
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert peak is not None
+    return int(peak[1])
+
+
+def configure(bed: Bed, *pools: object) -> None:
+    """Write the configuration."""
+    (bed.root / "config.json").write_text(json.dumps({"resourceList": pools}))
+
+
+@pytest.mark.timeout(180)
+async def test_it_offers_512_functions_in_60_megabytes_and_ends_when_told(bed: Bed) -> None:
+    """Ready as soon as a kubelet follows; nothing is left behind."""
+    for number in range(8):
+        bed.pci.pf(f"0000:{number + 16:02x}:00.0", interface=f"ens{number}", numa_node=number % 2)
+        bed.pci.vfs(f"0000:{number + 16:02x}:00.0", 64)
+    configure(bed, pool())
+    async with short_folder() as folder, running(bed, folder) as process:
+        url = (await logged(process, "serving"))["url"]
+        socket = folder / "intel.com_nic.sock"
+        await until(socket.exists)
+        client = PluginClient(socket)
+        await client.dial()
+        async with contextlib.aclosing(client.watch()) as lists:
+            assert len(await anext(lists)) == 512
+
+            async def is_ready() -> bool:
+                return await fetch(f"{url}/readyz") == (200, "ok")
+
+            await until(is_ready)
+            _, text = await fetch(f"{url}/metrics")
+            line = 'numakube_sriov_devices{health="healthy",numa_node="1",resource="intel.com/nic"}'
+            assert f"{line} 256.0" in text
+            assert peak_of(process.pid) < 66 * MEGABYTE
+        await client.aclose()
+        process.send_signal(signal.SIGTERM)
+        await logged(process, "sriov_ended")
+        assert await process.wait() == 0
+        assert list(folder.iterdir()) == []
+
+
+async def test_a_signal_makes_it_look_at_once(bed: Bed) -> None:
+    """SIGHUP, which would end upstream."""
+    bed.two_sockets(1)
+    configure(bed)
+    async with (
+        short_folder() as folder,
+        running(bed, folder, "--rescan-interval", "1h") as process,
+    ):
+        await logged(process, "serving")
+        configure(bed, pool())
+        process.send_signal(signal.SIGHUP)
+        await logged(process, "configuration_read")
+        await logged(process, "devices")
+        await until((folder / "intel.com_nic.sock").exists)
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
+def test_mistakes_are_one_line_and_an_exit_code(bed: Bed) -> None:
+    """Upstream would end with success."""
+    config = bed.root / "config.json"
+    for text, args, code, complaint in (
+        ("{", (), 1, "config.json: is not JSON"),
+        ('{"resourceList": [{"resourceName": "a.b"}]}', (), 1, "pool intel.com/a.b: resourceName"),
+        ("{}", ("--explain",), 2, "--explain goes with --dry-run only"),
+        ("{}", ("--rescan-interval", "soon"), 2, "time: invalid duration"),
+    ):
+        config.write_text(text)
+        done = subprocess.run(  # noqa: S603 - our own program
+            (sys.executable, "-c", PROGRAM, "sriov", "--config-file", str(config), *args),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code
+        assert complaint in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_it_loads_neither_numpy_nor_what_a_cluster_needs() -> None:
+    """It runs on every node."""
+    program = (
+        "import sys, numakube.cli.sriov\n"
+        "names = ('numpy', 'numakube.lab', 'numakube.scheduling', 'numakube.kube.client')\n"
+        "print([name for name in names if name in sys.modules])"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        (sys.executable, "-c", program), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
