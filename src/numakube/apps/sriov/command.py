@@ -27,10 +27,11 @@ TABLE, JSON, YAML = "table", "json", "yaml"
 
 Echo: TypeAlias = Callable[[str], None]
 
-HELP: Final = """Offer PCI devices, such as SR-IOV virtual functions, to this node's kubelet.
+HELP: Final = """Offer PCI devices to this node's kubelet.
 
-Takes the configuration and the flags of the SR-IOV network device plugin. Every device has its NUMA
-node, so that the kubelet and schedulers can align pods with it.
+SR-IOV virtual functions, mostly; the configuration and the flags are those of the SR-IOV network
+device plugin. Every device has its NUMA node, so that the kubelet and schedulers can align pods
+with it.
 """
 
 
