@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 import numakube
+from numakube.apps.gathering.inside import look_inside
 from numakube.apps.gathering.kinds import EVERYTHING, LISTED, NEEDED
 from numakube.apps.gathering.listing import list_raw
 from numakube.errors import ApiError, ClusterUnreachable, Forbidden, MalformedObject, NotFound
@@ -17,6 +18,7 @@ from numakube.insight.collected import (
     ERRORS,
     META,
     NODES,
+    SCHEDULER,
     VERSION,
     Collected,
     configz_file,
@@ -39,7 +41,7 @@ _REFUSALS: Final = (ApiError, MalformedObject)
 
 
 async def gather(client: Client, *, what: Collection[str] = EVERYTHING) -> Collected:
-    """Read *what* (plurals of kinds, ``configz``) from the cluster.
+    """Read *what* (plurals of kinds, ``configz``, ``scheduler``) from the cluster.
 
     Raises:
         ClusterUnreachable: the server does not answer.
@@ -71,6 +73,10 @@ class _Gathering:
         await _together(*(self._list(resource) for resource in wanted))
         if CONFIGZ in what:
             await _together(*(self._configz(node) for node in self._node_names()))
+        if SCHEDULER in what:
+            files, errors = await look_inside(self._client)
+            self.files |= files
+            self.errors += errors
 
     async def _version(self) -> None:
         try:

@@ -1,0 +1,53 @@
+"""What schedulers and extenders tell of themselves, for a bundle."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from numakube.apps.reaching import reach_schedulers
+from numakube.errors import ApiError, ClusterUnreachable, NotFound
+from numakube.insight.collected import SCHEDULER, scheduler_file
+from numakube.insight.unreadable import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.apps.reaching import Reached
+    from numakube.kube.client import Client
+
+ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cache": "/debug/cache",
+        "queue": "/debug/queue",
+        "reservations": "/debug/reservations",
+        "attempts": "/debug/attempts?full=true",
+        "configz": "/configz",
+    }
+)
+"""What is worth keeping: name of the file, and path."""
+
+
+async def look_inside(client: Client) -> tuple[dict[str, bytes], list[Unreadable]]:
+    """Return the files of every program that can be asked, and why others cannot."""
+    files: dict[str, bytes] = {}
+    errors: list[Unreadable] = []
+    for one in await reach_schedulers(client):
+        if one.trouble:
+            errors.append(Unreadable(f"{SCHEDULER}/{one.name}", one.trouble))
+            continue
+        for name, path in ENDPOINTS.items():
+            content = await _asked(one, path, errors)
+            if content is not None:
+                files[scheduler_file(one.name, name)] = content
+    return files, errors
+
+
+async def _asked(one: Reached, path: str, errors: list[Unreadable]) -> bytes | None:
+    try:
+        return await one.get(path)
+    except NotFound:
+        return None  # an extender has no queue
+    except (ApiError, ClusterUnreachable) as error:
+        errors.append(Unreadable(f"{SCHEDULER}/{one.name}{path}", str(error)))
+        return None
