@@ -99,6 +99,7 @@ def _sixteen_zones_and_no_option(world: World) -> Expected:
     world.add_node("many", machine=many, kubelet=options)
     world.nodes["many"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
     world.report("many", exact=False)
+    kubelet_config(world, "many", topologyManagerPolicyOptions={})
     return {"NUMA-KUBELET-TOO-MANY-ZONES": ("many", "16 NUMA nodes", "max-allowable-numa-nodes")}
 
 
@@ -263,6 +264,16 @@ def _an_exporter_that_crashes(world: World) -> Expected:
     crashing["status"]["containerStatuses"] = [status]
     world.pods.append(crashing)
     return {"NUMA-PROCESS-RESTARTS": ("numakube/exporter-x", "exit code 137 (OOMKilled)")}
+
+
+@case
+def _an_exporter_that_may_not_write(world: World) -> Expected:
+    failed = {"type": "NodeTopologyUpdated", "status": "False", "reason": "UpdateFailed"}
+    exporter = pod("exporter-x", node="node-0", resources={})
+    exporter["metadata"] |= {"namespace": "numakube", "labels": {"app": "exporter"}}
+    exporter["status"]["conditions"] = [failed]
+    world.pods.append(exporter)
+    return {"NUMA-EXPORTER-CONDITION": ("numakube/exporter-x", "UpdateFailed")}
 
 
 @case

@@ -150,6 +150,17 @@ def test_two_pools_of_one_type_are_on_purpose() -> None:
     assert ids(world) == []
 
 
+def test_kubelets_may_be_told_to_expect_many_zones() -> None:
+    """Their own configuration says so, even if the report of another producer does not."""
+    world = World()
+    options = "policy=single-numa-node,max-allowable-numa-nodes=16"
+    world.add_node("many", machine="2 sockets, 8 numa each, 2 cores, smt 2, 2Gi", kubelet=options)
+    world.report("many", exact=False)
+    assert ids(world) == []
+    del world.configz["many"]
+    assert ids(world) == ["NUMA-KUBELET-TOO-MANY-ZONES"]
+
+
 def test_unreadable_leases_are_no_proof_that_there_is_no_scheduler() -> None:
     """A name is called unknown only if everything that could know it was read."""
     world = healthy()

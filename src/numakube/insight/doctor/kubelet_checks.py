@@ -35,6 +35,7 @@ _POOLS: Final[tuple[str, ...]] = (
 _TYPE: Final = "node.kubernetes.io/instance-type"
 """Nodes of one type are usually alike, but one may have two pools of them on purpose."""
 _FEW: Final = 1 / 3
+_MAX_ZONES: Final = "max-allowable-numa-nodes"
 
 POLICY_NONE: Final = Rule(
     id="NUMA-KUBELET-POLICY-NONE",
@@ -236,10 +237,16 @@ def check_zone_limits(facts: ClusterFacts) -> Iterator[Finding]:
         view, managers = facts.view(name), managers_of(facts, name)
         if not isinstance(view, NodeTopology) or managers is None or not managers.aligns:
             continue
-        if len(view.zones) > view.max_numa_nodes:
-            detail = f"{len(view.zones)} NUMA nodes, {view.max_numa_nodes} allowed"
+        allowed = _allowed_zones(view, config_of(facts, name))
+        if len(view.zones) > allowed:
+            detail = f"{len(view.zones)} NUMA nodes, {allowed} allowed"
             fix = TOO_MANY_ZONES.fix.replace("16", str(len(view.zones)))
             yield about_node(TOO_MANY_ZONES, name, detail, fix=fix)
+
+
+def _allowed_zones(view: NodeTopology, config: KubeletConfiguration | None) -> int:
+    told = config.topology_manager_policy_options.get(_MAX_ZONES, "") if config else ""
+    return int(told) if told.isascii() and told.isdecimal() else view.max_numa_nodes
 
 
 def check_pools(facts: ClusterFacts) -> Iterator[Finding]:

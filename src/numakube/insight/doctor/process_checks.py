@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
 
 _MANY_RESTARTS: Final = 5
+_CONDITIONS: Final = ("PodresourcesFetched", "NodeTopologyUpdated")
 
 EXPORTER_NOT_READY: Final = Rule(
     id="NUMA-EXPORTER-NOT-READY",
@@ -21,6 +22,13 @@ EXPORTER_NOT_READY: Final = Rule(
     title="Exporters are not ready",
     why="The zones of their nodes are not published, or only as they were.",
     fix="kubectl get pods -n NAMESPACE -o wide   # then `kubectl logs` of those that are not ready",
+)
+EXPORTER_CONDITION: Final = Rule(
+    id="NUMA-EXPORTER-CONDITION",
+    severity=Severity.ERROR,
+    title="An exporter says that it cannot do its work",
+    why="The zones of its node are not known any more, or what it knows is not published.",
+    fix="kubectl logs -n NAMESPACE POD   # the kubelet's socket, or the right to write the object",
 )
 SCHEDULER_NOT_READY: Final = Rule(
     id="NUMA-SCHEDULER-NOT-READY",
@@ -61,7 +69,8 @@ OTHER_ZONES: Final = Rule(
     fix="kubectl numa trace pod POD   # what was foreseen, and what came",
 )
 RULES: Final = (
-    EXPORTER_NOT_READY, SCHEDULER_NOT_READY, RESTARTS, BLOCKED, MISPREDICTED, OTHER_ZONES,
+    EXPORTER_NOT_READY, EXPORTER_CONDITION, SCHEDULER_NOT_READY, RESTARTS, BLOCKED, MISPREDICTED,
+    OTHER_ZONES,
 )  # fmt: skip
 
 
@@ -76,6 +85,8 @@ def check_workloads(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(rule=rule, subject=_subject(one), detail=detail, fix=fix)
         for pod in one.pods(facts):
             yield from _restarts(one, pod)
+            if one.program is Program.EXPORTER:
+                yield from _conditions(pod)
 
 
 def _subject(one: Deployed) -> Subject:
@@ -92,6 +103,20 @@ def _restarts(one: Deployed, pod: Pod) -> Iterator[Finding]:
                 subject=Subject("Pod", pod.metadata.name, one.namespace, "status"),
                 detail=detail + _last_words(status),
                 fix=fix.replace("POD", pod.metadata.name),
+                node=pod.spec.node_name,
+            )
+
+
+def _conditions(pod: Pod) -> Iterator[Finding]:
+    for condition in pod.status.conditions if pod.status else ():
+        if condition.type in _CONDITIONS and condition.status == "False":
+            meta = pod.metadata
+            fix = EXPORTER_CONDITION.fix.replace("NAMESPACE", meta.namespace)
+            yield Finding(
+                rule=EXPORTER_CONDITION,
+                subject=Subject("Pod", meta.name, meta.namespace, "status.conditions"),
+                detail=f"{condition.type} is False: {condition.reason} {condition.message}".strip(),
+                fix=fix.replace("POD", meta.name),
                 node=pod.spec.node_name,
             )
 

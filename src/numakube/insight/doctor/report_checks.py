@@ -138,7 +138,9 @@ def check_presence(facts: ClusterFacts) -> Iterator[Finding]:
     missing = facts.missing(TOPOLOGIES)
     if missing is not None:
         if _ABSENT in missing.why:
-            detail = "the API server has no noderesourcetopologies.topology.node.k8s.io"
+            detail = (
+                "the API server serves no noderesourcetopologies of topology.node.k8s.io/v1alpha2"
+            )
             yield about_cluster(CRD_MISSING, detail)
         return
     chosen = _chosen_by_exporters(facts)
