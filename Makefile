@@ -24,7 +24,7 @@ demo: venv  ## Show what numakube does
 	@$(BIN)/numakube demo
 
 test: venv lint  ## Run every check
-	$(BIN)/pytest -n $(WORKERS) -q
+	$(BIN)/pytest -n $(WORKERS) -q -rs
 
 soak: venv  ## Minutes of faults, and ten thousand pods that fit nowhere
 	$(BIN)/pytest -q -m soak

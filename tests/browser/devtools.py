@@ -40,6 +40,7 @@ FLAGS = (
     "--remote-debugging-port=0",
 )
 _LARGEST_MESSAGE = 64 << 20
+_TEXT_NODE = 3
 _KEYS = {
     "Enter": ("Enter", 13, "\r"),
     "Tab": ("Tab", 9, ""),
@@ -109,7 +110,8 @@ class Browser:
         attached = await self.call(
             "Target.attachToTarget", {"targetId": target["targetId"], "flatten": True}
         )
-        page = self._pages[attached["sessionId"]] = Page(self, attached["sessionId"])
+        page = Page(self, attached["sessionId"], target["targetId"])
+        self._pages[attached["sessionId"]] = page
         for domain in ("Page", "Runtime", "Log", "Network"):
             await page.call(f"{domain}.enable")
         await page.resize(width, height)
@@ -154,9 +156,10 @@ class Page:
         requests: addresses that were asked for.
     """
 
-    def __init__(self, browser: Browser, session: str) -> None:
+    def __init__(self, browser: Browser, session: str, target: str) -> None:
         self._browser = browser
         self._session = session
+        self._target = target
         self._loaded = asyncio.Event()
         self.complaints: list[str] = []
         self.requests: list[str] = []
@@ -240,6 +243,15 @@ class Page:
         """Move, press, release or turn the wheel of the mouse."""
         await self.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **others})
 
+    async def text(self) -> str:
+        """Return the text of the page, which needs no script to run in it."""
+        document = await self.call("DOM.getDocument", {"depth": -1})
+        return " ".join(_texts(document["root"]))
+
+    async def close(self) -> None:
+        """Close the tab."""
+        await self._browser.call("Target.closeTarget", {"targetId": self._target})
+
     async def screenshot(self, *, whole: bool = False) -> bytes:
         """Return a picture of the window, or of the whole page."""
         options = {"format": "png", "captureBeyondViewport": whole}
@@ -258,3 +270,8 @@ async def _address_in(folder: Path, process: asyncio.subprocess.Process) -> str:
             if process.returncode is not None:
                 raise BrowserError(f"the browser ended with {process.returncode}")
             await asyncio.sleep(0.05)
+
+
+def _texts(node: dict[str, Any]) -> list[str]:
+    own = [node["nodeValue"]] if node["nodeType"] == _TEXT_NODE else []
+    return own + [text for child in node.get("children", ()) for text in _texts(child)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 import numakube
 from numakube.errors import InvalidValue
@@ -39,6 +40,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["amount"] = amount
+    made.filters["breakable"] = breakable
     made.filters["seconds"] = seconds_text
     made.filters["moment"] = moment_text
     made.filters["segment"] = lambda text: quote(str(text), safe="")
@@ -57,6 +59,11 @@ def amount(value: int | None, resource: str) -> str:
         return _UNKNOWN
     # Thousands of terabytes need no tenths.
     return _LARGE.sub(lambda digits: f"{int(digits[1]):,}", amount_text(resource, value))
+
+
+def breakable(name: str) -> Markup:
+    """Return a long name that may be broken where its parts meet."""
+    return Markup("/<wbr>").join(escape(part) for part in name.split("/"))
 
 
 def seconds_text(seconds: float | None) -> str:

@@ -26,7 +26,6 @@ export class HeatMap {
     this.selected = -1;
     this.hovered = null;
     this.frame = 0;
-    this.frameMilliseconds = 0;
     document.getElementById("map-options").hidden = false;
     this.listen();
   }
@@ -59,6 +58,7 @@ export class HeatMap {
       data.cells.set(bytesOf(cells), row * data.zones);
     }
     data.version = news.version;
+    this.tell();
     if (this.orderBy.value === "name") this.paintSoon();
     else this.arrange();
   }
@@ -112,12 +112,12 @@ export class HeatMap {
       this.frame = 0;
       const start = performance.now();
       this.paint();
-      this.frameMilliseconds = performance.now() - start;
+      this.figure.dataset.frameMilliseconds = (performance.now() - start).toFixed(1);
     });
   }
 
   paint() {
-    const { grid, ratio, view, data, pixels, colours } = this;
+    const { grid, ratio, view, pixels, colours } = this;
     const { width, height } = this.canvas;
     const unit = view.scale * ratio;
     pixels.fill(colours.background);
@@ -138,7 +138,6 @@ export class HeatMap {
     this.paintLabels(firstRow, lastRow, firstColumn, lastColumn);
     this.paintMark(this.selected, colours.ink, 2);
     if (this.hovered) this.paintMark(this.hovered.position, colours.ink, 1);
-    void data;
   }
 
   paintNode(node, left, top, bottom, unit) {
@@ -148,7 +147,7 @@ export class HeatMap {
     const cell = grid.cellWidth * unit;
     const gap = cell >= 6 ? 1 : 0;
     const flagged = data.flags[node] !== 0;
-    const mark = flagged ? Math.max(1, Math.round((bottom - top) * 0.16)) : 0;
+    const mark = flagged ? Math.max(bottom - top > 5 ? 2 : 1, Math.round((bottom - top) * 0.16)) : 0;
     let x = Math.round(left);
     for (let zone = 0; zone < zones; zone++) {
       const next = Math.round(left + (zone + 1) * cell);

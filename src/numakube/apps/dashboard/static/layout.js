@@ -20,7 +20,14 @@ export function fit(nodes, zones, width, height) {
     best = { zones, cellWidth, cellHeight, blockWidth, blockHeight, columns, rows, height: rows * blockHeight };
     if (best.height <= height) break;
   }
-  return best;
+  return best.rows > 1 ? spread(best, width) : best;
+}
+
+// Widens the strips so that the columns fill the room.
+function spread(grid, width) {
+  const gap = grid.blockWidth - grid.cellWidth * grid.zones;
+  const blockWidth = Math.min((width + gap) / grid.columns, grid.blockWidth * 1.4);
+  return { ...grid, blockWidth, cellWidth: (blockWidth - gap) / grid.zones };
 }
 
 // The nodes to show, as indices, in the order of the wish.
