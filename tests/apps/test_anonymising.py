@@ -104,3 +104,13 @@ def test_values_of_environment_variables_never_leave() -> None:
     assert b"hunter2" not in content
     assert b"PASSWORD" in content
     assert b"kept" in content
+
+
+def test_what_is_left_out_is_told() -> None:
+    """So that no tool takes it for something that does not exist."""
+    base = collected_of(Town().facts())
+    files = {**base.files, "clusterroles.json": b'{"items": [{"metadata": {"name": "secret"}}]}'}
+    facts = facts_of(anonymise(Collected(base.taken_at, files)))
+    missing = facts.missing("clusterroles")
+    assert missing is not None
+    assert "anonymous" in missing.why

@@ -81,6 +81,13 @@ def test_a_pod_that_does_not_exist_is_an_error(bundle: Path, numakube: Run) -> N
     )
 
 
+def test_the_namespace_may_stand_before_the_name(bundle: Path, numakube: Run) -> None:
+    """As other commands print pods."""
+    ended = numakube("explain", "pod", "default/runs", "--from", bundle)
+    assert ended.code == 0
+    assert "Pod default/runs" in ended.out
+
+
 def test_either_a_name_or_a_manifest(bundle: Path, numakube: Run) -> None:
     """Not both, and not neither."""
     assert numakube("explain", "pod", "--from", bundle).code == 2

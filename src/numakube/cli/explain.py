@@ -70,8 +70,8 @@ def pod(
 ) -> int:
     """Say where a pod fits, and why not elsewhere.
 
-    The verdict is that of the scheduler's own plugins on the state of the cluster. Ends with 1 if
-    the pod fits nowhere.
+    NAME may have its namespace before it, as in team/web. The verdict is that of the scheduler's
+    own plugins on the state of the cluster. Ends with 1 if the pod fits nowhere.
     """
     from numakube.apps.explaining import engine_of
     from numakube.apps.gathering import SCHEDULING
@@ -84,6 +84,8 @@ def pod(
     facts = facts_for(cluster, what=SCHEDULING)
     if node and node not in facts.nodes:
         raise ConfigError(f"there is no node {node}")
+    if name is not None and "/" in name and not namespace:
+        namespace, name = name.split("/", 1)
     space = namespace_for(cluster, namespace)
     options = Options(node=node, changes=changes)
     found = [

@@ -21,6 +21,7 @@ from numakube.insight import collected as names
 from numakube.insight.collected import Collected
 from numakube.insight.facts import OBJECTS, facts_of
 from numakube.insight.listing import read_list
+from numakube.insight.unreadable import Unreadable
 from numakube.insight.workloads import PriorityClass, Workload
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ _TYPES: Final[dict[str, type[Any]]] = {
     names.PRIORITY_CLASSES: PriorityClass,
     **{plural: type_ for plural, (_, type_) in OBJECTS.items()},
 }
+
+_NOT_LISTS: Final = frozenset({names.META, names.VERSION, names.ERRORS})
 
 
 def anonymise(collected: Collected) -> Collected:
@@ -81,12 +84,17 @@ def _topologies(
 
 
 def _plain_files(collected: Collected) -> dict[str, bytes]:
-    """Return the files that name nobody."""
+    """Return the files that name nobody, and what could not be read or had to be left out."""
     kept = (names.META, names.VERSION)
     files = {name: collected.files[name] for name in kept if name in collected.files}
-    refusals = facts_of(collected).unreadable
-    told = [one for one in refusals if one.what in _TYPES]
-    files[names.ERRORS] = msgspec.json.encode([{"what": one.what, "why": "-"} for one in told])
+    refused = [one for one in facts_of(collected).unreadable if one.what in _TYPES]
+    dropped = (name.removesuffix(".json") for name in collected.files if name not in _NOT_LISTS)
+    left_out = [name for name in dropped if "/" not in name and name not in _TYPES]
+    told = {
+        **{one.what: "it could not be read" for one in refused},
+        **dict.fromkeys(left_out, "the bundle is anonymous, and this is about names"),
+    }
+    files[names.ERRORS] = msgspec.json.encode([Unreadable(*one) for one in sorted(told.items())])
     return files
 
 
