@@ -15,9 +15,11 @@ from rich.console import Console
 from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.cli.admit import drawing, run_example
-from numakube.cli.admit.zones import zones_of
+from numakube.cli.admit.zones import picture_after
+from numakube.cli.painting import name_styles, print_drawing
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.svg import svg_of
+from numakube.insight.drawing.text import zone_lines
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
@@ -43,14 +45,13 @@ def draw() -> str:
         record=True, width=WIDTH, file=StringIO(), force_terminal=True, color_system="truecolor"
     )
     node, verdicts = run_example()
-    marks = drawing.marks_of(verdicts)
+    picture = picture_after(node, verdicts)
     console.print("$ numakube admit --example", style="bold")
-    console.print(drawing.verdict_table(verdicts, marks))
+    console.print(drawing.verdict_table(verdicts, name_styles(picture)))
     for part in drawing.refusals(verdicts):
         console.print(part)
     console.print()
-    for part in drawing.draw_zones(zones_of(node, verdicts), marks, drawing.UNICODE):
-        console.print(part)
+    print_drawing(console, zone_lines(picture, width=WIDTH))
     svg = console.export_svg(title="numakube", unique_id="numakube")
     return LINE_ENDS.sub("", FONT_FACE.sub("", svg)).replace("Fira Code, monospace", "monospace")
 

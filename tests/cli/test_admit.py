@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -188,14 +189,14 @@ def test_the_drawing_shows_owners(admit: Callable[..., Ended]) -> None:
     )
 
     drawn = [line.split("|") for line in result.out.splitlines() if line.startswith("|")]
-    left = [cells[1].split() for cells in drawn]
-    right = [cells[3].split() for cells in drawn]
-    assert left[0] == ["CPUs", "rr", "AA", "..", ".."]
-    assert left[1] == ["memory", "rr" + "#" * 5 + "." * 13, "10Gi", "of", "16Gi", "free"]
-    assert left[2] == ["gpu", "A", "."]
-    assert right[0] == ["CPUs", "BB", "BB", "BB", "BB"]
-    assert ["hugepages-2Mi", "#" * 5 + "." * 15, "12Mi", "of", "16Mi", "free"] in right
-    assert "A default/a   B default/b" in result.out
+    left = [" ".join(cells[1].split()) for cells in drawn]
+    right = [" ".join(cells[3].split()) for cells in drawn]
+    assert left[0] == "CPUs rr AA .. .. 4 of 6 free"
+    assert re.fullmatch(r"memory r+A+[.]+ 10Gi of 16Gi free", left[1])
+    assert "gpu A . 1 of 2 free" in left
+    assert right[0] == "CPUs BB BB BB BB 0 of 8 free"
+    assert any(re.fullmatch(r"hugepages-2Mi B+[.]+ 12Mi of 16Mi free", line) for line in right)
+    assert "A default/a  zone 0" in result.out
 
 
 def test_a_machine_with_many_cpus_is_folded(admit: Callable[..., Ended]) -> None:
@@ -206,14 +207,16 @@ def test_a_machine_with_many_cpus_is_folded(admit: Callable[..., Ended]) -> None
 
 
 def test_more_pods_than_letters(admit: Callable[..., Ended]) -> None:
-    """The letters end at Z; the others share a sign."""
-    pods = [pod(f"p{n}", cpu=1, memory="1Mi") for n in range(30)]
+    """After small letters, of which "r" is taken, the others share a sign."""
+    pods = [pod(f"p{n}", cpu=1, memory="1Mi") for n in range(53)]
 
-    result = admit("--ascii", machine="32 cores, 8Gi", config={
+    result = admit("--ascii", machine="64 cores, 8Gi", config={
         "cpuManagerPolicy": "static", "reservedSystemCPUs": "0",
     }, pods=documents(*pods))  # fmt: skip
 
-    assert "Z default/p25   # default/p26" in result.out
+    assert "Z default/p25  zone 0" in result.out
+    assert "z default/p50  zone 0" in result.out
+    assert "# default/p51  zone 0" in result.out
 
 
 @pytest.mark.parametrize(

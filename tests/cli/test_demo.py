@@ -21,7 +21,7 @@ def test_the_demo_shows_what_numa_blindness_costs() -> None:
     assert int(rejected[1]) >= 2
     assert "TopologyAffinityError: Pod was rejected: Resources cannot be" in ended.output
     assert "6 run, 2 wait, 0 were rejected by kubelets." in ended.output
-    assert "NUMA node 0" in ended.output
+    assert "NUMA zone 0" in ended.output
     assert "3 cannot align container (cpu: best zone has 16 of 20 even if idle)" in ended.output
     assert "It fits on none of 3 nodes." in ended.output
     assert "Ask for 16 CPUs instead of 20 in container main" in ended.output

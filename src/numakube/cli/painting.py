@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.drawing.text import Line
     from numakube.insight.drawing.text_zone import Span
 
@@ -43,3 +44,10 @@ def _style(span: Span) -> str:
         return f"{'bold underline ' if span.bold else ''}{_POD_TEXT} on {colour}"
     bold = "bold " if span.bold else ""
     return bold + _STYLES.get(paint, "")
+
+
+def name_styles(picture: NodePicture) -> dict[str, str]:
+    """Return how the names of pods are written where they stand alone."""
+    return {
+        pod.name: POD_COLOURS[number % len(POD_COLOURS)] for number, pod in enumerate(picture.pods)
+    }

@@ -154,28 +154,29 @@ def _print(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain:
 
 def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> None:
     from numakube.cli.admit.verdicts import verdict_document
-    from numakube.cli.admit.zones import zone_document, zones_of
+    from numakube.cli.admit.zones import picture_after, zone_documents
 
     major, minor = node.behaviour.version
     document = {
         "kubernetes": f"{major}.{minor}",
         "pods": [verdict_document(verdict) for verdict in verdicts],
         "sharedCPUs": str(node.shared_cpus),
-        "zones": [zone_document(zone) for zone in zones_of(node, verdicts)],
+        "zones": zone_documents(picture_after(node, verdicts)),
     }
     print_document(document, output)
 
 
 def _draw(node: KubeletNode, verdicts: list[Verdict], *, wide: bool, plain: bool) -> None:
     from numakube.cli.admit import drawing
-    from numakube.cli.admit.zones import zones_of
+    from numakube.cli.admit.zones import picture_after
+    from numakube.cli.painting import name_styles, print_drawing
+    from numakube.insight.drawing.text import DEFAULT_WIDTH, zone_lines
 
     console = make_console()
-    marks = drawing.marks_of(verdicts)
-    console.print(drawing.verdict_table(verdicts, marks, wide=wide))
+    picture = picture_after(node, verdicts)
+    console.print(drawing.verdict_table(verdicts, name_styles(picture), wide=wide))
     for line in drawing.refusals(verdicts):
         console.print(line)
     console.print()
-    glyphs = drawing.ASCII if plain else drawing.UNICODE
-    for part in drawing.draw_zones(zones_of(node, verdicts), marks, glyphs):
-        console.print(part)
+    width = console.width if console.is_terminal else DEFAULT_WIDTH
+    print_drawing(console, zone_lines(picture, width=width, ascii_only=plain))

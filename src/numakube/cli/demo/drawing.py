@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from numakube.cli.admit import drawing
-from numakube.cli.admit.verdicts import Verdict
-from numakube.cli.admit.zones import zones_of
 from numakube.cli.output import can_draw, make_console
-from numakube.kubelet.outcome import Admitted
+from numakube.cli.painting import print_drawing
+from numakube.insight.drawing.from_report import picture_of_model
+from numakube.insight.drawing.text import DEFAULT_WIDTH, zone_lines
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
-    from numakube.kubelet.node import KubeletNode
     from numakube.lab.nodes.kubelet import LabKubelet
 
 
@@ -21,17 +18,9 @@ def draw_node(kubelet: LabKubelet) -> None:
     """Print the zones of a node and who holds what of them."""
     if kubelet.admission is None:
         return
-    model = kubelet.admission.model
-    verdicts = [Verdict(pod, _placed(model, pod)) for pod in kubelet.admission.pods]
+    names = {pod.metadata.uid: pod.metadata.key for pod in kubelet.admission.pods}
+    picture = picture_of_model("", kubelet.admission.model, pods=names)
     console = make_console()
-    glyphs = drawing.UNICODE if can_draw(sys.stdout.encoding) else drawing.ASCII
-    marks = drawing.marks_of(verdicts)
-    for part in drawing.draw_zones(zones_of(model, verdicts), marks, glyphs):
-        console.print(part)
-
-
-def _placed(model: KubeletNode, pod: Pod) -> Admitted:
-    uid = pod.metadata.uid
-    containers = (*(pod.spec.init_containers or ()), *pod.spec.containers)
-    placements = {one.name: model.placement(uid, one.name) for one in containers}
-    return Admitted(placements, model.shared_cpus)
+    width = console.width if console.is_terminal else DEFAULT_WIDTH
+    plain = not can_draw(sys.stdout.encoding)
+    print_drawing(console, zone_lines(picture, width=width, ascii_only=plain))

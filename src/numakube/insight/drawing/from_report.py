@@ -24,7 +24,10 @@ from numakube.insight.drawing.picture import (
 from numakube.kubelet.cpus.manager import start_cpu_manager
 from numakube.kubelet.cpus.topology import CpuTopology
 from numakube.kubelet.memory.tables import empty_books
-from numakube.kubelet.versions import behaviour_of
+from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.versions import DEFAULT, behaviour_of
+from numakube.topology.exact import DeviceTable, ExactReport, uid_hash
+from numakube.topology.rebuild import report_of
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.resources import is_memory
 
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.machine import Machine, NumaNode
     from numakube.kubelet.memory.tables import MemoryTable
-    from numakube.topology.exact import ExactReport, Holding
+    from numakube.kubelet.node import KubeletNode
+    from numakube.topology.exact import Holding
 
 _NOTHING: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
@@ -66,12 +70,18 @@ def picture_of_report(
     )
 
 
+def picture_of_model(name: str, node: KubeletNode, *, pods: Mapping[str, str]) -> NodePicture:
+    """Return the picture of a kubelet model; *pods* are names by uid."""
+    ids = {
+        resource: [device.id for device in node.devices.devices_of(resource)]
+        for resource in node.devices.resources()
+    }
+    names = {uid_hash(uid): key for uid, key in pods.items()}
+    return picture_of_report(name, report_of(node), pods=names, device_ids=ids)
+
+
 def picture_of_machine(name: str, machine: Machine) -> NodePicture:
     """Return the picture of a machine on which nothing runs."""
-    from numakube.kubelet.settings import KubeletSettings
-    from numakube.kubelet.versions import DEFAULT
-    from numakube.topology.exact import DeviceTable, ExactReport
-
     ordered = {
         resource: sorted(devices, key=lambda one: one.id)
         for resource, devices in machine.devices.items()

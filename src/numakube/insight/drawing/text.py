@@ -50,6 +50,16 @@ def lines_of(
     yield from page.legend()
 
 
+def zone_lines(
+    picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False
+) -> Iterator[Line]:
+    """Yield zones and legend only, for a drawing below something that has told the rest."""
+    page = _Page(picture, ASCII if ascii_only else UNICODE, width)
+    yield from page.zones()
+    yield from page.homeless()
+    yield from page.legend()
+
+
 @dataclass(frozen=True, slots=True)
 class _Page:
     """Everything on a page, from top to bottom."""
@@ -154,7 +164,7 @@ class _Page:
         names = max((len(pod.name) for pod in picture.pods), default=0)
         for number, pod in enumerate(picture.pods):
             gone = pod.change is Change.FREED
-            mark = Span("-", "freed") if gone else Span(pod.letter, f"p{number}", bold=True)
+            mark = Span("-", "freed") if gone else Span(pod.letter, f"p{number}")
             details = self.glyphs.dot.join(words.pod_words(pod))
             new = Span(" (new)", "taken") if pod.change is Change.TAKEN else Span("")
             yield (mark, Span(f" {pod.name:{names}}  "), Span(details, "muted"), new)
