@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from numakube.node.pci import PciBus, is_address, nearest_address
-from numakube.node.pci_fake import FakePci, vf_address
+from numakube.node.pci_fake import FakePci, vf_address, write_cards
 from numakube.node.pci_net import default_route_interfaces, is_down, link_type_of
 from numakube.node.pci_nodes import driver_devices, uio_device, vfio_group
 
@@ -133,3 +133,14 @@ def test_virtual_functions_follow_the_device_of_their_physical_one() -> None:
     """Eight functions a device."""
     assert vf_address("0000:3b:00.0", 0) == "0000:3b:01.0"
     assert vf_address("0000:3b:00.1", 9) == "0000:3b:02.1"
+
+
+def test_cards_of_a_lab_are_on_every_numa_node(tmp_path: Path) -> None:
+    """As many functions as fit on a bus."""
+    write_cards(tmp_path, (0, 4), virtual_functions=248)
+
+    functions = PciBus(tmp_path).read().functions
+
+    assert len(functions) == 2 * 249
+    assert {one.numa_node for one in functions} == {0, 4}
+    assert all(is_address(one.address) for one in functions)

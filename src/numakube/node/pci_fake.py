@@ -18,9 +18,11 @@ from numakube.node.pci import DEVICES
 from numakube.node.pci_files import names_in, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _ETHERNET: Final = 1
+_FIRST_BUS: Final = 0x10
 _FUNCTIONS: Final = 8
 """Functions that a PCI device can have."""
 
@@ -205,3 +207,12 @@ def vf_address(pf: str, number: int) -> str:
     bus, _, rest = pf.rpartition(":")
     device = int(rest.partition(".")[0], 16) + 1 + number // _FUNCTIONS
     return f"{bus}:{device:02x}.{number % _FUNCTIONS}"
+
+
+def write_cards(sysfs: Path, numa_nodes: Iterable[int], *, virtual_functions: int) -> None:
+    """Write a network card for each of *numa_nodes*, with that many virtual functions."""
+    fake = FakePci(sysfs)
+    for place, node in enumerate(numa_nodes):
+        address = f"0000:{_FIRST_BUS + place:02x}:00.0"
+        fake.pf(address, interface=f"ens{place}f0", numa_node=node, total=virtual_functions)
+        fake.vfs(address, virtual_functions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -397,6 +398,27 @@ async def test_a_cdi_file_that_cannot_be_written_makes_devices_unhealthy(
     blocker.unlink()
 
     await offers(lab, 4, 4)
+
+
+@WAYS
+async def test_a_stream_that_is_missing_leads_to_another_registration(
+    lab: Lab, plugin: Plugin, way: Way
+) -> None:
+    """The kubelet lives and the socket is there, but nobody follows: it never asks by itself."""
+    plugin.folders = replace(folders_of(lab.pool, way), patience=0.2)
+    agent = await plugin.start()
+    await offers(lab, 4, 4)
+    sockets = lab.pool.sockets("n1")
+    assert sockets is not None
+    assert sockets.plugins is not None
+
+    sockets.plugins.disconnect(agent.endpoints[NIC].socket)
+
+    await offers(lab, 4, 0)
+    await offers(lab, 4, 4)
+    assert (
+        plugin.metric("numakube_sriov_registrations_total", resource=NIC, result="done") or 0
+    ) >= 2
 
 
 async def test_a_stolen_socket_is_made_again(lab: Lab, plugin: Plugin) -> None:

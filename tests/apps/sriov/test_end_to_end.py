@@ -46,6 +46,7 @@ pytestmark = pytest.mark.timeout(180)
 
 VF = "intel.com/sriov"
 NODE = "node-0"
+CARDS = (("0000:10:00.0", "ens0f0"), ("0000:11:00.0", "ens1f0"))
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, hugepages-2Mi 512"
 KINDS: dict[str, Any] = {
     "ServiceAccount": SERVICE_ACCOUNTS,
@@ -61,19 +62,16 @@ KINDS: dict[str, Any] = {
 
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
-    """A lab of one node whose NICs have two virtual functions on NUMA node 0 and one on 1."""
+    """A lab of one node whose cards have two virtual functions on NUMA node 0 and one on 1."""
     with tempfile.TemporaryDirectory(prefix="e2e-") as path:
         folder = RunDir(Path(path) / "t")
         folder.create()
-        plans = uniform_plans(1, from_shape(SHAPE), "", "1.35")
+        (plan,) = uniform_plans(1, from_shape(SHAPE), "", "1.35")
+        plans = (replace(plan, virtual_functions=2),)
         async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
             await install_definition(lab.client)
             await lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
-            fake = fake_pci(lab)
-            fake.pf("0000:3b:00.0", interface="ens1f0", numa_node=0)
-            fake.vfs("0000:3b:00.0", 2)
-            fake.pf("0000:af:00.0", interface="ens2f0", numa_node=1)
-            fake.vfs("0000:af:00.0", 1)
+            fake_pci(lab).vfs(CARDS[1][0], 1)
             yield lab
 
 
@@ -197,7 +195,7 @@ async def test_pods_get_cpus_hugepages_and_a_function_of_one_numa_node(lab: Lab)
     assert VF in await refusal(lab, "d")
 
     # A new function on NUMA node 1 is offered, reported and used without a restart of anything.
-    fake_pci(lab).vfs("0000:af:00.0", 2)
+    fake_pci(lab).vfs(CARDS[1][0], 2)
     await runs(lab, "d")
     assert zones_of(lab, "d") == {1}
 
@@ -221,7 +219,7 @@ async def test_the_last_aligned_function_counts_and_not_the_last_one(lab: Lab) -
     await reports(lab, **{f"node_{zone}": (2, 1)[zone] - 1, f"node_{other}": (2, 1)[other]})
     # Unhealthy functions leave the other zone too.
     fake = fake_pci(lab)
-    pf, name = (("0000:3b:00.0", "ens1f0"), ("0000:af:00.0", "ens2f0"))[other]
+    pf, name = CARDS[other]
     fake.interface(pf, name, operstate="down")
 
     async def has_left() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from dataclasses import replace
 
 import pytest
@@ -306,6 +307,30 @@ def test_functions_that_come_and_go_are_followed(bed: Bed) -> None:
     bed.look(NIC, now=100.0 + bed.options.forget_after)
     assert bed.survey is not None
     assert list(bed.survey.standings["intel.com/nic"]) == [*near[:2], *far]
+
+
+def test_functions_that_vanish_while_they_are_read_harm_nobody(bed: Bed) -> None:
+    """Folders come and go under the reader's feet; what stays is always offered."""
+    _, far = bed.two_sockets(4)
+    ended = threading.Event()
+
+    def turmoil() -> None:
+        count = 0
+        while not ended.is_set():
+            count = (count + 1) % 6
+            bed.pci.vfs("0000:3b:00.0", count)
+
+    thread = threading.Thread(target=turmoil)
+    thread.start()
+    try:
+        for _ in range(40):
+            assert set(far) <= set(bed.offered(NIC))
+    finally:
+        ended.set()
+        thread.join()
+    near = bed.pci.vfs("0000:3b:00.0", 2)
+    bed.survey = None
+    assert bed.offered(NIC) == [*near, *far]
 
 
 def test_virtual_functions_with_holes_in_their_numbers_keep_them(bed: Bed) -> None:

@@ -60,11 +60,13 @@ class KubeletFolders:
         device_plugins: where it serves ``Register`` and expects our sockets.
         registry: where it finds sockets by itself.
         way: which of the two to use; by itself, the registry if it exists.
+        patience: seconds that the kubelet may go without following our devices.
     """
 
     device_plugins: Path
     registry: Path
     way: Way = Way.AUTO
+    patience: float = STREAM_PATIENCE
 
     @property
     def uses_registry(self) -> bool:
@@ -213,7 +215,7 @@ class Endpoint:
             self._backoff.reset()
             self._show("")
         elif self._is_registered and self._again_at is None:
-            self._again_at = self._clock.monotonic() + STREAM_PATIENCE
+            self._again_at = self._clock.monotonic() + self._folders.patience
             self._show("the kubelet does not follow the devices")
 
     def _is_due(self) -> bool:
@@ -222,7 +224,7 @@ class Endpoint:
 
     def _pause(self) -> float:
         has_failed = self._own is None or not (self._by_kubelet or self._is_registered)
-        return self._backoff.next() if has_failed else CHECK_SECONDS
+        return self._backoff.next() if has_failed else min(CHECK_SECONDS, self._folders.patience)
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
 # A lab of a thousand nodes is ready within a minute.
 _DETACH_SECONDS = 120
+_MOST_VFS = 248
+"""What fits on one PCI bus beside the physical function."""
 
 
 @click.command("up")
@@ -46,6 +49,12 @@ _DETACH_SECONDS = 120
     help="As in policy=restricted,scope=pod,full-pcpus-only=true.",
 )
 @click.option("--kubernetes", default="1.35", show_default=True, help="Version of the kubelets.")
+@click.option(
+    "--vfs",
+    type=click.IntRange(0, _MOST_VFS),
+    default=0,
+    help="Give every NUMA node a network card with so many SR-IOV functions, in its fake sysfs.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one.")
 @click.option("--data", metavar="FILE", help="Keep everything in FILE across restarts.")
@@ -67,6 +76,7 @@ def command(
     dump: str | None,
     kubelet: str,
     kubernetes: str,
+    vfs: int,
     host: str,
     port: int,
     data: str | None,
@@ -90,7 +100,10 @@ def command(
         raise click.UsageError(f"--host {host} can be reached by others: it needs --tls.")
     options = LabOptions(
         name=name,
-        plans=_plans(nodes, machine, dump, kubelet, kubernetes),
+        plans=tuple(
+            replace(plan, virtual_functions=vfs)
+            for plan in _plans(nodes, machine, dump, kubelet, kubernetes)
+        ),
         host=host,
         port=port,
         data=Path(data) if data else None,

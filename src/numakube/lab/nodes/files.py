@@ -18,6 +18,7 @@ import msgspec
 
 from numakube.api.kubelet_config import with_defaults
 from numakube.kubelet.state_files import StateFiles
+from numakube.node.pci_fake import write_cards
 from numakube.node.sysfs import write_tree
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ class NodeFolder:
         config = msgspec.yaml.encode(with_defaults(plan.config))
         _replace(self.path / CONFIG, config)
         write_tree(plan.machine, self.path / SYSFS)
+        if plan.virtual_functions:
+            nodes = [node.id for node in plan.machine.nodes]
+            write_cards(self.path / SYSFS, nodes, virtual_functions=plan.virtual_functions)
 
     def save(self, admission: Admission) -> None:
         """Write the checkpoint files that have changed."""

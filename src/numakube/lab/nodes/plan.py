@@ -28,6 +28,8 @@ class NodePlan:
         labels: labels besides those that every node has.
         taints: taints that it registers with.
         ephemeral_storage_bytes: size of its disk.
+        virtual_functions: how many a network card on each NUMA node has, in the node's fake sysfs;
+            with 0 there are no cards.
     """
 
     name: str
@@ -37,6 +39,7 @@ class NodePlan:
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     taints: tuple[Taint, ...] = ()
     ephemeral_storage_bytes: int = 100 << 30
+    virtual_functions: int = 0
 
     @property
     def kubelet_version(self) -> str:
