@@ -208,6 +208,23 @@ def test_live_and_offline_answers_are_the_same(live: str, tmp_path: Path, numaku
     assert next(one["kind"] for one in first["changes"]) == "fewer-cpus"
 
 
+def test_other_tools_say_the_same_offline(live: str, tmp_path: Path, numakube: Run) -> None:
+    """Of a cluster that does not change: tables, maps and findings."""
+    bundle = tmp_path / "bundle.tgz"
+    assert numakube("bundle", "--kubeconfig", live, "-o", bundle).code == 0
+    for asked in (
+        ("top", "nodes", "-o", "json"),
+        ("top", "zones", "-o", "json"),
+        ("map", "node-0", "-o", "json"),
+        ("doctor", "--exit-zero", "-o", "json", "--only", "NUMA-KUBELET,NUMA-POD,NUMA-DEV"),
+    ):
+        online = numakube(*asked, "--kubeconfig", live)
+        offline = numakube(*asked, "--from", bundle)
+        assert (online.code, offline.code) == (0, 0), online.err + offline.err
+        first, second = json.loads(online.out), json.loads(offline.out)
+        assert first | {"takenAt": ""} == second | {"takenAt": ""}, asked
+
+
 def test_an_unreachable_cluster_ends_with_three(tmp_path: Path, numakube: Run) -> None:
     """As every command that asks one."""
     config = tmp_path / "config"

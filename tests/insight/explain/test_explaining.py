@@ -183,3 +183,18 @@ def test_the_schedulers_own_evictions_respect_budgets() -> None:
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="3", priority=9)))
     assert explanation.changes[0].kind == "preempt"
     assert explanation.changes[0].pods == ("default/on-node-b",)
+
+
+def test_absurd_requests_are_answered_at_once() -> None:
+    """A typing error should not make the tool try ten thousand sizes."""
+    town = Town()
+    town.add("node-a")
+    facts = town.facts()
+    wanted = pod("typo", cpu="100000", gpu=1_000_000)
+    explanation = explain(facts, engine_of(facts), pod_subject(wanted))
+    (change,) = explanation.changes
+    assert change.kind == "less-of-everything"
+    assert "cpu 8" in change.text
+    wanted = pod("typo", cpu="100000")
+    explanation = explain(facts, engine_of(facts), pod_subject(wanted))
+    assert (explanation.changes[0].was, explanation.changes[0].to) == ("100k", "8")

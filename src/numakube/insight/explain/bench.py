@@ -6,6 +6,7 @@ Whatever is changed in the cluster for a trial is put back before anybody else l
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -26,11 +27,22 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.insight.engine import Engine
     from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _ASKED: Final = 64
 """Nodes whose kubelet models are asked in one trial, as in a cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A cycle after its pre-filters, on one state of the cluster."""
+
+    info: PodInfo
+    state: CycleState
+    rows: Rows
+    generation: int
 
 
 class Bench:
@@ -46,10 +58,16 @@ class Bench:
         self.runtime = runtime
         self.pod = pod
         self.liked: tuple[str, ...] = ()
+        self._last: _Begun | None = None
 
     def node(self, name: str) -> NodeInfo | None:
         """Return a node as it is."""
         return self.engine.cluster.node(name)
+
+    def largest(self, resource: str) -> int:
+        """Return the most of *resource* that any node gives to pods."""
+        nodes = self.engine.cluster.nodes()
+        return max((node.allocatable.get(resource, 0) for node in nodes), default=0)
 
     def taker(self, pod: Pod, *, among: Collection[str] | None = None) -> str | None:
         """Return a node that would take *pod*, one of *among* if given; ``None`` if none does."""
@@ -78,14 +96,23 @@ class Bench:
 
     def trial(self, node: str, *, pod: Pod | None = None) -> Trial | None:
         """Return *node* without pods to be named; ``None`` if the pod is refused before that."""
-        info, state = PodInfo(pod or self.pod), CycleState()
         there = self.node(node)
-        snapshot = self.engine.cluster.snapshot()
-        rows = self.runtime.pre_filter(state, info, snapshot, Diagnosis())
-        if there is None or there.row not in rows:
+        begun = self._begin(pod or self.pod)
+        if there is None or there.row not in begun.rows:
             return None
-        nominated = self.engine.nominations.before(info, node)
-        return Trial(self.runtime, state, info, there, nominated=nominated)
+        nominated = self.engine.nominations.before(begun.info, node)
+        return Trial(self.runtime, begun.state, begun.info, there, nominated=nominated)
+
+    def _begin(self, pod: Pod) -> _Begun:
+        """Return what the pre-filters say of *pod*; the last one is kept while nothing changes."""
+        generation = self.engine.cluster.generation
+        last = self._last
+        if last is None or last.info.pod is not pod or last.generation != generation:
+            info, state = PodInfo(pod), CycleState()
+            snapshot = self.engine.cluster.snapshot()
+            rows = self.runtime.pre_filter(state, info, snapshot, Diagnosis())
+            last = self._last = _Begun(info, state, rows, generation)
+        return last
 
     @contextmanager
     def node_changed(self, node: Node) -> Iterator[None]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _GI: Final = 1 << 30
 _TENTHS: Final = 10
+_MOST_TRIED: Final = 512
+"""Amounts that are tried one by one; more CPUs than any machine has."""
 
 
 def smaller(bench: Bench) -> Iterator[Change]:
@@ -51,7 +53,8 @@ def _less_of(bench: Bench, container: str, resource: str, wanted: int) -> Change
             nodes[amount] = taker
         return taker is not None
 
-    best = _largest(resource, wanted, fits)
+    # Beyond what the largest node has there is nothing to be found.
+    best = _largest(resource, min(wanted, bench.largest(resource) + 1), fits)
     if best is None:
         return None
     return Change(
@@ -68,7 +71,7 @@ def _less_of(bench: Bench, container: str, resource: str, wanted: int) -> Change
 def _largest(resource: str, wanted: int, fits: Callable[[int], bool]) -> int | None:
     """Return the largest amount below *wanted* that fits; ``None`` if none does."""
     step = step_of(resource)
-    if resource == MEMORY or is_hugepages(resource):
+    if resource == MEMORY or is_hugepages(resource) or wanted > _MOST_TRIED * step:
         return _bisected(wanted, step, fits)
     if resource == CPU and wanted <= step:
         step = 100  # below a CPU in tenths of one
