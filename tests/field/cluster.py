@@ -8,6 +8,7 @@ in zone 1.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any
 from tests.apps.scheduler.world import NAME, World
 
 from numakube.api.nrt import NodeResourceTopology
+from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.topology.view import NodeTopology, view_of
 from numakube.values.quantity import value
@@ -123,7 +125,8 @@ class Field:
         """Delete all pods and wait until the nodes report that everything is free again."""
         found = await self.world.client.list(PODS, namespace="default")
         for one in found.items:
-            await self.world.delete(one.metadata.name)
+            with contextlib.suppress(NotFound):  # Its workload may have taken it along.
+                await self.world.delete(one.metadata.name)
         await self.world.until(lambda: not len(self.world.pods.store))
         await self.world.until_true(self._is_free)
 
