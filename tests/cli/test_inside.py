@@ -168,7 +168,7 @@ async def test_levels_are_changed_while_it_runs(
 async def test_without_the_account_nobody_gets_in(world: World, ask: Numakube) -> None:
     """And the command says what is missing."""
     accounts = SERVICE_ACCOUNTS.raw
-    await world.client.delete(accounts, "numakube-debug", namespace="numakube")
+    await world.client.delete(accounts, "numakube-scheduler-debug", namespace="numakube")
     refused = await ask("trace", "pod", "late")
     assert refused.code == 1
-    assert "it wants a token: create the ServiceAccount numakube-debug" in refused.err
+    assert "it wants a token: create the ServiceAccount numakube-scheduler-debug" in refused.err

@@ -6,8 +6,8 @@
 
 Without anything else being said they are found by their labels and asked through the API server
 (``pods/proxy``), so whoever can use kubectl can look inside. The API server keeps the caller's own
-credentials to itself; a token for this purpose alone, made by TokenRequest for the account
-`ACCOUNT` next to the pod, is sent instead (`numakube.apps.access`). A URL is asked directly.
+credentials to itself; a token for this purpose alone, made by TokenRequest for an account next to
+the pod, is sent instead (`numakube.apps.access`). A URL is asked directly.
 """
 
 from __future__ import annotations
@@ -31,14 +31,16 @@ from numakube.kube.objects import ObjectKey
 from numakube.kube.proxies import is_loopback
 from numakube.kube.subresources import request_token
 from numakube.kube.transport import Request
-from numakube.manifests.debugging import NAME as ACCOUNT
+from numakube.manifests.debugging import account_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.kube.client import Client
 
-SELECTOR: Final = "app.kubernetes.io/name in (numakube-scheduler,numakube-extender)"
+COMPONENTS: Final = ("numakube-scheduler", "numakube-extender")
+_LABEL: Final = "app.kubernetes.io/name"
+SELECTOR: Final = f"{_LABEL} in ({','.join(COMPONENTS)})"
 NAMESPACE: Final = "numakube"
 ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -76,6 +78,7 @@ class Reached:
     prefix: str = ""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     owned: bool = False
+    account: str = account_for("numakube-scheduler")
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Return what it answers.
@@ -159,7 +162,7 @@ def _troubled(one: Reached, error: ApiError | ClusterUnreachable) -> Reached:
     text = str(error)
     if isinstance(error, ApiError) and error.code == HTTPStatus.UNAUTHORIZED:
         text = (
-            f"it wants a token: create the ServiceAccount {ACCOUNT} next to it (see "
+            f"it wants a token: create the ServiceAccount {one.account} next to it (see "
             "deploy/scheduler.yaml), and allow yourself to create tokens for it"
         )
     return replace(one, trouble=text)
@@ -176,10 +179,16 @@ def _direct(url: str, authority: str, token: str) -> Reached:
 
 async def _through_api(client: Client, selector: str) -> list[Reached]:
     pods = await _pods(client, selector)
-    tokens: dict[str, str] = {}
-    for namespace in {pod["metadata"]["namespace"] for pod in pods}:
-        tokens[namespace] = await _token(client, namespace)
-    return [_proxied(client, pod, tokens[pod["metadata"]["namespace"]]) for pod in pods]
+    doors = {_account_key(pod) for pod in pods}
+    tokens = {key: await _token(client, key) for key in sorted(doors)}
+    return [_proxied(client, pod, tokens[_account_key(pod)]) for pod in pods]
+
+
+def _account_key(pod: dict[str, Any]) -> ObjectKey:
+    metadata = pod["metadata"]
+    component = (metadata.get("labels") or {}).get(_LABEL, "")
+    known = component if component in COMPONENTS else COMPONENTS[0]
+    return ObjectKey(metadata["namespace"], account_for(known))
 
 
 async def _pods(client: Client, selector: str) -> list[dict[str, Any]]:
@@ -192,12 +201,10 @@ async def _pods(client: Client, selector: str) -> list[dict[str, Any]]:
     return [pod for pod, phase in phases if phase == "Running"]
 
 
-async def _token(client: Client, namespace: str) -> str:
+async def _token(client: Client, account: ObjectKey) -> str:
     """Return a token for looking inside; empty if there is none to be had, or none is needed."""
     try:
-        made = await request_token(
-            client, ObjectKey(namespace, ACCOUNT), seconds=_TOKEN_SECONDS, audiences=(AUDIENCE,)
-        )
+        made = await request_token(client, account, seconds=_TOKEN_SECONDS, audiences=(AUDIENCE,))
     except (Forbidden, NotFound):
         return ""
     return made.token
@@ -209,7 +216,10 @@ def _proxied(client: Client, pod: dict[str, Any], token: str) -> Reached:
     where = f"{scheme}:{metadata['name']}:{port}" if scheme else f"{metadata['name']}:{port}"
     prefix = f"/api/v1/namespaces/{metadata['namespace']}/pods/{quote(where, safe=':')}/proxy"
     headers = ((HEADER, token),) if token else ()
-    return Reached(name=metadata["name"], client=client, prefix=prefix, headers=headers)
+    account = _account_key(pod).name
+    return Reached(
+        name=metadata["name"], client=client, prefix=prefix, headers=headers, account=account
+    )
 
 
 def _door(pod: dict[str, Any]) -> tuple[str, int]:

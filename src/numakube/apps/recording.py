@@ -21,20 +21,21 @@ from numakube.scheduling.numa.caches.ledger import Stage, stage_of
 from numakube.scheduling.numa.caches.uses import use_in_report
 from numakube.scheduling.plugins.rejection_guard import is_rejection
 from numakube.scheduling.recorder import notes
-from numakube.scheduling.recorder.condensing import tried
+from numakube.scheduling.recorder.condensing import grouped, tried
 from numakube.scheduling.recorder.documents import WallTime
 from numakube.scheduling.recorder.notes import Queued, Subject
 from numakube.scheduling.recorder.recorder import ATTEMPTS, FlightRecorder
 from numakube.values.quantity import value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numakube.kube.clock import Clock
     from numakube.scheduling.cycle import Chosen, Failed, Refused
     from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.numa.caches.mispredictions import Misprediction
     from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.recorder.condensing import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -186,6 +187,44 @@ class Recording:
             self._recorder.note(uid, notes.NotBound(now, reason))
 
         self._later(write)
+
+    # What another scheduler asks.
+
+    def asked(
+        self, pod: PodInfo, refusals: Sequence[Refusal], *, nodes: int, kept: int, started: float
+    ) -> None:
+        """Note a call that asks which of some nodes can take a pod: the start of an attempt."""
+        now, cluster = self._clock.monotonic(), self._cluster
+        begin = self._opening(pod, now, "kube-scheduler tries it")
+
+        def write() -> None:
+            begin()
+            digest = grouped(refusals, cluster.by_row)
+            note = notes.Tried(
+                at=now,
+                seconds=now - started,
+                evaluated=nodes,
+                feasible=kept,
+                groups=digest.groups,
+                others=digest.others,
+                by="filter",
+            )
+            self._recorder.note(pod.uid, note)
+
+        self._later(write, len(cluster.by_row))
+
+    def binding(self, pod: PodInfo) -> None:
+        """Note a call to bind a pod, which may have been tried elsewhere before."""
+        if not self._follows(pod.uid):
+            self._later(self._opening(pod, self._clock.monotonic(), "kube-scheduler binds it"))
+
+    def told(self, uid: str, what: str, **values: str | int) -> None:
+        """Note what was answered to another call."""
+        self._later((uid, notes.Told(self._clock.monotonic(), what, values)))
+
+    def _opening(self, pod: PodInfo, now: float, why: str) -> Callable[[], None]:
+        self._begun.add(pod.uid)
+        return lambda: self._recorder.begin(subject_of(pod), Queued(now, why))
 
     # What happens.
 

@@ -11,12 +11,17 @@ from typing import Any, Final
 
 from numakube.manifests.roles import cluster_role, service_account
 
-NAME: Final = "numakube-debug"
 PATHS: Final = ("/debug/*", "/configz")
 
 
-def debugging_access(namespace: str) -> list[dict[str, Any]]:
+def account_for(component: str) -> str:
+    """Return the name of the account for looking inside *component*."""
+    return f"{component}-debug"
+
+
+def debugging_access(component: str, namespace: str) -> list[dict[str, Any]]:
     """Return the account and its rights."""
-    account = service_account(NAME, namespace)
+    name = account_for(component)
+    account = service_account(name, namespace)
     rules = [{"nonResourceURLs": list(PATHS), "verbs": ["get", "post", "put", "delete"]}]
-    return [account, *cluster_role(NAME, rules, account)]
+    return [account, *cluster_role(name, rules, account)]

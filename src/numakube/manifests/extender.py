@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.yamls import dump_yaml
+from numakube.manifests.debugging import debugging_access
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 
 NAME: Final = "numakube-extender"
@@ -66,7 +67,13 @@ class ExtenderManifest:
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
-        extender = [*self.access(), self.service(), self.budget(), self.deployment()]
+        extender = [
+            *self.access(),
+            *debugging_access(NAME, self.namespace),
+            self.service(),
+            self.budget(),
+            self.deployment(),
+        ]
         return [*extender, *self.second_scheduler()] if self.second else extender
 
     def access(self) -> list[dict[str, Any]]:

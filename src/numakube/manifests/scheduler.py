@@ -28,7 +28,7 @@ class SchedulerManifest:
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
-        return [*self.access(), *debugging_access(self.namespace), self.deployment()]
+        return [*self.access(), *debugging_access(NAME, self.namespace), self.deployment()]
 
     def access(self) -> list[dict[str, Any]]:
         """Return account and rights."""

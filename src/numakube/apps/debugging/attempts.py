@@ -1,9 +1,10 @@
 """What the flight recorder knows, over HTTP.
 
 GET /debug/attempts[?full=true][&namespace=NAME][&node=NAME][&limit=N]   all pods, newest first
+GET /debug/pods/NAMESPACE/NAME                                           one pod in full
 
 The whole recorder can be tens of megabytes: it is written pod by pod, and others get their turn in
-between. `Attempts.of_pod` is the part of ``/debug/pods`` that every program has.
+between.
 """
 
 from __future__ import annotations
@@ -15,12 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
-from numakube.apps.debugging.documents import JSON
-from numakube.scheduling.recorder.documents import flight_document, node_of, summary_document
+from numakube.apps.debugging.documents import JSON, json_answer
+from numakube.scheduling.recorder.documents import flight_document, summary_document
+from numakube.scheduling.recorder.documents import node_of as last_node_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numakube.apps.access import Access
     from numakube.apps.debugging.documents import Speaker
+    from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.scheduling.recorder.recorder import Flight
 
@@ -31,15 +36,25 @@ _AT_A_TIME: Final = 20
 
 
 class Attempts:
-    """The endpoint of one recorder."""
+    """The endpoints of one recorder."""
 
-    def __init__(self, recording: Recording, speaker: Speaker) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        speaker: Speaker,
+        where: Callable[[str], Document | None],
+    ) -> None:
+        """Prepare the endpoints; *where* tells where a pod waits or is, if it does or is."""
         self._recording = recording
         self._speaker = speaker
+        self._where = where
 
     def routes(self, access: Access) -> list[web.RouteDef]:
-        """Return the route, open only to those who may."""
-        return [web.get("/debug/attempts", access.guarded(self._list))]
+        """Return the routes, open only to those who may."""
+        return [
+            web.get("/debug/attempts", access.guarded(self._list)),
+            web.get("/debug/pods/{namespace}/{name}", access.guarded(self._pod)),
+        ]
 
     def of_pod(self, namespace: str, name: str) -> list[Document]:
         """Return what is kept of all pods that had that name, newest first."""
@@ -57,6 +72,17 @@ class Attempts:
             "pods": len(recorder),
             "podsDropped": recorder.evicted,
         }
+
+    async def _pod(self, request: web.Request) -> web.Response:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        key = f"{namespace}/{name}"
+        where, flights = self._where(key), self.of_pod(namespace, name)
+        if where is None and not flights:
+            raise web.HTTPNotFound(text=f"there is no pod {key} that waits, runs or is remembered")
+        document = self._speaker.document(
+            "PodAttempts", pod=key, recorder=self.head(), flights=flights
+        )
+        return json_answer({**document, **(where or {})})
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         chosen = self._chosen(request)
@@ -84,6 +110,16 @@ class Attempts:
         wanted = (
             flight
             for flight in self._recording.recorder
-            if namespace in (None, flight.subject.namespace) and node in (None, node_of(flight))
+            if namespace in (None, flight.subject.namespace)
+            and node in (None, last_node_of(flight))
         )
         return list(islice(wanted, int(text) if text else None))
+
+
+def node_of(mirror: Mirror, key: str) -> Document | None:
+    """Return the node that a pod is counted on; ``None`` if on none."""
+    for node in mirror.cluster.nodes():
+        for pod in node.pods.values():
+            if pod.key == key:
+                return {"node": node.name, "assumed": mirror.is_assumed(pod.uid)}
+    return None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.judging import Judge
     from numakube.apps.extender.protocol import BindingArgs
     from numakube.apps.mirror import Mirror
+    from numakube.apps.recording import Recording
     from numakube.kube.client import Client
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.view import NodeTopology
@@ -54,12 +55,18 @@ class Booking:
     """Binds pods, each at most once."""
 
     def __init__(
-        self, client: Client, mirror: Mirror, judge: Judge, claims: Claims | None = None
+        self,
+        client: Client,
+        mirror: Mirror,
+        judge: Judge,
+        claims: Claims | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self._client = client
         self._mirror = mirror
         self._judge = judge
         self._claims = claims
+        self._recording = recording
         self._lanes = Lanes()
         self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
         self._booked: OrderedDict[str, None] = OrderedDict()
@@ -121,6 +128,9 @@ class Booking:
             return text_of(status)
         self._mirror.apply(self._mirror.cache.reserve(pod, name))
         self._mirror.assume(pod, name)
+        if self._recording is not None:
+            self._recording.binding(pod)
+            self._recording.reserved(pod.uid, name)
         self._booked[pod.uid] = None
         if len(self._booked) > _REMEMBERED:
             self._booked.popitem(last=False)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.nominations import Nominations
     from numakube.scheduling.numa.engine import NumaEngine
+    from numakube.scheduling.recorder.condensing import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -55,6 +56,7 @@ class Judgement:
         unresolvable: why others cannot, where kube-scheduler must not think of preemption.
         asked: by row, which nodes were asked about.
         all_known: whether all of them are known here.
+        refusals: rows with what was said of them, and whether by the model; for the recorder.
     """
 
     kept: list[str] = field(default_factory=list)
@@ -62,6 +64,7 @@ class Judgement:
     unresolvable: dict[str, str] = field(default_factory=dict)
     asked: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     all_known: bool = True
+    refusals: Sequence[Refusal] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class _Asked:
 class _Refusal:
     rows: Rows
     status: Status
+    confirmed: bool = False
 
 
 _PROMISED: Final = unschedulable(ON_ITS_WAY)
@@ -134,6 +138,7 @@ class Judge:
             result.kept = list(names)
         else:
             self._explain(pod, asked, refusals, result)
+            result.refusals = [(one.rows, one.status, one.confirmed) for one in refusals]
         return result
 
     def rate(self, pod: PodInfo, names: Sequence[str]) -> list[int]:
@@ -243,7 +248,7 @@ class Judge:
             if status.ok:
                 admitted += 1
             else:
-                refusals.append(_Refusal(rows[position : position + 1], status))
+                refusals.append(_Refusal(rows[position : position + 1], status, confirmed=True))
                 wrong.append(int(position))
         keep = np.ones(len(rows), dtype=np.bool_)
         keep[wrong] = False

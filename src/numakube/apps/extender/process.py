@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -17,6 +17,8 @@ import structlog
 
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import mounted
+from numakube.apps.debugging.documents import Speaker
+from numakube.apps.debugging.endpoints import Debugging
 from numakube.apps.extender.booking import Booking
 from numakube.apps.extender.claims import Claims
 from numakube.apps.extender.endpoints import (
@@ -35,12 +37,14 @@ from numakube.apps.kinds import KINDS
 from numakube.apps.metrics import new_registry
 from numakube.apps.mirror import Mirror
 from numakube.apps.process import cluster_of, listen_of
+from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.serving import Health, Listen, Serving, parse_address
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
 from numakube.scheduling.nominations import Nominations
 from numakube.scheduling.numa.args import read_args
 from numakube.scheduling.numa.plugin import make_cache, make_engine
+from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -70,7 +74,8 @@ class ExtenderOptions:
         hold_seconds: how long room is kept for a pod until it is bound.
         read_seconds: how long a request may take to arrive.
         token: returns what callers must show; ``None`` if nothing.
-        health: where health and metrics are served besides.
+        health: where health, metrics and debugging endpoints are served besides.
+        recorder: keeps the last attempts of each pod.
     """
 
     numa: NumaSettings
@@ -81,6 +86,7 @@ class ExtenderOptions:
     read_seconds: float = READ_SECONDS
     token: Callable[[], str] | None = None
     health: Listen | None = None
+    recorder: FlightRecorder = field(default_factory=FlightRecorder)
 
     @classmethod
     def default(cls, *, claims: bool = True) -> ExtenderOptions:
@@ -103,6 +109,7 @@ def options_of(values: Mapping[str, Any], around: Surroundings) -> ExtenderOptio
         max_body_bytes=values["max_body_bytes"],
         token=_token_in(around.locate(path)) if path else None,
         health=_health_at(values["health_address"]),
+        recorder=recorder_of(values),
     )
 
 
@@ -141,7 +148,8 @@ class ExtenderProcess:
         judge = Judge(self.mirror.cluster, make_engine(options.numa), Nominations())
         holds = Holds(seconds=options.hold_seconds)
         self.claims = self._claims() if options.claims else None
-        self._booking = Booking(client, self.mirror, judge, self.claims)
+        self.recording = Recording(options.recorder, self.mirror.cluster, client.clock)
+        self._booking = Booking(client, self.mirror, judge, self.claims, self.recording)
         self.waking = Waking(client, judge, holds, self.metrics)
         self.verbs = Verbs(
             clock=client.clock,
@@ -151,6 +159,7 @@ class ExtenderProcess:
             claims=self.claims,
             waking=self.waking,
             metrics=self.metrics,
+            recording=self.recording,
         )
         self.mirror.listener = self.verbs
         self.metrics.node_states.cluster = self.mirror.cluster
@@ -195,18 +204,24 @@ class ExtenderProcess:
             max_body_bytes=self._options.max_body_bytes,
             read_seconds=self._options.read_seconds,
         )
-        inside = Decider(self.mirror, self._client.clock, role="extender")
+        debugging = Debugging(
+            self._client, self.mirror, self.recording, Speaker("extender", self.identity, _always)
+        )
+        inside = Decider(self.mirror, self._client.clock, role="extender", recording=self.recording)
         pages, close = mounted(self._client, self.mirror, inside, host=listen.host)
         serving = Serving(
             listen,
             health=health,
             registry=self.registry,
-            routes=[*endpoints.routes(), *pages],
+            routes=[*endpoints.routes(), *pages, *debugging.routes(listen.host)],
             max_body_bytes=self._options.max_body_bytes,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,
         )
         if self._options.health is not None:
-            beside = Serving(self._options.health, health=health, registry=self.registry)
+            # Where no client certificate is needed, which the API server's proxy does not have.
+            also = replace(self._options.health, elsewhere=listen.elsewhere)
+            routes = debugging.routes(also.host)
+            beside = Serving(also, health=health, registry=self.registry, routes=routes)
             await stack.enter_async_context(beside)
         server = await stack.enter_async_context(serving)
         stack.callback(close)
@@ -223,6 +238,11 @@ class ExtenderProcess:
         while True:
             await self._client.clock.sleep(self._options.numa.cache.resync_seconds)
             self.mirror.apply(self.mirror.cache.resync(self._client.clock.monotonic()))
+
+
+def _always() -> bool:
+    """Tell that it works: no extender leads another."""
+    return True
 
 
 def _health_at(address: str) -> Listen | None:

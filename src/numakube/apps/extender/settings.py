@@ -10,6 +10,7 @@ from numakube.api.yamls import load_yaml
 from numakube.apps.extender.endpoints import MAX_BODY_BYTES
 from numakube.apps.extender.holds import HOLD_SECONDS
 from numakube.apps.process import CONNECTION, LOGS, serving_settings
+from numakube.apps.recording import RECORDER
 from numakube.apps.settings import DURATION, Setting, Settings
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.args import read_args
@@ -72,6 +73,7 @@ SETTINGS: Final = Settings(
             metavar="FILE",
             help="Callers must show this token: as bearer, or as the password in urlPrefix.",
         ),
+        *RECORDER,
         *CONNECTION,
         *LOGS,
         *serving_settings(PORT),

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
     from numakube.apps.extender.waking import Waking
+    from numakube.apps.recording import Recording
     from numakube.kube.clock import Clock
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.numa.caches.contract import Changes
@@ -58,6 +59,7 @@ class Verbs:
         claims: Claims | None,
         waking: Waking,
         metrics: ExtenderMetrics,
+        recording: Recording,
     ) -> None:
         self._clock = clock
         self._judge = judge
@@ -66,6 +68,7 @@ class Verbs:
         self._claims = claims
         self._waking = waking
         self._metrics = metrics
+        self.recording = recording
         self._rooms = Rooms()
 
     # The verbs.
@@ -81,6 +84,9 @@ class Verbs:
         now = self._clock.monotonic()
         found = self._judge.judge(pod, names, self._holds.others(pod.uid, now))
         self._note(pod, names, found, now)
+        self.recording.asked(
+            pod, found.refusals, nodes=len(names), kept=len(found.kept), started=now
+        )
         result = FilterResult(
             node_names=found.kept,
             failed_nodes=found.failed,
@@ -96,6 +102,16 @@ class Verbs:
         if scores.count(best) == 1:
             now = self._clock.monotonic()
             self._holds.put(pod, names[scores.index(best)], certain=False, now=now)
+        if names:
+            first = names[scores.index(best)]
+            self.recording.told(
+                pod.uid,
+                "prioritized",
+                nodes=len(names),
+                best=first,
+                score=best,
+                equals=scores.count(best),
+            )
         return list(map(HostPriority, names, scores))
 
     def preempt(self, args: PreemptionArgs) -> PreemptionResult:
@@ -106,6 +122,7 @@ class Verbs:
         budgets = budgets_of(self._judge.cluster.objects.disruption_budgets.values())
         found = reconsider(self._judge, pod, _proposals(args), budgets)
         self._rooms.note(pod, found, now)
+        self.recording.told(pod.uid, "preempted", nodes=len(found), example=next(iter(found), ""))
         return PreemptionResult(node_name_to_meta_victims=found)
 
     async def bind(self, args: BindingArgs) -> BindingResult:
@@ -113,6 +130,10 @@ class Verbs:
         self._holds.drop(args.pod_uid)
         error = await self._booking.bind(args)
         self._metrics.bindings.labels("failed" if error else "bound").inc()
+        if error:
+            self.recording.not_bound(args.pod_uid, error)
+        else:
+            self.recording.bound(args.pod_uid, args.node)
         return BindingResult(error=error)
 
     # What the mirror tells.
@@ -130,22 +151,29 @@ class Verbs:
 
     def pod_placed(self, pod: PodInfo) -> None:
         """Expect a pod no longer that has a node."""
+        self.recording.placed(pod)
         self._forget(pod.uid)
 
     def pod_gone(self, pod: PodInfo) -> None:
         """Forget a pod."""
         self._forget(pod.uid)
+        if not pod.has_ended:
+            self.recording.deleted(pod)
 
     def pod_ended(self, pod: PodInfo) -> None:
-        """Learn nothing from how it ended."""
+        """Note how it ended."""
+        self.recording.ended(pod)
 
     def happened(self, event: ClusterEvent) -> None:
         """Look for pods that fit where there may be room now."""
+        if event.kind is EventKind.NODE_REMOVED:
+            self.recording.flush()
         if event.node and event.kind in _MAKES_ROOM:
             self._waking.room_on(event.node)
 
     def cache_changed(self, changes: Changes) -> None:
         """Count what the NUMA cache found."""
+        self.recording.cache_changed(changes)
         for fact in changes.facts:
             self._metrics.facts.labels(fact.kind.value).inc()
         for one in changes.mispredictions:
@@ -153,6 +181,7 @@ class Verbs:
 
     def tidy(self) -> None:
         """End holds that nobody came back for; to be called now and then."""
+        self.recording.flush()
         for hold in self._holds.expired(self._clock.monotonic()):
             self._waking.room_on(hold.node)
         if self._claims is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from numakube.apps.debugging.attempts import Attempts
+from numakube.apps.debugging.attempts import Attempts, node_of
 from numakube.apps.debugging.caches import Caches
 from numakube.apps.debugging.documents import Speaker, json_answer
 from numakube.apps.debugging.levels import Levels
@@ -44,7 +44,7 @@ class Endpoints:
         self._config = config
         self._clock = clock
         self._speaker = Speaker("scheduler", identity, lambda: scheduler.leads)
-        self._attempts = Attempts(scheduler.recording, self._speaker)
+        self._attempts = Attempts(scheduler.recording, self._speaker, self._where)
         self._levels = Levels(self._speaker, clock)
         mirror = scheduler.mirror
         self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
@@ -55,7 +55,6 @@ class Endpoints:
         return [
             web.get("/configz", access.guarded(self._configz)),
             web.get("/debug/queue", access.guarded(self._queue)),
-            web.get("/debug/pods/{namespace}/{name}", access.guarded(self._pod)),
             *self._levels.routes(access),
             *self._attempts.routes(access),
             *self._caches.routes(access),
@@ -72,30 +71,13 @@ class Endpoints:
         pods = [self._entry(entry, now) for entry in queue]
         return json_answer(self._speaker.document("QueuedPodList", counts=counts, pods=pods))
 
-    async def _pod(self, request: web.Request) -> web.Response:
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
-        key = f"{namespace}/{name}"
-        where = self._where(key)
-        flights = self._attempts.of_pod(namespace, name)
-        if where is None and not flights:
-            raise web.HTTPNotFound(text=f"there is no pod {key} that waits, runs or is remembered")
-        document = self._speaker.document(
-            "PodAttempts", pod=key, recorder=self._attempts.head(), flights=flights
-        )
-        return json_answer({**document, **(where or {})})
-
     def _where(self, key: str) -> dict[str, Any] | None:
         """Return where a pod waits, or the node that it is on; ``None`` if neither."""
         now = self._clock.monotonic()
         for entry in self._scheduler.queue:
             if entry.pod.key == key:
                 return {"queue": self._entry(entry, now)}
-        for node in self._scheduler.mirror.cluster.nodes():
-            for pod in node.pods.values():
-                if pod.key == key:
-                    assumed = self._scheduler.mirror.is_assumed(pod.uid)
-                    return {"node": node.name, "assumed": assumed}
-        return None
+        return node_of(self._scheduler.mirror, key)
 
     def _entry(self, entry: QueuedPod, now: float) -> dict[str, Any]:
         return {

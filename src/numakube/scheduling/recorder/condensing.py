@@ -8,7 +8,7 @@ the scores of every plugin. Names are those of the moment: call it before anythi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
-    Refusal = tuple[Rows, Status, bool]
-    """Rows, what they were told, and whether by the final check."""
+Refusal: TypeAlias = "tuple[Rows, Status, bool]"
+"""Rows, what they were told, and whether by the final check."""
 
 CANDIDATES: Final = 8
 EXAMPLES: Final = 5

@@ -1,0 +1,40 @@
+"""All debugging endpoints that a program with a mirror and a recorder has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.apps.access import Access
+from numakube.apps.debugging.attempts import Attempts, node_of
+from numakube.apps.debugging.caches import Caches
+from numakube.apps.debugging.levels import Levels
+from numakube.apps.debugging.resync import Resync
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from numakube.apps.debugging.documents import Speaker
+    from numakube.apps.mirror import Mirror
+    from numakube.apps.recording import Recording
+    from numakube.kube.client import Client
+
+
+class Debugging:
+    """The endpoints of one program."""
+
+    def __init__(
+        self, client: Client, mirror: Mirror, recording: Recording, speaker: Speaker
+    ) -> None:
+        self._client = client
+        caches = Caches(mirror, recording, speaker, client.clock)
+        self._parts = (
+            Attempts(recording, speaker, lambda key: node_of(mirror, key)),
+            caches,
+            Resync(client, mirror, caches, speaker),
+            Levels(speaker, client.clock),
+        )
+
+    def routes(self, host: str) -> list[web.RouteDef]:
+        """Return the routes of a server on *host*, open only to those who may."""
+        access = Access(self._client, host=host)
+        return [route for part in self._parts for route in part.routes(access)]
