@@ -154,7 +154,8 @@ def test_a_bundle_can_be_made_anonymous_later(bundle: Path, tmp_path: Path, numa
     other = tmp_path / "other.tgz"
     ended = numakube("bundle", "--from", bundle, "--anonymise", "-o", other)
     assert ended.code == 0
-    assert ended.out.startswith(f"{other}: 1 nodes, 2 pods, 1 topologies, ")
+    assert ended.out.startswith(f"{other}: 1 node, 2 pods, 1 NodeResourceTopology object; ")
+    assert other.stat().st_mode & 0o077 == 0
     ended = numakube("explain", "pod", "pod-2", "--from", other)
     assert ended.code == 1
     assert "Ask for 8 CPUs instead of 10" in ended.out

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
 
 import click
 
@@ -51,10 +51,23 @@ def command(cluster: ClusterOptions, output: str, *, anonymise: bool, kubelets: 
     if output == "-":
         sys.stdout.buffer.write(content)
         return
-    Path(output).write_bytes(content)
-    click.echo(
-        f"{output}: {len(facts.nodes)} nodes, {len(facts.pods)} pods,"
-        f" {len(facts.topologies)} topologies, {len(content):,} bytes"
+    _write(output, content)
+    counts = (
+        _count(len(facts.nodes), "node"),
+        _count(len(facts.pods), "pod"),
+        _count(len(facts.topologies), "NodeResourceTopology object"),
     )
+    click.echo(f"{output}: {', '.join(counts)}; {len(content):,} bytes")
     for one in facts.unreadable:
         click.echo(f"not in it: {one.what} ({one.why})", err=True)
+
+
+def _write(output: str, content: bytes) -> None:
+    """Write a file that only its owner can read: it says a lot about a cluster."""
+    handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
