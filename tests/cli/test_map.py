@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from tests.insight.drawing import nodes
 Run = Callable[..., Ended]
 
 PROGRAM = "from numakube.cli.main import main; main()"
+TERMINAL = {"TERM": "xterm-256color", "COLUMNS": "120", "LINES": "50", "LC_ALL": "C.UTF-8"}
 ARRIVING = """
 kind: Pod
 metadata: {name: NAME, namespace: team}
@@ -99,27 +102,61 @@ def test_files_are_named_after_nodes(numakube: Run, bundle: Path, tmp_path: Path
 def test_a_png_is_written(numakube: Run, bundle: Path, tmp_path: Path) -> None:
     """To a file."""
     file = tmp_path / "node.png"
-    assert numakube("map", "a-2", "--from", bundle, "--output-file", file).code == 0
+    assert numakube("map", "a-2", "--from", bundle, "--dark", "--output-file", file).code == 0
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def on_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Run a command whose output goes to a terminal of 120 columns; return code and output."""
+    main, terminal = pty.openpty()
+    with subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, **TERMINAL, **environment},
+    ) as process:
+        os.close(terminal)
+        output = b""
+        # Reading fails when the last writer has gone.
+        with contextlib.suppress(OSError):
+            while part := os.read(main, 65536):
+                output += part
+    os.close(main)
+    return process.returncode, output.decode()
 
 
 def test_a_png_does_not_go_to_a_terminal(bundle: Path) -> None:
     """It would ring its bells."""
-    main, terminal = pty.openpty()
-    arguments = ["map", "a-1", "--from", str(bundle), "-o", "png"]
-    try:
-        ended = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-c", PROGRAM, *arguments],
-            stdout=terminal,
-            stderr=subprocess.PIPE,
-            check=False,
-            text=True,
-        )
-    finally:
-        os.close(main)
-        os.close(terminal)
-    assert ended.returncode == 2
-    assert "not for terminals" in ended.stderr
+    code, output = on_terminal("map", "a-1", "--from", str(bundle), "-o", "png")
+    assert code == 2
+    assert "not for terminals" in output
+
+
+def test_a_terminal_gets_colours_and_its_width(bundle: Path) -> None:
+    """One background for each pod."""
+    code, output = on_terminal("map", "a-1", "--from", str(bundle), NO_COLOR="")
+    assert code == 0
+    assert "\x1b[38;" in output
+    assert ";48;" in output
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    assert max(map(len, plain.splitlines())) > 100
+
+
+def test_no_color_is_respected(bundle: Path) -> None:
+    """Letters tell pods apart without them."""
+    code, output = on_terminal("map", "a-1", "--from", str(bundle), NO_COLOR="1")
+    assert code == 0
+    assert ";48;" not in output
+    assert "38;5" not in output
+    assert "38;2" not in output
+
+
+def test_ascii_is_drawn_where_the_terminal_knows_nothing_else(bundle: Path) -> None:
+    """By its encoding."""
+    code, output = on_terminal("map", "a-1", "--from", str(bundle), PYTHONIOENCODING="ascii")
+    assert code == 0
+    assert output.isascii()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.drawing.words import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -14,7 +16,7 @@ def column_lines(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, headers: bool = True
 ) -> Iterator[str]:
     """Yield the lines of a table; empty cells are shown as kubectl shows them."""
-    filled = [[cell or "-" for cell in row] for row in rows]
+    filled = [[printable(cell) or "-" for cell in row] for row in rows]
     everything = [list(titles), *filled] if headers else filled
     widths = [max(map(len, column)) for column in zip(*everything, strict=True)]
     for row in everything:

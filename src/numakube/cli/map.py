@@ -59,6 +59,7 @@ _NODE: Final = "{node}"
 )
 @click.option("--width", type=click.IntRange(min=40), help="Columns of the text.")
 @click.option("--ascii", "plain", is_flag=True, help="Draw with plain characters.")
+@click.option("--dark", is_flag=True, help="Dark colours in a PNG; SVG follows its reader.")
 @click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
 @click.pass_context
 def command(
@@ -73,6 +74,7 @@ def command(
     leaving: tuple[str, ...],
     width: int | None,
     plain: bool,
+    dark: bool,
     watch: bool,
 ) -> None:
     """Draw a node, and who has what of it.
@@ -88,6 +90,7 @@ def command(
         file=output_file,
         width=width,
         plain=plain or not can_draw(sys.stdout.encoding),
+        dark=dark,
         arriving=_read(arriving),
         leaving=leaving,
         anew=watch,
@@ -150,6 +153,7 @@ class _Drawing:
         file: str | None,
         width: int | None,
         plain: bool,
+        dark: bool,
         arriving: tuple[Pod, ...],
         leaving: tuple[str, ...],
         anew: bool,
@@ -158,6 +162,7 @@ class _Drawing:
         self._file = file
         self._width = width
         self._plain = plain
+        self._dark = dark
         self._arriving = arriving
         self._leaving = leaving
         self._anew = anew
@@ -206,7 +211,7 @@ class _Drawing:
         if self._form == "png":
             from numakube.insight.drawing.png import png_of
 
-            return png_of(pictures[0])
+            return png_of(pictures[0], dark=self._dark)
         if self._form == "json":
             return (json.dumps(_document(pictures), indent=2, ensure_ascii=False) + "\n").encode()
         from numakube.insight.drawing.text import text_of

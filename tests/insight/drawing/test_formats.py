@@ -253,3 +253,12 @@ def test_ascii_is_ascii() -> None:
     """In all of it."""
     for make in PICTURES:
         assert text_of(make(), ascii_only=True).isascii()
+
+
+def test_no_name_commands_the_terminal() -> None:
+    """A bundle may come from strangers."""
+    evil = "\x1b]0;gotcha\x07\u202e"
+    picture = replace(nodes.small(), node=evil, notes=(evil,))
+    marked = tuple(replace(pod, name=pod.name + evil) for pod in picture.pods)
+    text = text_of(replace(picture, pods=marked))
+    assert all(line.isprintable() for line in text.splitlines())

@@ -12,7 +12,7 @@ Lines are parts with names of colours, so that a terminal can paint them and a f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.insight.drawing import words
@@ -20,7 +20,7 @@ from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.text_zone import ASCII, UNICODE, Span, TextPen, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.drawing.text_zone import Glyphs
@@ -43,11 +43,8 @@ def lines_of(
 ) -> Iterator[Line]:
     """Yield the drawing line by line."""
     page = _Page(picture, ASCII if ascii_only else UNICODE, width)
-    yield from page.head()
-    yield from page.zones()
-    yield from page.homeless()
-    yield from page.distances()
-    yield from page.legend()
+    parts = (page.head(), page.zones(), page.homeless(), page.distances(), page.legend())
+    return _cleaned(chain.from_iterable(parts))
 
 
 def zone_lines(
@@ -55,9 +52,12 @@ def zone_lines(
 ) -> Iterator[Line]:
     """Yield zones and legend only, for a drawing below something that has told the rest."""
     page = _Page(picture, ASCII if ascii_only else UNICODE, width)
-    yield from page.zones()
-    yield from page.homeless()
-    yield from page.legend()
+    return _cleaned(chain.from_iterable((page.zones(), page.homeless(), page.legend())))
+
+
+def _cleaned(lines: Iterable[Line]) -> Iterator[Line]:
+    for line in lines:
+        yield tuple(span._replace(text=words.printable(span.text)) for span in line)
 
 
 @dataclass(frozen=True, slots=True)

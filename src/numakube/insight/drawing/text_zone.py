@@ -9,7 +9,7 @@ from numakube.insight.drawing import words
 from numakube.insight.drawing.picture import Change, short_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numakube.insight.drawing.picture import (
         Amount,
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LEAST_BAR: Final = 8
 MOST_BAR: Final = 32
+_LONG_TITLE: Final = 60  # longer ones are cut: CPU numbers may alternate between sockets
 _ROW: Final = 48  # cells of CPUs in one line, at most
 
 
@@ -69,10 +70,11 @@ class TextPen:
         names += [short_name(device.resource) for device in picture.homeless]
         self._label = max(map(len, names), default=0) + 2
 
-    def least_width(self, zones: Iterable[Zone]) -> int:
+    def least_width(self, zones: Sequence[Zone]) -> int:
         """Return the width below which bars and cells cannot be read."""
         facts = max((len(fact) for zone in zones for fact in self._facts(zone)), default=0)
-        return self._label + LEAST_BAR + 2 + facts
+        titles = max((len(self.title(zone)) + 2 for zone in zones), default=0)
+        return max(self._label + LEAST_BAR + 2 + facts, min(titles, _LONG_TITLE))
 
     def _facts(self, zone: Zone) -> Iterator[str]:
         yield from (words.memory_words(self._picture, bar) for bar in zone.memory)
@@ -87,7 +89,8 @@ class TextPen:
         ]
         cpus = self._label + min(max(cells, default=0), _ROW) + len("00 of 00 free") + 1
         titles = max((len(self.title(zone)) + 2 for zone in zones), default=0)
-        bars = self.least_width(zones) - LEAST_BAR + MOST_BAR
+        facts = max((len(fact) for zone in zones for fact in self._facts(zone)), default=0)
+        bars = self._label + MOST_BAR + 2 + facts
         return max(cpus, titles, bars if any(z.memory or z.amounts for z in zones) else 0)
 
     def title(self, zone: Zone) -> str:
