@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import tempfile
+from pathlib import Path
+
 import pytest
 from tests.apps.exporter.test_machines import SHAPES
 from tests.apps.scheduler.world import NAME, pod_document, world_of
 from tests.insight.doctor.world import reported
 
+from numakube.apps.deployer.engine import Engine
 from numakube.apps.gathering import gather
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.insight.doctor.registry import diagnose
 from numakube.insight.facts import facts_of
+from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS
+from numakube.kube.client import Client
+from numakube.kube.config import load_config
+from numakube.kube.connect import connect
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.rundir import RunDir
+from numakube.manifests.components import DEFAULT, Choices, objects_of
 
 pytestmark = pytest.mark.timeout(300)
+PATIENCE_SECONDS = 100
 KUBELETS = ("policy=single-numa-node", "policy=restricted,scope=pod", "policy=best-effort")
 
 
@@ -37,3 +50,42 @@ async def test_a_lab_of_all_machines_is_well() -> None:
     assert len(facts.topologies) == len(plans)
     assert len(facts.kubelet_configs) == len(plans)
     assert [(entry.rule.id, entry.findings) for entry in diagnose(facts).entries] == []
+
+
+async def test_a_lab_with_everything_deployed_is_well_until_a_right_is_taken_away() -> None:
+    """Exporters and schedulers run as pods with the rights that their manifests give."""
+    machine = from_shape("2 sockets, 4 cores, smt 2, 16Gi")
+    plans = uniform_plans(2, machine, "policy=single-numa-node", "1.35")
+    with tempfile.TemporaryDirectory(prefix="lab-") as path:
+        folder = RunDir(Path(path) / "t")
+        folder.create()
+        async with (
+            Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab,
+            # Schedulers are asked through the API server, which takes HTTP.
+            connect(load_config(kubeconfig=folder.kubeconfig, env={}), rate=0) as reader,
+        ):
+            engine = Engine(client=lab.client, tell=lambda _: None)
+            documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
+            await engine.deploy(documents)
+            assert await engine.wait_ready(documents, PATIENCE_SECONDS, lambda _: None) == ""
+            assert await findings(reader, until=()) == ()
+
+            await lab.client.delete(CLUSTER_ROLE_BINDINGS, "numakube-scheduler")
+            found = await findings(reader, only="NUMA-RBAC", until=("NUMA-RBAC-MISSING",))
+            assert found == ("NUMA-RBAC-MISSING",)
+
+
+async def findings(
+    client: Client, *, until: tuple[str, ...], only: str = "NUMA"
+) -> tuple[str, ...]:
+    """Return the ids of what is found: *until* as soon as it is that, or else what stays."""
+    found: tuple[str, ...] = ()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                facts = facts_of(await gather(client))
+                found = tuple(one.rule.id for one in diagnose(facts, only=[only]).entries)
+                if found == until:
+                    break
+                await asyncio.sleep(0.2)
+    return found

@@ -19,7 +19,7 @@ _REFUSED: Final = "not allowed"
 FORBIDDEN: Final = Rule(
     id="NUMA-ACCESS-FORBIDDEN",
     severity=Severity.INFO,
-    title="You may not read something that checks rest on",
+    title="Something that checks rest on could not be read",
     why="Those checks have found nothing because they have seen nothing.",
     fix="kubectl auth can-i --list   # ask for get and list of what is named",
 )
