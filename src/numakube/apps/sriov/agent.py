@@ -23,6 +23,7 @@ from numakube.apps.sriov.reading import read_config_file
 from numakube.apps.sriov.survey import Survey, SurveyOptions, look
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
+from numakube.node.pci_uevents import Uevents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 _SETTLE_SECONDS: Final = 0.05
 """How long to wait for more when something has changed."""
 
+_LEAST_PAUSE_SECONDS: Final = 0.5
+"""Pause between looks that the kernel's announcements lead to: they come in hundreds."""
+
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
@@ -52,6 +56,7 @@ class AgentOptions:
         folders: where the kubelet takes plugins.
         survey: how to look at the host.
         rescan: seconds between looks.
+        uevents: look when the kernel announces devices, too.
     """
 
     config_file: Path
@@ -60,6 +65,7 @@ class AgentOptions:
     folders: KubeletFolders
     survey: SurveyOptions = field(default_factory=SurveyOptions)
     rescan: float = 10.0
+    uevents: bool = False
 
 
 @dataclass(slots=True)
@@ -114,16 +120,18 @@ class Agent:
     async def run(self, stop: asyncio.Event) -> None:
         """Offer devices until *stop* is set."""
         async with asyncio.TaskGroup() as tasks:
-            helpers = [
+            watchers = [
                 tasks.create_task(self._file_watch().run()),
                 tasks.create_task(self._end_with(stop)),
             ]
+            if self._options.uevents:
+                watchers.append(tasks.create_task(self._listen()))
             try:
                 while not stop.is_set():
                     await self.look(tasks)
                     await self._pause(stop)
             finally:
-                for task in (*helpers, *(one.task for one in self._served.values())):
+                for task in (*watchers, *(one.task for one in self._served.values())):
                     task.cancel()
 
     @property
@@ -308,6 +316,29 @@ class Agent:
                 await self._wake.wait()
             await self._clock.sleep(0 if stop.is_set() else _SETTLE_SECONDS)
         self._wake.clear()
+
+    async def _listen(self) -> None:
+        """Look when the kernel announces devices."""
+        uevents = Uevents.open()
+        if uevents is None:
+            _log.info("no_uevents", detail="changes are noticed when the host is looked at")
+            return
+        loop, announced = asyncio.get_running_loop(), asyncio.Event()
+
+        def hear() -> None:
+            if uevents.matter():
+                announced.set()
+
+        loop.add_reader(uevents.fileno(), hear)
+        try:
+            while True:
+                await announced.wait()
+                announced.clear()
+                self._wake.set()
+                await self._clock.sleep(_LEAST_PAUSE_SECONDS)
+        finally:
+            loop.remove_reader(uevents.fileno())
+            uevents.close()
 
     async def _end_with(self, stop: asyncio.Event) -> None:
         await stop.wait()

@@ -9,6 +9,7 @@ surrounds it is given.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -27,7 +28,6 @@ from numakube.node.pci_devlink import Devlink
 
 if TYPE_CHECKING:
     import asyncio
-    from pathlib import Path
 
     from prometheus_client import CollectorRegistry
 
@@ -70,6 +70,8 @@ def options_of(values: Values, around: Surroundings) -> AgentOptions:
         folders=folders,
         survey=_survey_options(values),
         rescan=values["rescan"],
+        # In the lab the host's own devices are nobody's business.
+        uevents=around.root == Path("/"),
     )
 
 
