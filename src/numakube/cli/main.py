@@ -46,7 +46,7 @@ COMMANDS: Final = {
     "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
     "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
     "loglevel": Lazy(
-        "numakube.cli.loglevel", "Show or change what schedulers log, while they run."
+        "numakube.cli.loglevel", "Show what schedulers log, or change it without a restart."
     ),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
@@ -55,16 +55,18 @@ COMMANDS: Final = {
     ),
     "remove": Lazy("numakube.cli.deploying.remove", "Take components away again."),
     "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
-    "queue": Lazy("numakube.cli.queue", "Show the pods that wait, and what for."),
+    "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
-    "reservations": Lazy("numakube.cli.reservations", "Show what is held for pods on their way."),
-    "resync": Lazy("numakube.cli.resync", "Have schedulers read nodes anew."),
+    "reservations": Lazy(
+        "numakube.cli.reservations", "Show what is held where, for which pod, and since when."
+    ),
+    "resync": Lazy("numakube.cli.resync", "Have schedulers read a node's report anew."),
     "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
     "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
     "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
     "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
     "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
-    "trace": Lazy("numakube.cli.trace", "Show what happened to a pod, attempt by attempt."),
+    "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
 }
 
