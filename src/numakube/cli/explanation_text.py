@@ -23,7 +23,7 @@ _STYLES: Final = (
     (re.compile(r"Pod "), "bold"),
     (re.compile(r"Node .*: fits$"), "green"),
     (re.compile(r"Node .*: refused"), "yellow"),
-    (re.compile(r"(What would|No single change)"), "bold"),
+    (re.compile(r"(What would|No change)"), "bold"),
     (re.compile(r" +\d+\. "), "green"),
     (re.compile(r"Note: "), "dim"),
 )

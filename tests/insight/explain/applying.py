@@ -32,6 +32,10 @@ SIZES = {"fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices", "whole
 
 def applied(change: Change, facts: ClusterFacts, pod: Pod) -> tuple[ClusterFacts, Pod]:
     """Return the cluster and the pod after *change*."""
+    if change.kind == "combined":
+        for part in change.parts:
+            facts, pod = applied(part, facts, pod)
+        return facts, pod
     if change.kind in SIZES:
         return facts, _resized(pod, change)
     if change.kind in ("evict", "preempt"):
@@ -71,7 +75,8 @@ def helps(change: Change, facts: ClusterFacts, pod: Pod) -> bool:
 
 def can_apply(change: Change) -> bool:
     """Tell whether the change is described well enough to be carried out by a program."""
-    return change.kind not in ("less-of-everything", "guaranteed")
+    kinds = {change.kind, *(part.kind for part in change.parts)}
+    return not kinds & {"less-of-everything", "guaranteed"}
 
 
 def _resized(pod: Pod, change: Change) -> Pod:

@@ -103,6 +103,7 @@ def test_every_field_is_in_the_document() -> None:
         "was": "6",
         "to": "4",
         "pods": [],
+        "parts": [],
     }
 
 

@@ -51,13 +51,17 @@ class Bench:
     Attributes:
         pod: the pod as it is, not bound to anything.
         liked: nodes to look at first, so that answers are about the nodes that are shown.
+        only: the nodes to look at, unless others are named; ``None`` for all.
     """
 
-    def __init__(self, engine: Engine, runtime: Runtime, pod: Pod) -> None:
+    def __init__(
+        self, engine: Engine, runtime: Runtime, pod: Pod, *, only: Collection[str] | None = None
+    ) -> None:
         self.engine = engine
         self.runtime = runtime
         self.pod = pod
-        self.liked: tuple[str, ...] = ()
+        self.only = only
+        self.liked: tuple[str, ...] = tuple(only or ())
         self._last: _Begun | None = None
 
     def node(self, name: str) -> NodeInfo | None:
@@ -78,6 +82,7 @@ class Bench:
         attempt = Attempt(self.runtime, info, snapshot, self.engine.nominations)
         rows = attempt.feasible_rows()
         names = {snapshot.at(int(row)).name: int(row) for row in rows}
+        among = self.only if among is None else among
         allowed = names.keys() if among is None else names.keys() & set(among)
         first = [name for name in self.liked if name in allowed]
         order = dict.fromkeys([*first, *sorted(allowed)])

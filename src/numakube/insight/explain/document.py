@@ -163,6 +163,7 @@ class Change(Document, frozen=True):
         node: where the pod would go then.
         container: the container to change; so are ``resource``, ``was`` and ``to``.
         pods: who has to go, with ``evict`` and ``preempt``.
+        parts: the changes that help together, with ``combined``.
     """
 
     kind: str
@@ -173,6 +174,7 @@ class Change(Document, frozen=True):
     was: str = ""
     to: str = ""
     pods: tuple[str, ...] = ()
+    parts: tuple["Change", ...] = ()
 
 
 class PlacedContainer(Document, frozen=True):

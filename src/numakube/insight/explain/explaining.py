@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.bench import Bench
+from numakube.insight.explain.changes.combined import combined
 from numakube.insight.explain.changes.evictions import evictions
 from numakube.insight.explain.changes.nodes import reconfigured, refreshed
 from numakube.insight.explain.changes.rules import lifted, next_obstacle, ungated
@@ -38,7 +39,7 @@ ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
     "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
     "whole-cpus", "guaranteed", "fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices",
-    "evict", "less-of-everything", "cpu-option", "scope", "policy",
+    "evict", "less-of-everything", "combined", "cpu-option", "scope", "policy",
 )  # fmt: skip
 """From what costs nothing to what needs a node drained."""
 
@@ -234,6 +235,8 @@ class _Work:
                 reconfigured(bench, judgement, facts),
             )
         )
+        if not found:
+            found += combined(bench, judgement)
         return tuple(sorted(found, key=lambda one: ORDER.index(one.kind))[:_MOST_CHANGES])
 
 

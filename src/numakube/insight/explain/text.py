@@ -85,7 +85,7 @@ def _changes(one: Explanation) -> Iterator[str]:
             yield f"  {number}. {change.text}"
     elif one.verdict == "refused" and one.nodes:
         yield ""
-        yield "No single change of the pod or of one node was found that would help."
+        yield "No change of the pod or of one node was found that would help."
 
 
 def _title(one: Explanation) -> str:

@@ -39,6 +39,29 @@ def next_obstacle(bench: Bench, plugin: str, name: str) -> str:
     return "" if trial is None else trial.verdict().message
 
 
+def lifted_in_thought(bench: Bench, judgement: Judgement) -> Iterator[tuple[Change, str, Pod]]:
+    """Yield rules about nodes, each with a node behind it and the pod that would pass."""
+    for group in judgement.refusals:
+        relax = _RELAXED.get(group.status.plugin)
+        node = bench.node(group.nodes[0]) if group.nodes else None
+        if relax is not None and node is not None:
+            change = _naming(group.status.plugin, bench.pod, node.node)
+            yield change, node.name, relax(bench.pod, node.node)
+
+
+def _naming(plugin: str, pod: Pod, node: Node) -> Change:
+    name = node.metadata.name
+    match plugin:
+        case "NodeUnschedulable":
+            return Change(kind="uncordon", text=f"Uncordon {name}", node=name)
+        case "TaintToleration":
+            listed = ", ".join(taint_text(one) for one in untolerated(pod, node))
+            return Change(kind="tolerate", text=f"Tolerate the taint {listed}", to=listed)
+        case _:
+            text = "Drop the node selector and the required node affinity"
+            return Change(kind="node-affinity", text=text)
+
+
 def ungated(bench: Bench) -> Iterator[Change]:
     """Yield the removal of the pod's scheduling gates, if it fits then."""
     gates = ", ".join(one.name for one in bench.pod.spec.scheduling_gates)
