@@ -11,14 +11,20 @@ from numakube.apps.dashboard.command import SETTINGS, make_command
 from numakube.apps.running import run_until_stopped
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
+from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from numakube.apps.settings import Values
 
 
 def _run(flags: Values) -> int:
-    # The template engine is an extra; a lab or an exporter does without.
-    from numakube.apps.dashboard.process import run
+    try:
+        from numakube.apps.dashboard.process import run
+    except ModuleNotFoundError as error:
+        # Templates are an extra, and so is the engine that explains.
+        raise ConfigError(
+            f"the dashboard needs {error.name}, which is not installed: pip install 'numakube[web]'"
+        ) from None
 
     values = SETTINGS.resolve(env=os.environ, flags=flags)
     configure_logs(values["log_level"], values["log_format"])

@@ -204,7 +204,10 @@ async def test_whatever_a_cluster_says_is_text(source: Source, visitor: Visitor)
     source.pods.put(pod_object(EVIL, node=EVIL, refused=EVIL, devices={EVIL: "1"}))
     source.pods.put(pod_object(EVIL, namespace="other", node=EVIL, refused="TopologyAffinityError"))
     source.nodes.put(node_object(EVIL))
-    report = report_of(EVIL, kubelet())
+    model, drawn = kubelet(), pod_object(EVIL, namespace=EVIL, node=EVIL, cpu="2")
+    model.admit(drawn)
+    source.pods.put(drawn)
+    report = report_of(EVIL, model)
     attributes = (*report.attributes, Attribute(name="topologyManagerPolicy", value=EVIL))
     source.topologies.put(msgspec.structs.replace(report, attributes=attributes))
     segment = quote(EVIL, safe="")
@@ -216,6 +219,8 @@ async def test_whatever_a_cluster_says_is_text(source: Source, visitor: Visitor)
         assert "<script>alert" not in text, path
         assert "<img" not in text, path
         assert "49" not in text.partition("{{7*7}}")[0][-40:], path
+        if path == f"nodes/{segment}":
+            assert 'class="numakube-map"' in text
         for tag, values in Outline(text).elements:
             assert not [name for name in values if name.startswith("on")], (path, tag)
             for name in ("href", "src", "action"):

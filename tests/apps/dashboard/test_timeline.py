@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.apps.dashboard.world import empty_source, pod_object
 
+from numakube.apps.dashboard.pod_view import pod_view
 from numakube.apps.dashboard.recorded import Recorded
 from numakube.apps.dashboard.timeline import missed_in, moments_of, use_text
 from numakube.insight.facts import ClusterFacts, SchedulerFacts
@@ -120,3 +122,22 @@ def test_nonsense_in_a_bundle_is_passed_over(documents: dict[str, Any]) -> None:
     assert all(one.attempts == 0 for one in inside.waiting())
     assert inside.moments("a", "b") == []
     assert inside.mispredictions() == []
+
+
+def test_a_pods_own_conditions_fill_in_where_nobody_recorded_it() -> None:
+    """Creation first; what is known to the second comes at its end."""
+    source = empty_source(inside=Recorded(_facts_with(flight({"event": "bound", "node": "a"}))))
+    pod = pod_object("web", message="0/1 nodes are available: 1 no.")
+    source.pods.put(pod)
+    view = pod_view(source, "default", "web")
+    assert view is not None
+    assert [moment.what for moment in view.moments] == ["queued for attempt 3", "created", "bound"]
+    source.pods.put(pod_object("other", message="0/1 nodes are available: 1 no."))
+    other = pod_view(source, "default", "other")
+    assert other is not None
+    assert [moment.what for moment in other.moments] == ["created", "PodScheduled is False"]
+
+
+def _facts_with(document: dict[str, Any]) -> ClusterFacts:
+    documents = {"attempts": {"items": [document]}}
+    return ClusterFacts(schedulers={"s": SchedulerFacts("s", documents)})

@@ -91,8 +91,9 @@ class Pages:
             chosen,
             wish,
             orders={
-                "name": lambda pod: row_facts.natural(pod.metadata.key),
-                "node": lambda pod: row_facts.natural(pod.spec.node_name),
+                # There may be a hundred thousand: no order that has to be computed.
+                "name": lambda pod: (pod.metadata.namespace, pod.metadata.name),
+                "node": lambda pod: pod.spec.node_name,
                 "phase": phase_of,
                 "age": lambda pod: pod.metadata.creation_timestamp or "",
             },

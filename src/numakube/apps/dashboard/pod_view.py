@@ -69,7 +69,7 @@ def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
         containers=[*_containers(pod)],
         verdict=verdict,
         refusals=refusals_in(verdict) if not pod.spec.node_name else (),
-        moments=_in_order([*recorded, *_observed(pod)]),
+        moments=_in_order([*recorded, *_observed(pod, recorded=bool(recorded))]),
         recorded=bool(recorded),
     )
 
@@ -106,23 +106,22 @@ def _texts(quantities: Mapping[str, object]) -> dict[str, str]:
     return {name: str(quantity) for name, quantity in quantities.items()}
 
 
-def _observed(pod: Pod) -> list[Moment]:
-    """Return what the pod itself tells of its way."""
+def _observed(pod: Pod, *, recorded: bool) -> list[Moment]:
+    """Return what the pod itself tells of its way, and not what a recorder tells better."""
     moments = []
     if pod.metadata.creation_timestamp:
         moments.append(Moment(at=pod.metadata.creation_timestamp, what="created"))
-    for condition in pod.status.conditions if pod.status else ():
-        if condition.last_transition_time:
-            good = condition.status == "True"
-            moments.append(
-                Moment(
-                    at=condition.last_transition_time,
-                    what=f"{condition.type} is {condition.status}",
-                    detail=": ".join(filter(None, (condition.reason, condition.message))),
-                    good=good,
-                )
-            )
-    if pod.status and pod.status.start_time:
+    moments.extend(
+        Moment(
+            at=condition.last_transition_time,
+            what=f"{condition.type} is {condition.status}",
+            detail=": ".join(filter(None, (condition.reason, condition.message))),
+            good=condition.status == "True",
+        )
+        for condition in (pod.status.conditions if pod.status else ())
+        if condition.last_transition_time and not (recorded and condition.type != "Ready")
+    )
+    if pod.status and pod.status.start_time and not recorded:
         detail = pod.status.message if is_refused(pod) else ""
         what = "kubelet refused it" if is_refused(pod) else "kubelet took it up"
         moments.append(
@@ -134,5 +133,10 @@ def _observed(pod: Pod) -> list[Moment]:
 
 
 def _in_order(moments: list[Moment]) -> list[Moment]:
-    # Seconds of conditions and fractions of the recorder's are compared as texts of equal form.
-    return sorted(moments, key=lambda moment: moment.at.rstrip("Z"))
+    """Sort by time; what is known to the second, but creation, comes at the end of its second."""
+
+    def time_of(moment: Moment) -> str:
+        seconds, dot, part = moment.at.rstrip("Z").partition(".")
+        return f"{seconds}.{part if dot else '0' if moment.what == 'created' else '999999'}"
+
+    return sorted(moments, key=time_of)

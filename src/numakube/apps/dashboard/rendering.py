@@ -81,9 +81,11 @@ def moment_text(moment: Timestamp | None) -> str:
     if not moment:
         return _UNKNOWN
     try:
-        return parse_time(moment).strftime("%Y-%m-%d %H:%M:%S UTC")
+        time = parse_time(moment)
     except InvalidValue:
         return moment
+    fraction = f".{time.microsecond // 1000:03}" if "." in moment else ""
+    return f"{time:%Y-%m-%d %H:%M:%S}{fraction} UTC"
 
 
 def seconds_since(moment: Timestamp | None, now: datetime) -> float | None:

@@ -3,6 +3,7 @@
 
 const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 30000;
+const SHORTEST_REST = 200;
 
 export class Live {
   constructor(prefix, topic, status) {
@@ -72,6 +73,7 @@ export class Live {
       return;
     }
     this.busy = true;
+    const start = performance.now();
     try {
       const response = await fetch(location.href, { headers: { Accept: "text/html", "X-Numakube-Refresh": "1" } });
       if (response.redirected && new URL(response.url).pathname !== location.pathname) {
@@ -81,13 +83,16 @@ export class Live {
       }
     } catch {
       // The stream notices too, and tries again.
-    } finally {
+    }
+    // A page that takes its server long is asked for less often: a tenth of the time at most.
+    const rest = Math.min(Math.max(SHORTEST_REST, 9 * (performance.now() - start)), LONGEST_PAUSE);
+    setTimeout(() => {
       this.busy = false;
-    }
-    if (this.again) {
-      this.again = false;
-      this.refresh();
-    }
+      if (this.again) {
+        this.again = false;
+        this.refresh();
+      }
+    }, rest);
   }
 }
 
