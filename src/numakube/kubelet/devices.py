@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from numakube.kubelet.demand import Role
-from numakube.kubelet.hints import Hint
+from numakube.kubelet.hints import Hint, hints_on, smallest_size
 from numakube.kubelet.machine import Device
 from numakube.kubelet.outcome import Failure, unexpected
 from numakube.values.numamask import mask_of, masks_over, nodes_of, sums_over
@@ -261,19 +261,15 @@ class DeviceManager:
     ) -> list[Hint]:
         """Return the sets of nodes that touch enough devices (spec 8.4)."""
         nodes = self._candidate_nodes(resource)
-        totals = _touching(resource.counts(resource.masks), nodes)
         free = _touching(resource.counts(available), nodes)
+        smallest = _smallest_size(resource.counts(resource.masks), nodes, count)
         # Reusable devices tie the pod to their nodes: a mask must touch each of them.
         tied = resource.counts(device for device in reusable if device in resource.masks)
-        spare = sum(tied.values())
-        smallest = len(nodes)
-        fitting = []
-        for mask in masks_over(nodes):
-            if mask.bit_count() < smallest and totals[mask] >= count:
-                smallest = mask.bit_count()
-            if free[mask] + spare >= count and all(mask & one for one in tied):
-                fitting.append(mask)
-        return [Hint(mask, mask.bit_count() == smallest) for mask in fitting]
+        missing = count - sum(tied.values())
+        fitting = [mask for mask in masks_over(nodes) if free[mask] >= missing]
+        if tied:
+            fitting = [mask for mask in fitting if all(mask & one for one in tied)]
+        return hints_on(nodes, fitting, smallest)
 
     def _candidate_nodes(self, resource: _Resource) -> tuple[int, ...]:
         if self._behaviour.device_hints_on_device_nodes_only:
@@ -395,6 +391,15 @@ def _preferred(
     offered = sorted({*candidates, *taken, *must_include})
     answer = resource.preferred(offered, sorted(must_include), count)
     return [device for device in answer if device in candidates]
+
+
+def _smallest_size(counts: Counter[NumaMask], nodes: tuple[int, ...], wanted: int) -> int:
+    """Return how many of *nodes* it takes to touch *wanted* devices; all if they do not."""
+    if all(one.bit_count() == 1 for one in counts):
+        return smallest_size([counts[1 << node] for node in nodes], wanted)
+    touched = _touching(counts, nodes)
+    enough = (mask.bit_count() for mask in masks_over(nodes) if touched[mask] >= wanted)
+    return next(enough, len(nodes))
 
 
 def _touching(counts: Counter[NumaMask], nodes: tuple[int, ...]) -> Mapping[NumaMask, int]:

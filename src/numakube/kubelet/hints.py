@@ -11,12 +11,14 @@ machine allows ("preferred"). A provider answers with one list of hints a resour
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from numakube.values.numamask import NumaMask, nodes_of
+from numakube.values.numamask import NumaMask, masks_over, nodes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 class Hint(NamedTuple):
@@ -56,3 +58,26 @@ def axes_of(answers: Iterable[ProviderHints]) -> list[Axis]:
             else:
                 axes.append(hints or (NOWHERE,))
     return axes
+
+
+def hints_on(nodes: tuple[int, ...], masks: Iterable[NumaMask], smallest: int) -> list[Hint]:
+    """Return hints for *masks* of *nodes*; those of the *smallest* size are preferred."""
+    plain, preferred = _every_hint(nodes)
+    return [preferred[one] if one.bit_count() == smallest else plain[one] for one in masks]
+
+
+def smallest_size(amounts: Collection[int], wanted: int) -> int:
+    """Return how many nodes it takes to have *wanted*; all of them if even those do not."""
+    totals = accumulate(sorted(amounts, reverse=True))
+    enough = (size for size, total in enumerate(totals, start=1) if total >= wanted)
+    return next(enough, len(amounts))
+
+
+@lru_cache(maxsize=256)
+def _every_hint(nodes: tuple[int, ...]) -> tuple[dict[NumaMask, Hint], dict[NumaMask, Hint]]:
+    """Return the hints for every mask of *nodes*, not preferred and preferred: made once."""
+    masks = masks_over(nodes)
+    return (
+        {mask: Hint(mask, preferred=False) for mask in masks},
+        {mask: Hint(mask, preferred=True) for mask in masks},
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.hints import Hint
+from numakube.kubelet.hints import Hint, hints_on, smallest_size
 from numakube.values.numamask import masks_over, sums_over
 
 if TYPE_CHECKING:
@@ -18,28 +18,23 @@ if TYPE_CHECKING:
 def cpu_hints(manager: CpuManager, available: int, reusable: int, wanted: int) -> list[Hint]:
     """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable."""
     numa = manager.topology.numa
-    totals = sums_over({node: cpus.bit_count() for node, cpus in numa.items()})
+    nodes = tuple(numa)
     free = sums_over({node: (cpus & available).bit_count() for node, cpus in numa.items()})
+    smallest = smallest_size([cpus.bit_count() for cpus in numa.values()], wanted)
     # Reusable CPUs tie the pod to their nodes: a mask must cover them all.
     tied = 0
     for node, cpus in numa.items():
         if cpus & reusable:
             tied |= 1 << node
-    spare = reusable.bit_count()
-    smallest = len(numa)
-    fitting = []
-    for mask in masks_over(tuple(numa)):
-        if totals[mask] >= wanted and mask.bit_count() < smallest:
-            smallest = mask.bit_count()
-        if tied & ~mask == 0 and free[mask] + spare >= wanted:
-            fitting.append(mask)
+    missing = wanted - reusable.bit_count()
+    fitting = [m for m in masks_over(nodes) if free[m] >= missing and tied & ~m == 0]
+    if not manager.options.align_by_socket:
+        return hints_on(nodes, fitting, smallest)
     return [Hint(mask, _preferred(manager, mask, smallest)) for mask in fitting]
 
 
 def _preferred(manager: CpuManager, mask: int, smallest: int) -> bool:
-    if mask.bit_count() == smallest:
-        return True
-    return manager.options.align_by_socket and _socket_aligned(manager, mask, smallest)
+    return mask.bit_count() == smallest or _socket_aligned(manager, mask, smallest)
 
 
 def _socket_aligned(manager: CpuManager, mask: int, smallest: int) -> bool:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.hints import Hint
-from numakube.values.numamask import NumaMask, masks_over, nodes_of, sums_over
+from numakube.kubelet.hints import Hint, hints_on
+from numakube.values.numamask import NumaMask, mask_of, masks_over, nodes_of, sums_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numakube.kubelet.memory.tables import MemoryBooks
 
@@ -26,22 +26,28 @@ def memory_hints(
 ) -> list[Hint]:
     """Return the groups of nodes that can hold *request*; the same list serves every type."""
     nodes = tuple(sorted(books))
-    allocatable = {
-        kind: sums_over({node: books[node].allocatable(kind) for node in nodes}) for kind in request
-    }
-    free = {kind: sums_over({node: books[node].free(kind) for node in nodes}) for kind in request}
-    smallest = len(nodes)
-    fitting = []
-    for mask in masks_over(nodes):
-        if any(allocatable[kind][mask] & _UINT64 < size for kind, size in request.items()):
-            continue
-        smallest = min(smallest, mask.bit_count())
-        if group_is_usable(books, mask) and all(
-            (free[kind][mask] + reusable(mask, kind)) & _UINT64 >= size
-            for kind, size in request.items()
-        ):
-            fitting.append(mask)
-    return [Hint(mask, mask.bit_count() == smallest) for mask in fitting]
+    large_enough = masks_over(nodes)
+    for kind, size in request.items():
+        sums = sums_over({node: books[node].allocatable(kind) for node in nodes})
+        large_enough = tuple([mask for mask in large_enough if sums[mask] & _UINT64 >= size])
+    smallest = large_enough[0].bit_count() if large_enough else len(nodes)
+    fitting = _usable(books, large_enough)
+    for kind, size in request.items():
+        free = sums_over({node: books[node].free(kind) for node in nodes})
+        fitting = [m for m in fitting if (free[m] + reusable(m, kind)) & _UINT64 >= size]
+    return hints_on(nodes, fitting, smallest)
+
+
+def _usable(books: MemoryBooks, masks: Iterable[NumaMask]) -> list[NumaMask]:
+    """Return those of *masks* that collide with no group in use."""
+    grouped = mask_of(node for node, memory in books.items() if len(memory.cells) != 1)
+    in_use = mask_of(node for node, memory in books.items() if memory.assignments > 0)
+    # A node by itself must not be in a group, and a group must not touch nodes in use.
+    return [
+        mask
+        for mask in masks
+        if not mask & (in_use if mask & (mask - 1) else grouped) or group_is_usable(books, mask)
+    ]
 
 
 def group_is_usable(books: MemoryBooks, mask: NumaMask) -> bool:
