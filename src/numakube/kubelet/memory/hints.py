@@ -41,12 +41,15 @@ def memory_hints(
 def _usable(books: MemoryBooks, masks: Iterable[NumaMask]) -> list[NumaMask]:
     """Return those of *masks* that collide with no group in use."""
     grouped = mask_of(node for node, memory in books.items() if len(memory.cells) != 1)
-    in_use = mask_of(node for node, memory in books.items() if memory.assignments > 0)
-    # A node by itself must not be in a group, and a group must not touch nodes in use.
+    alone = mask_of(
+        node for node, memory in books.items() if memory.assignments > 0 and len(memory.cells) == 1
+    )
     return [
         mask
         for mask in masks
-        if not mask & (in_use if mask & (mask - 1) else grouped) or group_is_usable(books, mask)
+        # A node in use alone joins no group; those in groups have to be looked at.
+        if (not mask & alone or not mask & (mask - 1))
+        and (not mask & grouped or group_is_usable(books, mask))
     ]
 
 

@@ -214,6 +214,11 @@ class ZoneTable:
         return self._nodes["change"].view
 
     @property
+    def changes(self) -> int:
+        """How many writes there have been: as long as this lasts, all else does."""
+        return self._changes
+
+    @property
     def present(self) -> Mask:
         """``(zones, nodes)``: whether there is a zone at this position."""
         return self._zones["present"].view

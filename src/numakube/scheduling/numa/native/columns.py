@@ -34,10 +34,14 @@ class Columns:
         self.rules: list[Rules | None] = [None]
         self._numbers: dict[Rules, int] = {}
         self._seen: Amount = np.zeros(0, dtype=np.int64)
+        self._changes = -1
         self._totals: dict[str, _Totals] = {}
 
     def update(self, snapshot: Snapshot) -> None:
         """Read the reports that have changed."""
+        if self._changes == snapshot.zones.changes:
+            return
+        self._changes = snapshot.zones.changes
         revision = snapshot.zones.revision
         if len(self._seen) != len(revision):
             more = len(revision) - len(self._seen)
@@ -87,8 +91,12 @@ class _Totals:
         self.largest: Amount = self.amounts
         self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
         self._seen: Amount = np.zeros(0, dtype=np.int64)
+        self._changes = -1
 
     def update(self, zones: ZoneTable, name: str) -> None:
+        if self._changes == zones.changes:
+            return
+        self._changes = zones.changes
         allocatable = zones.allocatable(name)
         if self.amounts.shape != allocatable.shape:
             self.amounts = np.zeros(allocatable.shape, dtype=np.int64)

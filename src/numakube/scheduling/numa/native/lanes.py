@@ -40,6 +40,7 @@ class Lanes:
         self._free: dict[str, Amount] = {}
         self._totals: dict[str, Amount] = {}
         self._allocatable: dict[str, Amount] = {}
+        self._holding: dict[Parts, Mask] = {}
         self.index = np.arange(self.size, dtype=np.intp)
 
     def part(self, lanes: Rows) -> Lanes:
@@ -60,6 +61,12 @@ class Lanes:
             amounts = table.allocatable(name) if self._idle else table.available(name)
             self._free[name] = self._pick(amounts)
         return self._free[name]
+
+    def holding(self, parts: Parts) -> Mask:
+        """Return ``(zones, lanes)``: whether a zone has all of *parts* free; not to be changed."""
+        if parts not in self._holding:
+            self._holding[parts] = _holding(parts, self.free)
+        return self._holding[parts]
 
     def totals(self, name: str) -> Amount:
         """Return ``(zones, lanes)``: what there is when nothing runs."""
@@ -117,7 +124,7 @@ class Lanes:
         return array[: self.zones].take(self.rows, axis=1)
 
 
-def holding(parts: Parts, amounts: Callable[[str], Amount]) -> Mask:
+def _holding(parts: Parts, amounts: Callable[[str], Amount]) -> Mask:
     """Return ``(zones, lanes)``: whether a zone has all of *parts*."""
     (name, wanted), *others = parts
     ok = amounts(name) >= wanted

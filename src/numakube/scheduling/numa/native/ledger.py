@@ -7,7 +7,7 @@ changed since are judged again. A shape that is seen for the first time is judge
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,9 @@ _MANY: Final = 64
 """Rows that a cluster has at least for each of the few."""
 
 
+T = TypeVar("T", bound=np.generic)
+
+
 class InconsistentDecisionError(AssertionError):
     """The vectorised path and the reference disagree: a bug in one of them."""
 
@@ -65,6 +68,8 @@ class Ledger:
         self._columns = columns
         self._shapes = shapes
         self._options = options
+        self._rows: Rows | None = None
+        self._changes = -1
         self._seen: Amount = np.zeros(0, dtype=np.int64)
         self._group: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._share: npt.NDArray[np.float64] = np.zeros(0)
@@ -74,10 +79,13 @@ class Ledger:
 
     def update(self, snapshot: Snapshot) -> None:
         """Judge the nodes that have changed; the columns must be up to date."""
+        rows, changes = snapshot.rows, snapshot.zones.changes
+        if rows is self._rows and changes == self._changes:
+            return
+        self._rows, self._changes = rows, changes
         change = snapshot.zones.change
         if len(self._seen) != len(change):
-            self._grow(len(change) - len(self._seen))
-        rows = snapshot.rows
+            self._grow(len(change))
         stale = rows[self._seen[rows] != change[rows]]
         if not stale.size:
             return
@@ -162,11 +170,18 @@ class Ledger:
             told = self._told[number] = row, change, rejection
         return told[2]
 
-    def _grow(self, more: int) -> None:
-        self._seen = np.pad(self._seen, (0, more), constant_values=-1)
-        self._group = np.pad(self._group, (0, more))
-        self._share = np.pad(self._share, (0, more))
-        self.scores = np.pad(self.scores, (0, more))
+    def _grow(self, size: int) -> None:
+        self._seen = _grown(self._seen, size, fill=-1)
+        self._group = _grown(self._group, size)
+        self._share = _grown(self._share, size)
+        self.scores = _grown(self.scores, size)
+
+
+def _grown(column: npt.NDArray[T], size: int, *, fill: int = 0) -> npt.NDArray[T]:
+    """Return *column* with more rows; many times as fast as ``np.pad``."""
+    larger = np.full(size, fill, dtype=column.dtype)
+    larger[: len(column)] = column
+    return larger
 
 
 def _judged_alone(node: NodeInfo, shapes: Callable[[DemandRules], PodShape]) -> Rejection:

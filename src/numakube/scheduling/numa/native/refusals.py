@@ -105,7 +105,7 @@ def _misfits(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
         differ = np.flatnonzero(open_ & (sizes == NO_SIZE))
         yield from _by_sizes(plan, stage, lanes, differ)
         open_[differ] = False
-        for size in np.unique(sizes[open_]).tolist():
+        for size in _distinct(sizes[open_]):
             chosen = np.flatnonzero(open_ & (sizes == size))
             if is_undecided(lanes.zones, size):
                 continue
@@ -113,6 +113,14 @@ def _misfits(plan: Plan, lanes: Lanes) -> Iterator[RefusedLanes]:
             for found in _closest_sets(stage, lanes.part(chosen), zones):
                 open_[chosen[found.lanes]] = False
                 yield RefusedLanes(found.key, chosen[found.lanes], found.share)
+
+
+def _distinct(sizes: Amount) -> list[int]:
+    """Return the different *sizes*, ascending; all are the same more often than not."""
+    if sizes.size and (sizes == sizes[0]).all():
+        return [int(sizes[0])]
+    found: list[int] = np.unique(sizes).tolist()
+    return found
 
 
 def _by_sizes(plan: Plan, stage: Stage, lanes: Lanes, differ: Rows) -> Iterator[RefusedLanes]:
@@ -154,8 +162,10 @@ def _closest_sets(stage: Stage, lanes: Lanes, size: int) -> Iterator[RefusedLane
         offers[name] = free if size == 1 else np.stack([sum_over(free, one) for one in sets])
         holds &= offers[name] >= wanted
     stuck = np.flatnonzero(~holds.any(axis=0))
+    if stuck.size < lanes.size:
+        offers = {name: one[:, stuck] for name, one in offers.items()} if stuck.size else {}
     if stuck.size:
-        yield from _lacking(stage, {name: one[:, stuck] for name, one in offers.items()}, stuck)
+        yield from _lacking(stage, offers, stuck)
 
 
 def _lacking(stage: Stage, offers: Mapping[str, Amount], lanes: Rows) -> Iterator[RefusedLanes]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.kubelet.policies import TopologyPolicy
-from numakube.scheduling.numa.native.lanes import holding
 from numakube.scheduling.numa.native.reference import MOST_SETS
 from numakube.values.resources import CPU
 
@@ -73,7 +72,7 @@ def needs_one_zone(plan: Plan, lanes: Lanes) -> Mask:
             ok &= _any_set_holds(parts, lanes, 1)
         if not axes:
             # Nothing says how many zones are right: any set with room will do, one if it can be.
-            ok &= holding(stage.want.parts, lanes.free).any(axis=0)
+            ok &= lanes.holding(stage.want.parts).any(axis=0)
     return ok
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from numakube.kubelet.demand import Role
 from numakube.kubelet.policies import TopologyPolicy
-from numakube.scheduling.numa.native.lanes import holding, lowest
+from numakube.scheduling.numa.native.lanes import lowest
 from numakube.scheduling.numa.native.sets import needs_one_zone, place_in_sets
 from numakube.values.resources import is_memory
 
@@ -95,7 +95,7 @@ def fits_alone(stages: Sequence[Stage], lanes: Lanes) -> Mask:
     """Return whether each stage by itself fits into one zone."""
     ok = np.ones(lanes.size, dtype=np.bool_)
     for stage in stages:
-        ok &= holding(stage.want.parts, lanes.free).any(axis=0)
+        ok &= lanes.holding(stage.want.parts).any(axis=0)
     return ok
 
 
@@ -109,7 +109,7 @@ def place_in_order(plan: Plan, lanes: Lanes) -> tuple[Mask, list[Rows]]:
     places = []
     for index, stage in enumerate(plan.stages):
         if index >= plan.certain:
-            found, place = lowest(holding(stage.want.parts, lanes.free))
+            found, place = lowest(lanes.holding(stage.want.parts))
         else:
             found, place = lowest(room.fitting(stage))
             if not plan.rules.refuses_unaligned:
@@ -124,7 +124,7 @@ def place_in_order(plan: Plan, lanes: Lanes) -> tuple[Mask, list[Rows]]:
 def _or_alone(stage: Stage, lanes: Lanes, found: Mask, place: Rows) -> Rows:
     if found.all():
         return place
-    return np.where(found, place, lowest(holding(stage.want.parts, lanes.free))[1])
+    return np.where(found, place, lowest(lanes.holding(stage.want.parts))[1])
 
 
 class LaneRoom:
@@ -143,7 +143,9 @@ class LaneRoom:
 
     def fitting(self, stage: Stage) -> Mask:
         """Return ``(zones, lanes)``: where *stage* fits."""
-        ok = holding(stage.want.parts, self._lanes.free)
+        ok = self._lanes.holding(stage.want.parts)
+        if self._taken or self._spare:
+            ok = ok.copy()
         for number, (_, place) in enumerate(self._taken):
             self._look_again(stage, ok, place, number)
         for name, _ in stage.want.parts:

@@ -119,7 +119,8 @@ class LaneState:
 
     def set(self, name: str, free: Amount, inverse: Share) -> None:
         """Note what is free of a resource, and one over what there is (0 if nothing)."""
-        self._exists[name] = None if inverse.all() else inverse > 0
+        # Nothing is below 0, and the minimum is found faster than whether all are true.
+        self._exists[name] = None if inverse.min(initial=1.0) > 0 else inverse > 0
         self._inverse[name] = inverse
         amount = free.astype(np.float64)
         if name in PLAIN:
@@ -140,7 +141,8 @@ class LaneState:
         kept += 1
         kept -= _placeable(before) - _placeable(after)
         kept /= 2
-        np.clip(kept, 0.0, 1.0, out=kept)
+        np.maximum(kept, 0.0, out=kept)
+        np.minimum(kept, 1.0, out=kept)
         stranded = [self._stranded(name, before, after) for name in self._devices]
         if stranded:
             kept *= 1 - np.minimum(1.0, _added(stranded))
