@@ -277,8 +277,12 @@ class ZoneTable:
             names = before.names
             if topology is not before.topology:
                 names = self._write_report(row, topology, before)
-            if available != before.available or names is not before.names:
-                self._write_amounts(self._available, row, available, names | before.names)
+                changed = True
+            else:
+                changed = available != before.available
+            if changed:
+                every = names if names is before.names else names | before.names
+                self._write_amounts(self._available, row, available, every)
             self._written[row] = _Written(topology, available, names)
         self._nodes["blocked"].cells[row] = bool(belief.blocked)
         self._number_change(row)
@@ -325,7 +329,7 @@ class ZoneTable:
     def _write_zones(self, row: int, zones: Sequence[ZoneView], before: _Written) -> frozenset[str]:
         """Write what reports rarely change; return the names of all resources."""
         old = before.topology.zones if before.topology else ()
-        if [z.costs for z in zones] != [z.costs for z in old] or _ids(zones) != _ids(old):
+        if [(z.id, z.costs) for z in zones] != [(z.id, z.costs) for z in old]:
             self._write_shape(row, _shape_of(zones))
         names = before.names
         allocatable = [zone.allocatable for zone in zones]
@@ -350,12 +354,17 @@ class ZoneTable:
     ) -> None:
         """Write the columns of all resources in *names*."""
         nothing = [0] * (self.width - len(zones))
+        room = self.room
         for name in names:
-            amounts = [zone.get(name, 0) for zone in zones] + nothing
+            try:
+                amounts = [zone[name] for zone in zones]
+            except KeyError:
+                amounts = [zone.get(name, 0) for zone in zones]
+            amounts += nothing
             if max(amounts) > LARGEST_AMOUNT:
                 amounts = [min(amount, LARGEST_AMOUNT) for amount in amounts]
             cells = (arrays.get(name) or self._add(arrays, name, np.int64)).cells
-            cells[row :: self.room] = array(cells.format, amounts)
+            cells[row::room] = array(cells.format, amounts)
 
     def _write_shape(self, row: int, shape: ZoneShape) -> None:
         size = len(shape.ids)
