@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,25 @@ async def test_what_is_served_is_read_back(client: PodResourcesClient) -> None:
     assert await client.list_pods() == (POD,)
     assert await client.get_pod("default", "web") == POD
     assert await client.allocatable() == EMPTY
+
+
+async def test_pods_that_have_changed_are_read_anew(
+    client: PodResourcesClient, source: Source
+) -> None:
+    """Others are the same objects as before; order, and who has gone, are those of the answer."""
+    other = replace(POD, name="other")
+    source.pods = [POD, other]
+    first = await client.list_pods()
+    assert first == (POD, other)
+    grown = replace(POD, cpu_ids=(7,))
+    source.pods = [other, grown]
+    second = await client.list_pods()
+    assert second == (other, grown)
+    assert second[0] is first[1]
+    source.pods = [POD, POD]
+    assert await client.list_pods() == (POD, POD)
+    source.pods = []
+    assert await client.list_pods() == ()
 
 
 async def test_a_change_of_what_is_allocatable_is_seen(

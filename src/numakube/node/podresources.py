@@ -102,6 +102,7 @@ class PodResourcesClient:
         self._socket = str(socket)
         self._timeout = timeout
         self._allocatable: tuple[Any, AllocatableResources] | None = None
+        self._pods: dict[tuple[str, str], tuple[Any, PodResources]] = {}
         # Strict HTTP/2 servers refuse the encoded socket path that gRPC sends by default.
         options = [
             ("grpc.default_authority", "localhost"),
@@ -125,9 +126,9 @@ class PodResourcesClient:
         await self._channel.close()
 
     async def list_pods(self) -> tuple[PodResources, ...]:
-        """Return what every active pod holds."""
+        """Return what every active pod holds; the same object for a pod that holds the same."""
         answer = await self._call("List", POD_RESOURCES.ListPodResourcesRequest())
-        return tuple(_read_pod(one) for one in answer.pod_resources)
+        return self._read_pods(answer.pod_resources)
 
     async def get_pod(self, namespace: str, name: str) -> PodResources:
         """Return what one pod holds; the kubelet refuses pods that are not active."""
@@ -143,6 +144,20 @@ class PodResourcesClient:
         if self._allocatable is None or answer != self._allocatable[0]:
             self._allocatable = answer, _read_allocatable(answer)
         return self._allocatable[1]
+
+    def _read_pods(self, messages: Iterable[Any]) -> tuple[PodResources, ...]:
+        """Read the pods that have changed since the last time: to compare takes a tenth of that."""
+        known, self._pods = self._pods, {}
+        pods = []
+        for message in messages:
+            key = message.namespace, message.name
+            before = known.get(key)
+            same = before is not None and before[0] == message
+            pod = before[1] if before is not None and same else _read_pod(message)
+            # The new message, since each keeps the whole answer that it came in alive.
+            self._pods[key] = message, pod
+            pods.append(pod)
+        return tuple(pods)
 
     async def _call(self, method: str, request: Any) -> Any:  # noqa: ANN401 - protobuf messages
         """Call *method*, waiting a little when the kubelet says that we ask too often."""

@@ -11,6 +11,7 @@ All listed pods count that are not done, whatever the options exclude from zones
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -142,7 +143,7 @@ class _Sources:
             order = sorted(known)
             positions[resource] = {id_: index for index, id_ in enumerate(order)}
             tables[resource] = DeviceTable(
-                tuple(tuple(sorted(known[id_])) for id_ in order),
+                tuple(_in_order(known[id_]) for id_ in order),
                 tuple(index for index, id_ in enumerate(order) if id_ not in good),
             )
         return tables, positions
@@ -250,10 +251,21 @@ def _places(entries: Iterable[Devices]) -> Places:
     found: Places = {}
     for entry in entries:
         devices = found.setdefault(entry.resource, {})
-        numa_nodes = {numa for numa in entry.numa_nodes if numa >= 0}
+        numa_nodes = _known_nodes(entry.numa_nodes)
         for id_ in entry.ids:
-            devices[id_] = devices.get(id_, frozenset()) | numa_nodes
+            before = devices.get(id_)
+            devices[id_] = numa_nodes if before is None else before | numa_nodes
     return found
+
+
+@lru_cache(maxsize=256)
+def _in_order(numa_nodes: frozenset[int]) -> tuple[int, ...]:
+    return tuple(sorted(numa_nodes))
+
+
+@lru_cache(maxsize=256)
+def _known_nodes(numa_nodes: tuple[int, ...]) -> frozenset[int]:
+    return frozenset(numa for numa in numa_nodes if numa >= 0)
 
 
 def _cells(books: MemoryBooks) -> dict[int, MemoryCell]:
