@@ -98,6 +98,17 @@ def test_json_and_yaml(doctor: Doctor) -> None:
     assert "kind: Diagnosis" in doctor(broken(), "-o", "yaml")[1]
 
 
+def test_names_of_strangers_command_neither_terminal_nor_shell(doctor: Doctor) -> None:
+    """A bundle may come from anybody, and fixes are pasted into shells."""
+    world = healthy()
+    name = "x\x1b[2J; rm -rf ~\necho"
+    world.nodes[name] = {"metadata": {"name": name}, "status": {}}
+    _, text = doctor(world, "--only", "NUMA-NODE-NO-HOSTNAME")
+    assert "\x1b" not in text
+    quoted = "'x\ufffd[2J; rm -rf ~\ufffdecho'"
+    assert f"kubectl label node {quoted} kubernetes.io/hostname={quoted}\n" in text
+
+
 def test_checks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """Without a cluster."""
     assert run(["doctor", "--list-checks"], program="numakube") == 0

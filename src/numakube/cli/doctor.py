@@ -104,6 +104,7 @@ def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
 
 def _print_entry(entry: Entry, *, wide: bool) -> None:
     from numakube.insight.doctor.rendering import remedies_of, seen_lines
+    from numakube.insight.drawing.words import printable
 
     rule = entry.rule
     head = f"{rule.severity.upper()} {rule.id}"
@@ -111,11 +112,11 @@ def _print_entry(entry: Entry, *, wide: bool) -> None:
         head = click.style(head, fg=_COLOURS[rule.severity], bold=True)
     click.echo(f"{head}  {rule.title}")
     for line in seen_lines(entry, wide=wide):
-        _print_wrapped("", line)
+        _print_wrapped("", printable(line))
     _print_wrapped("why: ", rule.why)
     fix, others = remedies_of(entry)
-    for place, line in enumerate(fix.splitlines()):
-        click.echo(f"{_INDENT}{'fix: ' if not place else '     '}{line}")
+    for place, line in enumerate(fix.split("\n")):
+        click.echo(f"{_INDENT}{'fix: ' if not place else '     '}{printable(line)}")
     if others:
         click.echo(f"{_INDENT}     # and likewise for {others:,} more; -o json has each")
 

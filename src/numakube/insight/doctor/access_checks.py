@@ -37,7 +37,7 @@ MALFORMED: Final = Rule(
     severity=Severity.WARNING,
     title="An object cannot be read",
     why="It is as if it were not there, for us and for the scheduler.",
-    fix="kubectl get OBJECT -o yaml   # the field that is named has a value of the wrong type",
+    fix="kubectl get KIND OBJECT -o yaml   # the field that is named has a value of the wrong type",
 )
 
 RULES: Final = (FORBIDDEN, KUBELET, MALFORMED)
@@ -49,7 +49,7 @@ def check_access(facts: ClusterFacts) -> Iterator[Finding]:
         rest = one.what.partition("/")[2]
         if one.what.startswith(f"{CONFIGZ}/"):
             node = rest.removesuffix(".json")
-            yield about_node(KUBELET, node, _brief(one.why), fix=KUBELET.fix.replace("NODE", node))
+            yield about_node(KUBELET, node, _brief(one.why), fix=KUBELET.fix_for(NODE=node))
         elif one.what.startswith(f"{SCHEDULER}/") or not dns_label_problems(one.what):
             if _ABSENT not in one.why:
                 subject = Subject("Cluster", "", field=one.what)
@@ -57,7 +57,7 @@ def check_access(facts: ClusterFacts) -> Iterator[Finding]:
         else:
             kind, _, key = one.what.partition(" ")
             namespace, _, name = key.rpartition("/")
-            fix = MALFORMED.fix.replace("OBJECT", f"{kind} {key}".strip())
+            fix = MALFORMED.fix_for(KIND=kind, OBJECT=key)
             subject = Subject(kind, name, namespace)
             yield Finding(rule=MALFORMED, subject=subject, detail=one.why, fix=fix)
 

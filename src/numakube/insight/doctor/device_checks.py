@@ -99,7 +99,7 @@ def _healthy(node: str, resource: str, table: DeviceTable) -> Iterator[Finding]:
     if table.unhealthy:
         detail = f"{len(table.unhealthy)} of {len(table.numa_nodes)} {resource}"
         field = f"status.allocatable[{resource}]"
-        fix = UNHEALTHY.fix.replace("NODE", node)
+        fix = UNHEALTHY.fix_for(NODE=node)
         yield about_node(UNHEALTHY, node, detail, field=field, fix=fix)
 
 

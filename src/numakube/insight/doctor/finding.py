@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+from numakube.insight.drawing.words import printable
 from numakube.insight.facts import ClusterFacts
 
 
@@ -29,7 +32,7 @@ class Rule:
         id: stable; people write it into scripts.
         title: what is wrong, in one line.
         why: what comes of it.
-        fix: what to do, as a command or a snippet; a finding may know better.
+        fix: what to do, as a command or a snippet; words in capitals stand for names.
     """
 
     id: str
@@ -37,6 +40,14 @@ class Rule:
     title: str
     why: str
     fix: str
+
+    def fix_for(self, **names: str) -> str:
+        """Return the fix with *names* in place of its words in capitals: ``NODE=worker-0``.
+
+        People paste it into a shell, and a bundle may come from anybody.
+        """
+        words = re.compile(rf"\b(?:{'|'.join(names)})\b")
+        return words.sub(lambda found: shlex.quote(printable(names[found[0]])), self.fix)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -44,7 +44,7 @@ TOO_BIG: Final = Rule(
     fix=(
         "# ask for less per container; or use nodes with the policy restricted, which takes as\n"
         "# many zones as needed; this finds the smallest change:\n"
-        "kubectl numa explain pod NAME"
+        "kubectl numa explain pod POD -n NAMESPACE"
     ),
 )
 NO_NODE: Final = Rule(
@@ -187,7 +187,7 @@ def _no_device(pod: Pod, resource: str, kinds: list[_Kind]) -> Finding:
 def _about(rule: Rule, pod: Pod, detail: str) -> Finding:
     maker = maker_of(pod)
     subject = Subject(maker.kind, maker.name, maker.namespace, "spec.containers[].resources")
-    fix = rule.fix.replace("pod NAME", f"pod {pod.metadata.name} -n {pod.metadata.namespace}")
+    fix = rule.fix_for(POD=pod.metadata.name, NAMESPACE=pod.metadata.namespace)
     return Finding(rule=rule, subject=subject, detail=detail, fix=fix)
 
 

@@ -152,7 +152,7 @@ def _frozen(facts: ClusterFacts, node: str, absent: Sequence[Pod]) -> Iterator[F
     oldest = max(old, key=lambda key: old[key])
     more = f" and {len(old) - 1} more" if len(old) > 1 else ""
     detail = f"it lacks {oldest}, which has run for {spoken(old[oldest])}{more}"
-    fix = FROZEN.fix.replace("NODE", node)
+    fix = FROZEN.fix_for(NODE=node)
     yield about_report(FROZEN, node, detail, fix=fix)
 
 

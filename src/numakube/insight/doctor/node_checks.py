@@ -62,11 +62,11 @@ def check_nodes(facts: ClusterFacts) -> Iterator[Finding]:
     for name, node in facts.nodes.items():
         yield from _version(name, node)
         if node.status.allocatable and not amounts_of(node.status.allocatable).get(PODS):
-            fix = NO_PODS.fix.replace("NODE", name)
+            fix = NO_PODS.fix_for(NODE=name)
             field = "status.allocatable[pods]"
             yield about_node(NO_PODS, name, "allocatable has no pods", field=field, fix=fix)
         if _HOSTNAME not in node.metadata.labels:
-            fix = NO_HOSTNAME.fix.replace("NODE", name)
+            fix = NO_HOSTNAME.fix_for(NODE=name)
             field = "metadata.labels"
             yield about_node(NO_HOSTNAME, name, "the label is missing", field=field, fix=fix)
 

@@ -59,14 +59,14 @@ MISPREDICTED: Final = Rule(
         "One now and then is a race with another scheduler. Again and again on one node, its report"
         " or our model of its kubelet is wrong."
     ),
-    fix="kubectl numa trace pod POD   # what was foreseen, and what came",
+    fix="kubectl numa trace pod POD -n NAMESPACE   # what was foreseen, and what came",
 )
 OTHER_ZONES: Final = Rule(
     id="NUMA-SCHEDULER-OTHER-ZONES",
     severity=Severity.INFO,
     title="A kubelet put pods on other zones than foreseen",
     why="The pods are aligned and the scheduler has learnt of it; its plans were off meanwhile.",
-    fix="kubectl numa trace pod POD   # what was foreseen, and what came",
+    fix="kubectl numa trace pod POD -n NAMESPACE   # what was foreseen, and what came",
 )
 RULES: Final = (
     EXPORTER_NOT_READY, EXPORTER_CONDITION, SCHEDULER_NOT_READY, RESTARTS, BLOCKED, MISPREDICTED,
@@ -81,7 +81,7 @@ def check_workloads(facts: ClusterFacts) -> Iterator[Finding]:
             exporter = one.program is Program.EXPORTER
             rule = EXPORTER_NOT_READY if exporter else SCHEDULER_NOT_READY
             detail = f"{one.program}: {one.ready} of {one.wanted} pods are ready"
-            fix = rule.fix.replace("NAMESPACE", one.namespace)
+            fix = rule.fix_for(NAMESPACE=one.namespace)
             yield Finding(rule=rule, subject=_subject(one), detail=detail, fix=fix)
         for pod in one.pods(facts):
             yield from _restarts(one, pod)
@@ -97,12 +97,11 @@ def _restarts(one: Deployed, pod: Pod) -> Iterator[Finding]:
     for status in pod.status.container_statuses if pod.status else ():
         if status.restart_count >= _MANY_RESTARTS or _is_crashing(status):
             detail = f"container {status.name}: {status.restart_count} restarts"
-            fix = RESTARTS.fix.replace("NAMESPACE", one.namespace)
             yield Finding(
                 rule=RESTARTS,
                 subject=Subject("Pod", pod.metadata.name, one.namespace, "status"),
                 detail=detail + _last_words(status),
-                fix=fix.replace("POD", pod.metadata.name),
+                fix=RESTARTS.fix_for(NAMESPACE=one.namespace, POD=pod.metadata.name),
                 node=pod.spec.node_name,
             )
 
@@ -111,12 +110,11 @@ def _conditions(pod: Pod) -> Iterator[Finding]:
     for condition in pod.status.conditions if pod.status else ():
         if condition.type in _CONDITIONS and condition.status == "False":
             meta = pod.metadata
-            fix = EXPORTER_CONDITION.fix.replace("NAMESPACE", meta.namespace)
             yield Finding(
                 rule=EXPORTER_CONDITION,
                 subject=Subject("Pod", meta.name, meta.namespace, "status.conditions"),
                 detail=f"{condition.type} is False: {condition.reason} {condition.message}".strip(),
-                fix=fix.replace("POD", meta.name),
+                fix=EXPORTER_CONDITION.fix_for(NAMESPACE=meta.namespace, POD=meta.name),
                 node=pod.spec.node_name,
             )
 
@@ -145,7 +143,7 @@ def _blocked(scheduler: str, node: dict[str, Any]) -> Iterator[Finding]:
     why = numa.get("blocked") if isinstance(numa, dict) else None
     if why:
         name = str(node.get("name"))
-        fix = BLOCKED.fix.replace("NODE", name, 1)
+        fix = BLOCKED.fix_for(NODE=name)
         yield about_node(BLOCKED, name, f"{scheduler} waits: {why}", fix=fix)
 
 
@@ -160,7 +158,8 @@ def check_predictions(facts: ClusterFacts) -> Iterator[Finding]:
         rule = MISPREDICTED if verdict else OTHER_ZONES
         names = list(dict.fromkeys(pods))
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        fix = rule.fix.replace("POD", _by_name(names[0]))
+        namespace, _, name = names[0].rpartition("/")
+        fix = rule.fix_for(POD=name, NAMESPACE=namespace)
         yield about_node(rule, node, f"{names[0]}{more}", fix=fix)
 
 
@@ -178,11 +177,6 @@ def _members(document: object, key: str) -> Iterator[dict[str, Any]]:
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict):
             yield one
-
-
-def _by_name(key: str) -> str:
-    namespace, _, name = key.rpartition("/")
-    return f"{name} -n {namespace}" if namespace else name
 
 
 CHECKS: Final = (check_workloads, check_caches, check_predictions)

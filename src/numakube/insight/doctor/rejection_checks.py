@@ -24,7 +24,7 @@ REJECTED: Final = Rule(
     severity=Severity.WARNING,
     title="Kubelets have rejected pods",
     why="A rejected pod has failed for good: it was placed where there was no room for it.",
-    fix="kubectl numa explain pod NAME   # what the kubelet missed",
+    fix="kubectl numa explain pod POD -n NAMESPACE   # what the kubelet missed",
 )
 RUNAWAY: Final = Rule(
     id="NUMA-POD-RUNAWAY",
@@ -34,7 +34,7 @@ RUNAWAY: Final = Rule(
         "Its controller makes a new pod each time, without a pause: failed pods pile up by the"
         " hundred, and none will ever run."
     ),
-    fix="kubectl numa explain pod NAME   # what the kubelet misses; it may be too big for a zone",
+    fix="kubectl numa explain pod POD -n NAMESPACE   # what the kubelet misses",
 )
 
 RULES: Final = (REJECTED, RUNAWAY)
@@ -60,7 +60,7 @@ def _finding(maker: Subject, pods: list[Pod], schedulers: frozenset[str]) -> Fin
     where = ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
     told = ", ".join(f"{count} with {reason}" for reason, count in reasons.most_common())
     last = pods[-1]
-    fix = rule.fix.replace("pod NAME", f"pod {last.metadata.name} -n {last.metadata.namespace}")
+    fix = rule.fix_for(POD=last.metadata.name, NAMESPACE=last.metadata.namespace)
     if last.spec.scheduler_name not in schedulers:
         fix += "\nschedulerName: numakube-scheduler   # the present one does not look at zones"
     return Finding(

@@ -146,11 +146,11 @@ def check_presence(facts: ClusterFacts) -> Iterator[Finding]:
     chosen = _chosen_by_exporters(facts)
     for name, node in facts.nodes.items():
         if name not in facts.topologies and _should_report(facts, node) and chosen(node):
-            fix = MISSING.fix.replace("NODE", name)
+            fix = MISSING.fix_for(NODE=name)
             yield about_node(MISSING, name, "there is no object of the node's name", fix=fix)
     for name in facts.topologies:
         if name not in facts.nodes:
-            fix = ORPHAN.fix.replace("NODE", name)
+            fix = ORPHAN.fix_for(NODE=name)
             yield about_report(ORPHAN, name, "there is no node of that name", fix=fix)
 
 
@@ -191,7 +191,7 @@ def check_content(facts: ClusterFacts) -> Iterator[Finding]:
             continue
         view = facts.view(name)
         if isinstance(view, Unusable):
-            fix = UNUSABLE.fix.replace("NODE", name)
+            fix = UNUSABLE.fix_for(NODE=name)
             yield about_report(UNUSABLE, name, view.reason, field="zones", fix=fix)
         elif view is not None:
             yield from _content(name, view)
@@ -199,10 +199,10 @@ def check_content(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _content(name: str, view: NodeTopology) -> Iterator[Finding]:
     if view.stale_reason is not None:
-        fix = STALE.fix.replace("NODE", name)
+        fix = STALE.fix_for(NODE=name)
         yield about_report(STALE, name, view.stale_reason, field="attributes", fix=fix)
     for problem in view.problems:
-        yield about_report(ODD, name, problem, fix=ODD.fix.replace("NODE", name))
+        yield about_report(ODD, name, problem, fix=ODD.fix_for(NODE=name))
     if not view.live:
         yield about_report(NOT_LIVE, name, f"{view.producer} wrote it")
     if view.producer is Producer.NUMAKUBE and view.report is None and not view.problems:

@@ -93,7 +93,7 @@ def _account(facts: ClusterFacts, one: Deployed) -> Iterator[Finding]:
     if lacking:
         detail = f"{one.program} may not {', '.join(map(str, lacking))}"
         subject = Subject("ServiceAccount", account, one.namespace)
-        fix = MISSING.fix.replace("PROGRAM", one.program)
+        fix = MISSING.fix_for(PROGRAM=one.program.value)
         yield Finding(rule=MISSING, subject=subject, detail=detail, fix=fix)
 
 
