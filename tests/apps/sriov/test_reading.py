@@ -77,13 +77,13 @@ def test_keys_may_be_written_in_any_case_and_the_last_wins() -> None:
     """As Go reads them; null is as if nothing were said."""
     config = read(
         '{"RESOURCELIST": [{"resourcename": "a", "resourceName": "b", "deviceType": null,'
-        ' "Selectors": {"VENDORS": ["8086"], "drivers": null}}]}'
+        ' "Selectors": {"VENDORS": ["8086", null], "vendors": null, "drivers": null}}]}'
     )
 
     (found,) = config.pools
     assert found.name == "b"
     assert found.type is DeviceType.NETWORK
-    assert found.selectors[0].vendors == ("8086",)
+    assert found.selectors[0].vendors == ("8086", "")
 
 
 def test_the_same_in_yaml() -> None:

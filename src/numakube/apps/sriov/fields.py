@@ -33,10 +33,14 @@ class Fields:
 
         Args:
             where: what the object is called in complaints.
-            tree: its members; of keys that differ in case only, the last counts.
+            tree: its members; of keys that differ in case only, the last that says something
+                counts.
         """
         self.where = where
-        self._members = {key.casefold(): (key, value) for key, value in tree.items()}
+        self._members: dict[str, tuple[str, Any]] = {}
+        for key, value in tree.items():
+            if value is not None or key.casefold() not in self._members:
+                self._members[key.casefold()] = key, value
         self._known: list[str] = []
 
     def get(self, key: str) -> object:
@@ -65,7 +69,7 @@ class Fields:
     def texts(self, key: str) -> tuple[str, ...]:
         """Return a list of strings."""
         found = self.items(key)
-        return tuple(expect(one, str, f"{self.at(key)}[{n}]") for n, one in enumerate(found))
+        return tuple(text_or_null(one, f"{self.at(key)}[{n}]") for n, one in enumerate(found))
 
     def items(self, key: str) -> list[Any]:
         """Return a list."""
@@ -80,7 +84,7 @@ class Fields:
     def pairs(self, key: str) -> Mapping[str, str]:
         """Return an object whose values are strings."""
         found = self.mapping(key)
-        return {name: expect(one, str, f"{self.at(key)}.{name}") for name, one in found.items()}
+        return {name: text_or_null(one, f"{self.at(key)}.{name}") for name, one in found.items()}
 
     def at(self, key: str) -> str:
         """Return what the value at *key* is called in complaints."""
@@ -96,6 +100,15 @@ class Fields:
                 hint = f" (is {known[near[0]]!r} meant?)" if near else ""
                 remarks.append(Remark(self.where, f"unknown key {key!r} is ignored{hint}"))
         return remarks
+
+
+def text_or_null(value: object, where: str) -> str:
+    """Return a string; ``null`` stands for the empty one, as in Go.
+
+    Raises:
+        WrongKind: it is neither.
+    """
+    return "" if value is None else expect(value, str, where)
 
 
 def expect(value: object, kind: type, where: str) -> Any:  # noqa: ANN401 - of that kind

@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.sriov.config import Config, DeviceType, Pool, Preference, Remark, Selector
-from numakube.apps.sriov.fields import Fields, WrongKind, expect
+from numakube.apps.sriov.fields import Fields, WrongKind, expect, text_or_null
 from numakube.apps.sriov.ranges import parse_pattern
 from numakube.apps.sriov.static import read_devices
 from numakube.errors import ConfigError, MalformedObject
@@ -304,6 +304,6 @@ def _additional_info(fields: Fields) -> Mapping[str, Mapping[str, str]] | None:
         where = fields.at(f"additionalInfo.{address}")
         pairs = {} if entries is None else expect(entries, dict, where)
         found[address] = {
-            name: expect(value, str, f"{where}.{name}") for name, value in pairs.items()
+            name: text_or_null(value, f"{where}.{name}") for name, value in pairs.items()
         }
     return found
