@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.insight.explain.applying import can_apply, decided, helps
@@ -16,6 +17,8 @@ from numakube.apps.explaining import engine_of
 from numakube.insight.explain import explain, pod_subject, render
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
+
+pytestmark = pytest.mark.timeout(300)
 
 POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
 SHAPES = (
@@ -74,7 +77,7 @@ def random_pod(rng: Random, name: str, *, large: bool = False) -> Pod:
     return msgspec.structs.replace(base, spec=spec)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32))
 def test_the_verdict_is_the_schedulers(seed: int) -> None:
     """Whether it fits, where, and whom it would evict."""
@@ -96,7 +99,7 @@ def test_the_verdict_is_the_schedulers(seed: int) -> None:
     assert not refused & set(explanation.fitting)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32))
 def test_what_is_suggested_helps(seed: int) -> None:
     """Each change, carried out, makes the scheduler place the pod and the kubelet take it."""
@@ -106,7 +109,7 @@ def test_what_is_suggested_helps(seed: int) -> None:
         assert helps(change, case.facts, case.subject.unbound()), change.text
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.integers(0, 2**32))
 def test_pods_that_run_are_explained_and_nothing_is_lost(seed: int) -> None:
     """Whatever the data, there is a text, and the facts are as they were."""
