@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import NumakubeError
 from numakube.insight.doctor import (
     access_checks,
-    clocks,
+    clock_checks,
     device_checks,
     fit_checks,
     freshness_checks,
@@ -47,7 +47,7 @@ AREAS: Final = {
     "Room for pods": fit_checks,
     "Rejections": rejection_checks,
     "Nodes and versions": node_checks,
-    "Clocks": clocks,
+    "Clocks": clock_checks,
     "Rights": rights_checks,
     "Access": access_checks,
 }

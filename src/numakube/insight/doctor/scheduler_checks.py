@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.insight.collected import LEASES
-from numakube.insight.doctor.clocks import clock_offset
+from numakube.insight.doctor.clock_checks import clock_offset
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.programs import Program, deployed
 from numakube.insight.doctor.times import age_seconds, pod_age, spoken
