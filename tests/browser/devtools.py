@@ -171,9 +171,9 @@ class Page:
                 self._loaded.set()
             case "Runtime.exceptionThrown":
                 self.complaints.append(str(params["exceptionDetails"]))
-            case "Runtime.consoleAPICalled" if params["type"] in ("error", "warning", "assert"):
+            case "Runtime.consoleAPICalled" if params["type"] in ("error", "assert"):
                 self.complaints.append(str(params["args"]))
-            case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning"):
+            case "Log.entryAdded" if params["entry"]["level"] == "error":
                 self.complaints.append(str(params["entry"]))
             case "Network.requestWillBeSent":
                 self.requests.append(params["request"]["url"])

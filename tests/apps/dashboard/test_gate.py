@@ -194,3 +194,12 @@ async def test_there_are_never_too_many_sessions(reviewer: Reviewer) -> None:
     numbers = [await gate.enter("reader-token") for _ in range(300)]
     assert len(set(numbers)) == 300
     assert len(gate._sessions) == 256
+
+
+async def test_a_form_has_a_bounded_size(reviewer: Reviewer) -> None:
+    """Whatever else the server takes; and a stream is for those who read it."""
+    async with served(empty_source(), gate=gate_of(reviewer)) as visitor:
+        async with visitor.post(f"{PREFIX}login", data={"token": "x" * 100_000}) as response:
+            assert response.status == 413
+        async with visitor.head(f"{PREFIX}events", allow_redirects=False) as response:
+            assert response.status == 405

@@ -107,10 +107,10 @@ async def test_without_templates_a_line_says_what_is_missing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler runs all the same."""
-    for name in ("numakube.apps.dashboard.dashboard", "numakube.apps.dashboard.pages"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.delitem(sys.modules, "numakube.apps.dashboard.rendering", raising=False)
-    monkeypatch.setitem(sys.modules, mounting.TEMPLATES, None)
+    for name in [name for name in sys.modules if name.startswith("numakube.apps.dashboard.")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in mounting.TEMPLATES:
+        monkeypatch.setitem(sys.modules, name, None)
     async with (
         serving(world) as server,
         aiohttp.ClientSession(server.url) as session,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.source import Source
 
 PREFIX: Final = "/dashboard/"
+_LONGEST_FORM: Final = 1 << 16
 
 
 class Dashboard:
@@ -53,7 +54,7 @@ class Dashboard:
             web.get(path + "mispredictions", guarded(pages.mispredictions)),
             web.get(path + "caches", guarded(pages.caches)),
             web.get(path + "heat", guarded(pages.heat)),
-            web.get(path + "events", guarded(self._events)),
+            web.get(path + "events", guarded(self._events), allow_head=False),
             # No secrets in there, and the page that asks for a token needs them.
             web.get(path + "static/{folder}/{name}", self._gate.shielded(pages.asset)),
             web.get(path + "login", self._gate.shielded(self._ask)),
@@ -89,6 +90,9 @@ class Dashboard:
         return self._pages.login(target=self._gate.inward(request.query.get("next", "")))
 
     async def _enter(self, request: web.Request) -> web.Response:
+        length = request.content_length
+        if length is None or length > _LONGEST_FORM:
+            raise web.HTTPRequestEntityTooLarge(max_size=_LONGEST_FORM, actual_size=length or 0)
         form = await request.post()
         target = self._gate.inward(str(form.get("next", "")))
         number = await self._gate.enter(str(form.get("token", "")).strip())

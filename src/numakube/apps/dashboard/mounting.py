@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Mounted: TypeAlias = tuple[list[web.RouteDef], Callable[[], None]]
 
 PREFIX: Final = "/dashboard/"
-TEMPLATES: Final = "jinja2"
+TEMPLATES: Final = ("jinja2", "markupsafe")
+"""What pages are made with; the one brings the other."""
 MISSING: Final = "the dashboard needs Jinja2: pip install 'numakube[web]'\n"
 
 
@@ -39,7 +40,7 @@ def mounted(client: Client, mirror: Mirror, inside: Inside, *, host: str) -> Mou
     try:
         from numakube.apps.dashboard.dashboard import Dashboard
     except ModuleNotFoundError as error:
-        if error.name != TEMPLATES:
+        if error.name not in TEMPLATES:
             raise
         return [web.get(PREFIX, _explain), web.get(PREFIX.rstrip("/"), _explain)], _nothing
     from numakube.apps.dashboard.gate import Gate
