@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.apps.scheduler.world import NAME, Running, World, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
 
 from numakube.kube.catalog import PRIORITY_CLASSES
 
 SHAPE = "1 socket, 8 cores, smt 1, 32Gi"
 IMPOSSIBLE = 40
+CROWD = 10_000
 
 
 @pytest.mark.timeout(180)
@@ -67,16 +66,25 @@ async def test_the_urgent_who_fit_nowhere_keep_nobody_waiting(sites: Opener) -> 
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
-    """What fits is placed within seconds all the same."""
+    """What fits waits for one round of those who came before it at most, should all be woken."""
     async with world_of(10, shape=SHAPE) as world:
         running = await world.start()
-        for start in range(0, 10_000, 500):
+        for start in range(0, CROWD, 500):
             await world.create(*(pod_document(f"huge{start + n}", "60") for n in range(500)))
-        await world.until(lambda: len(running.process.scheduler.queue) == 10_000)
-        slowest = 0.0
+        await world.until(lambda: len(running.process.scheduler.queue) == CROWD)
+        most = 0.0
         for number in range(20):
-            name, began = f"small{number}", time.monotonic()
+            name, before = f"small{number}", attempts(running)
             await world.create(pod_document(name, "2"))
             await world.until(lambda name=name: bool(world.pod(name).spec.node_name))  # type: ignore[misc]
-            slowest = max(slowest, time.monotonic() - began)
-        assert slowest < 10
+            most = max(most, attempts(running) - before)
+        # After five minutes in the queue everybody is tried again, at a slow machine's pace once.
+        assert most < 1.5 * CROWD
+
+
+def attempts(running: Running) -> float:
+    """Return how often a scheduler has tried to place somebody."""
+    metric = "scheduler_schedule_attempts_total"
+    results = [{"result": one, "profile": NAME} for one in ("scheduled", "unschedulable", "error")]
+    registry = running.process.registry
+    return sum(registry.get_sample_value(metric, labels) or 0.0 for labels in results)

@@ -18,6 +18,7 @@ from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.client import Client
+from numakube.kube.objects import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.lab.cluster import uniform_plans
@@ -122,8 +123,8 @@ class World:
         """Create pods."""
         for document in documents:
             await self.client.create(PODS.raw, document, namespace="default")
-        names = {document["metadata"]["name"] for document in documents}
-        await self.until(lambda: names <= {pod.metadata.name for pod in self.pods.store})
+        keys = [ObjectKey("default", one["metadata"]["name"]) for one in documents]
+        await self.until(lambda: all(key in self.pods.store for key in keys))
 
     async def delete(self, name: str) -> None:
         """Delete a pod at once."""
@@ -131,7 +132,9 @@ class World:
 
     def pod(self, name: str) -> Pod:
         """Return a pod as it is now."""
-        return next(one for one in self.pods.store if one.metadata.name == name)
+        found = self.pods.store.get(ObjectKey("default", name))
+        assert found is not None, f"there is no pod {name}"
+        return found
 
     def by_phase(self, phase: str) -> set[str]:
         """Return the names of the pods in *phase*."""
