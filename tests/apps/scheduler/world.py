@@ -27,7 +27,7 @@ from numakube.lab.nodes.plan import NodePlan
 from numakube.lab.nodes.pool import NodePool
 
 NAME = "numakube-scheduler"
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 
 
 def without_election() -> KubeSchedulerConfiguration:
