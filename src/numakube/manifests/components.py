@@ -12,6 +12,7 @@ from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.scheduler import SchedulerManifest
+from numakube.manifests.sriov import SriovManifest
 from numakube.manifests.updaters import NfdManifest, RteManifest
 
 if TYPE_CHECKING:
@@ -144,6 +145,10 @@ def _extender(choices: Choices) -> list[dict[str, Any]]:
     ).objects()
 
 
+def _sriov(choices: Choices) -> list[dict[str, Any]]:
+    return SriovManifest(namespace=choices.namespace, image=choices.image).objects()
+
+
 def _operator(choices: Choices) -> list[dict[str, Any]]:
     return OperatorManifest(namespace=choices.namespace, image=choices.image).objects()
 
@@ -154,6 +159,7 @@ COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = Map
         "exporter": _exporter,
         "scheduler": _scheduler,
         "extender": _extender,
+        "sriov": _sriov,
         "operator": _operator,
     }
 )
