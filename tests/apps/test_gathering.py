@@ -26,6 +26,8 @@ from numakube.kubelet.node import KubeletNode
 from numakube.lab.cluster import Lab, LabOptions, uniform_plans
 from numakube.lab.rundir import RunDir
 
+pytestmark = pytest.mark.timeout(240)
+
 
 def forbidding(*plurals: str) -> Any:
     """Return a server that has nothing, and refuses to say so of some kinds."""

@@ -24,6 +24,8 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.lab.cluster import Lab, LabOptions, uniform_plans
 from numakube.lab.rundir import RunDir
 
+pytestmark = pytest.mark.timeout(240)
+
 Run = Callable[..., Any]
 
 MANIFEST = """
