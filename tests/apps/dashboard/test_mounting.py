@@ -82,6 +82,7 @@ async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> Non
         recording.mispredictions.append((recording.since, wrong))
         missed = await shown(session, "mispredictions")
         assert "zone 0: 2 cpu refused: TopologyAffinityError" in missed
+        assert "expected zone 0: 2 cpu, got refused" in await shown(session, "")
 
 
 async def test_it_is_served_where_the_scheduler_listens(world: World) -> None:

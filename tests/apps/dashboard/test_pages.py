@@ -74,6 +74,7 @@ async def test_the_overview_counts_what_there_is(visitor: Visitor) -> None:
     assert "Refused by kubelets 1" in shown
     assert "3 cannot align container (cpu: best zone has 10 of 20)" in shown
     assert "1 node with a stale report" in shown
+    assert "Reports unchanged for 7 under" in shown
 
 
 async def test_the_first_address_leads_to_the_overview(visitor: Visitor) -> None:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.source import Source
 
 PODS_OF_A_GROUP: Final = 20
+LATEST: Final = 3
 REFRESH: Final = "X-Numakube-Refresh"
 """Sent by a page that is open already and wants its live parts only."""
 _YEAR: Final = "public, max-age=31536000, immutable"
@@ -46,7 +47,7 @@ class Pages:
 
     async def overview(self, request: web.Request) -> web.Response:
         """The first page."""
-        rows = await self._source.zone_book.rows()
+        rows, inside = await self._source.zone_book.rows(), self._source.inside
         found = overview_of(self._source, rows)
         part = self._node_part(rows, Wish.of(request.query))
         return self._page(
@@ -54,6 +55,8 @@ class Pages:
             topic="",
             overview=found,
             part=part,
+            ages=ages_of(self._source, [row.name for row in rows]),
+            missed=list(inside.mispredictions())[:LATEST] if inside else [],
             resources=[total.name for total in found.totals] or [CPU],
             pods_on=self._source.pod_book.count_on,
             flags=row_facts,
