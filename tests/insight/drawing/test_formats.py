@@ -113,7 +113,7 @@ def luminance(colour: str) -> float:
 
 
 @given(st.text(max_size=40))
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_name_breaks_out_of_the_svg(name: str) -> None:
     """Neither as text nor as attribute, not even one that XML cannot hold."""
     mark = PodMark(name=name, letter="A")

@@ -167,6 +167,12 @@ class TestPlans:
         assert plan.refused[0].reason == "TopologyAffinityError"
         assert [pod.name for pod in plan.picture.pods] == ["team/web", "team/a"]
 
+    def test_a_pod_that_runs_already_may_come_again(self) -> None:
+        """As another one, with a name of its own."""
+        picture = self._plan(arriving=("web",)).picture
+        assert [pod.name for pod in picture.pods] == ["team/web", "team/web (again)"]
+        assert [len(pod.cpus) for pod in picture.pods] == [6, 8]
+
     def test_a_plan_of_nothing_changes_nothing(self) -> None:
         """Rebuilding the node from its report loses nothing that is drawn."""
         plan = self._plan()

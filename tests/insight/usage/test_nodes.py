@@ -146,6 +146,15 @@ def test_what_is_not_known_of_a_pod_is_told() -> None:
     assert counts["new"].why_unknown == "the node has no exact report"
 
 
+def test_devices_without_numa_node_leave_it_open() -> None:
+    """A pod that has nothing else is neither aligned nor spread."""
+    pod = nodes.on("n1", nodes.named("a", gpu="1"))
+    node = nodes.admitted(nodes.kubelet("2 sockets, 4 cores, 16Gi, gpu 2@-"), pod)
+    found = usages(nodes.facts({"n1": node}, pod))["a"]
+    assert found.alignment is Alignment.UNKNOWN
+    assert found.why_unknown == "its devices have no NUMA node"
+
+
 def with_vectors(
     nrt: NodeResourceTopology, placement: Placement, *pods: Pod
 ) -> NodeResourceTopology:

@@ -109,9 +109,15 @@ class _Trial:
             if misfit is not None:
                 self._model.remove(uid)
                 return _refused(pod, misfit, None)
-        self.names[uid_hash(uid)] = pod.metadata.key
+        self.names[uid_hash(uid)] = self._name(pod)
         self._running.append(pod)
         return None
+
+    def _name(self, pod: Pod) -> str:
+        """Return a name that no other pod in the picture has."""
+        key = pod.metadata.key
+        again = sum(one.metadata.key == key for one in self._running)
+        return f"{key} (again)" if again == 1 else f"{key} ({again} more)" if again else key
 
 
 def _refused(pod: Pod, outcome: Rejected, trace: AdmissionTrace | None) -> Refused:

@@ -118,6 +118,7 @@ class _Reader:
             name=meta.name,
             node=node,
             alignment=_alignment(zones, empty=holding.empty),
+            why_unknown="" if zones or holding.empty else "its devices have no NUMA node",
             zones=zones,
             cpus=holding.cpus,
             memory=_memory(holding),
