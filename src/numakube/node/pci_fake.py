@@ -11,6 +11,7 @@ form, with the newline at the end of every file.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from typing import TYPE_CHECKING, Final
 
@@ -189,7 +190,12 @@ class FakePci:
         """Take a function away."""
         for name in names_in(self.folder(address) / "net"):
             (self.sysfs / "class/net" / name).unlink(missing_ok=True)
-        shutil.rmtree(self.folder(address), ignore_errors=True)
+        # At once, as the kernel does it: nobody sees half of a function.
+        gone = self.sysfs / f".gone-{address}"
+        shutil.rmtree(gone, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.folder(address).rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
     def write(self, path: Path, text: str) -> None:
         """Write a file as the kernel would."""

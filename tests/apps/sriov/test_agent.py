@@ -52,13 +52,15 @@ async def plugin(lab: Lab, bed: Bed) -> AsyncIterator[Plugin]:
     await found.end()
 
 
-async def offers(lab: Lab, capacity: int, allocatable: int, resource: str = NIC) -> None:
+async def offers(
+    lab: Lab, capacity: int, allocatable: int, resource: str = NIC, *, node: str = "n1"
+) -> None:
     """Wait until the node offers so many devices."""
     wanted = str(capacity), str(allocatable)
     seen: list[Any] = []
 
     async def holds() -> bool:
-        status = (await lab.node_document())["status"]
+        status = (await lab.node_document(node))["status"]
         seen.append((status["capacity"].get(resource), status["allocatable"].get(resource)))
         return bool(seen[-1] == wanted)
 
@@ -414,11 +416,32 @@ async def test_a_stream_that_is_missing_leads_to_another_registration(
 
     sockets.plugins.disconnect(agent.endpoints[NIC].socket)
 
-    await offers(lab, 4, 0)
+    def is_registered_again() -> bool:
+        done = plugin.metric("numakube_sriov_registrations_total", resource=NIC, result="done")
+        return (done or 0) >= 2
+
+    await until(is_registered_again)
+    await until(plugin.is_followed)
     await offers(lab, 4, 4)
-    assert (
-        plugin.metric("numakube_sriov_registrations_total", resource=NIC, result="done") or 0
-    ) >= 2
+
+
+@WAYS
+async def test_newer_kubelets_refuse_a_second_connection_and_get_a_new_one(
+    lab: Lab, plugin: Plugin, way: Way
+) -> None:
+    """From 1.37 on a socket that is connected is not connected again: it has to be another."""
+    await lab.node("n2", kubernetes="1.37")
+    plugin.folders = replace(folders_of(lab.pool, way, "n2"), patience=0.2)
+    agent = await plugin.start()
+    await offers(lab, 4, 4, node="n2")
+
+    agent.endpoints[NIC].socket.unlink()
+    await until(agent.endpoints[NIC].socket.exists)
+    await until(plugin.is_followed)
+    await offers(lab, 4, 4, node="n2")
+    await lab.pool.restart("n2")
+    await offers(lab, 4, 4, node="n2")
+    await until(plugin.is_followed)
 
 
 async def test_a_stolen_socket_is_made_again(lab: Lab, plugin: Plugin) -> None:
