@@ -10,6 +10,7 @@ refused. Times are CPU time of one thread, so that a busy machine does not spoil
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,6 +112,8 @@ async def _measure(nodes: int, pods: int, cpus: int) -> tuple[float, float]:
     scheduler, cluster = process.scheduler, process.mirror.cluster
     timed = scheduler.recording = Timed(FlightRecorder(), cluster, CLOCK)
     timed.left = pods
+    gc.collect()
+    gc.freeze()  # what was there before is not looked at again
     loop = asyncio.create_task(scheduler.run())
     begin = time.thread_time()
     for number in range(pods):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Refusal: TypeAlias = "tuple[Rows, Status, bool]"
 """Rows, what they were told, and whether by the final check."""
 
-CANDIDATES: Final = 8
+CANDIDATES: Final = 5
 EXAMPLES: Final = 5
 GROUPS: Final = 32
 
@@ -177,7 +177,11 @@ def _top(total: Amount, chosen: int, ties: Rows | None) -> Rows:
     if ties is not None and len(ties) >= CANDIDATES:
         top = ties[:CANDIDATES].copy()
     else:
-        top = np.argpartition(total, len(total) - CANDIDATES)[-CANDIDATES:]
+        # For so few, several times faster than a partition.
+        rest, top = total.copy(), np.zeros(CANDIDATES, dtype=np.intp)
+        for number in range(CANDIDATES):
+            top[number] = best = rest.argmax()
+            rest[best] = -1
     if chosen not in top.tolist():
         top[int(total[top].argmin())] = chosen
     return top
