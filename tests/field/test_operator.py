@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,15 +19,13 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_exporters,
     wanted_scheduler,
 )
+from tests.sites.labs import lab_of
 
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kube.resources import Document
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
 from numakube.manifests.operator import OperatorManifest
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -42,19 +38,14 @@ TOLERATION = {"key": "testkey", "operator": "Equal", "value": "val1", "effect": 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client() -> AsyncIterator[Client]:
     """A cluster of three nodes with an operator, exporters and a scheduler."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        plans = uniform_plans(3, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
-        async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
-            for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
-                await create(lab.client, document)
-            await lab.client.create(
-                OPERATORS.raw, wanted_exporters(nodeSelector={"matchLabels": {}})
-            )
-            await lab.client.create(SCHEDULERS.raw, wanted_scheduler())
-            await both_available(lab.client)
-            yield lab.client
+    async with lab_of(3, rbac=True) as lab:
+        for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
+            await create(lab.client, document)
+        everywhere = wanted_exporters(nodeSelector={"matchLabels": {}})
+        await lab.client.create(OPERATORS.raw, everywhere)
+        await lab.client.create(SCHEDULERS.raw, wanted_scheduler())
+        await both_available(lab.client)
+        yield lab.client
 
 
 async def both_available(client: Client) -> None:

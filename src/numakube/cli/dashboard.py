@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.apps.dashboard.command import SETTINGS, make_command
+from numakube.apps.dashboard.command import LINE, SETTINGS
 from numakube.apps.running import run_until_stopped
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
@@ -35,4 +35,4 @@ def _run(flags: Values) -> int:
     )
 
 
-command = make_command(_run)
+command = LINE.command(_run)

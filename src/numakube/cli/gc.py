@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.apps.gc.command import SETTINGS, make_command
+from numakube.apps.gc.command import LINE, SETTINGS
 from numakube.apps.gc.process import run
 from numakube.apps.running import run_until_stopped
 from numakube.cli.logs import configure_logs
@@ -28,4 +28,4 @@ def _run(flags: Values) -> int:
     )
 
 
-command = make_command(_run)
+command = LINE.command(_run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.apps.operator.command import make_command
+from numakube.apps.operator.command import LINE
 from numakube.apps.operator.process import run
 from numakube.apps.operator.settings import SETTINGS
 from numakube.apps.running import run_until_stopped
@@ -22,4 +22,4 @@ def _run(flags: Values) -> int:
     return run_until_stopped(lambda stop: run(values, around, stop))
 
 
-command = make_command(_run)
+command = LINE.command(_run)

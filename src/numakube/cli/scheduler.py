@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.apps.running import run_until_stopped
-from numakube.apps.scheduler.command import make_command, options_of
+from numakube.apps.scheduler.command import LINE, options_of
 from numakube.apps.scheduler.process import run
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
@@ -23,4 +23,4 @@ def _run(flags: Values) -> int:
         return run_until_stopped(lambda stop: run(options, around, stop))
 
 
-command = make_command(_run)
+command = LINE.command(_run)

@@ -13,7 +13,7 @@ from tests.apps.dashboard.world import kubelet, node_object, pod_object, report_
 
 from numakube.api.yamls import dump_yaml
 from numakube.apps.bundle import pack
-from numakube.apps.dashboard.command import SETTINGS, parse
+from numakube.apps.dashboard.command import LINE, SETTINGS
 from numakube.apps.dashboard.process import run
 from numakube.apps.surroundings import Surroundings
 from numakube.errors import ConfigError
@@ -36,7 +36,7 @@ async def running(*args: str) -> AsyncIterator[str]:
     """Run the process while the context lasts; return the address that it announces."""
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    values = SETTINGS.resolve(env={}, flags=parse(("--port", "0", *args)))
+    values = SETTINGS.resolve(env={}, flags=LINE.parse(("--port", "0", *args)))
     process = asyncio.create_task(
         run(values, Surroundings(env={}), stop, announce=address.set_result)
     )
@@ -125,7 +125,7 @@ async def test_a_bundle_is_for_this_machine_only(tmp_path: Path) -> None:
     """There is no API server that knows tokens."""
     values = SETTINGS.resolve(
         env={},
-        flags=parse(
+        flags=LINE.parse(
             ("--from", bundle_in(tmp_path), "--bind-address", "0.0.0.0:0", "--insecure-serving")
         ),
     )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sites.labs import lab_of
 
 from numakube.apps.deployer.adoption import put_to_rest, wake_all
 from numakube.apps.deployer.detection import control_plane_nodes, installations, platform_of
@@ -25,9 +24,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.resources import Document
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
+from numakube.lab.cluster import Lab
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 
 pytestmark = pytest.mark.timeout(240)
@@ -36,13 +33,8 @@ pytestmark = pytest.mark.timeout(240)
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
     """A lab of two nodes that asks for rights."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        machine = from_shape("2 sockets, 4 cores, smt 2, 16Gi")
-        plans = uniform_plans(2, machine, "policy=single-numa-node", "1.35")
-        async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
-            yield lab
+    async with lab_of(2, rbac=True) as lab:
+        yield lab
 
 
 class Journal:

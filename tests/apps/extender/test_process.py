@@ -75,7 +75,7 @@ async def _apply(client: Client, document: dict[str, Any]) -> None:
 async def running(*args: str) -> AsyncIterator[None]:
     """Run the program until the end of the context."""
     stop = asyncio.Event()
-    flags = command.parse(args)
+    flags = command.LINE.parse(args)
     task = asyncio.create_task(command.perform(flags, Surroundings(env={}), stop))
     try:
         yield
@@ -156,7 +156,7 @@ async def test_what_makes_no_sense_is_told_at_the_start(
     server: BareServer, tmp_path: Path, args: tuple[str, ...], complaint: str
 ) -> None:
     """Before anything is served."""
-    flags = command.parse((f"--kubeconfig={tmp_path / 'kubeconfig'}", *args))
+    flags = command.LINE.parse((f"--kubeconfig={tmp_path / 'kubeconfig'}", *args))
     with pytest.raises(ConfigError, match=complaint):
         await command.perform(flags, Surroundings(env={}), asyncio.Event())
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numakube.apps.gc.command import SETTINGS, parse
+from numakube.apps.gc.command import LINE, SETTINGS
 from numakube.apps.gc.process import GcProcess
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
@@ -57,7 +57,7 @@ class Cluster:
 
     def process(self, *args: str) -> GcProcess:
         """Return a collector with these arguments."""
-        values = SETTINGS.resolve(env={}, flags=parse(args))
+        values = SETTINGS.resolve(env={}, flags=LINE.parse(args))
         return GcProcess(values, self.client, self.said.append)
 
     @contextlib.asynccontextmanager
@@ -194,5 +194,5 @@ async def test_a_cluster_without_such_objects_is_fine() -> None:
     clock = ManualClock()
     async with ApiServer(now=clock.now) as server:
         client = Client(InProcess(server), clock=clock, rate=0)
-        values: dict[str, Any] = SETTINGS.resolve(env={}, flags=parse(("--oneshot",)))
+        values: dict[str, Any] = SETTINGS.resolve(env={}, flags=LINE.parse(("--oneshot",)))
         assert await GcProcess(values, client, print).run(asyncio.Event()) == 0

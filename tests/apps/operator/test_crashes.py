@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +16,7 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_exporters,
     wanted_scheduler,
 )
+from tests.sites.labs import lab_of
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.apps.operator.exporters_plan import Setup
@@ -40,10 +39,8 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.transport import Request, Response, Stream, Transport
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.cluster import Lab
 from numakube.lab.inprocess import InProcess
-from numakube.lab.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -88,16 +85,12 @@ class Mortal:
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
     """A lab of one node, with the kinds and the namespace of an operator."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        plans = uniform_plans(1, from_shape("2 sockets, 2 cores, 8Gi"), "", "1.35")
-        async with Lab(LabOptions(name="t", plans=plans), folder) as lab:
-            for name in (OPERATOR_CRD, SCHEDULER_CRD):
-                await lab.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd(name))
-            home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-            await lab.client.create(NAMESPACES, home)
-            yield lab
+    async with lab_of(1, "2 sockets, 2 cores, 8Gi") as lab:
+        for name in (OPERATOR_CRD, SCHEDULER_CRD):
+            await lab.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd(name))
+        home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        await lab.client.create(NAMESPACES, home)
+        yield lab
 
 
 @asynccontextmanager

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sites.labs import lab_of
 
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.errors import NotFound
@@ -25,9 +24,7 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.patches import json_patch, merge_patch
 from numakube.kube.resources import Document, Resource
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
+from numakube.lab.cluster import Lab
 from numakube.manifests.operator import OperatorManifest
 
 pytestmark = pytest.mark.timeout(240)
@@ -39,17 +36,12 @@ IMAGE = "registry.example/numakube:test"
 @pytest.fixture
 async def lab() -> AsyncIterator[Lab]:
     """A lab of three workers that asks for rights, with an operator in it."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        machine = from_shape("2 sockets, 4 cores, smt 2, 16Gi")
-        plans = uniform_plans(3, machine, "policy=single-numa-node", "1.35")
-        async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
-            for name in ("node-0", "node-1"):
-                await label(lab.client, name, "node-role.kubernetes.io/worker")
-            for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
-                await create(lab.client, document)
-            yield lab
+    async with lab_of(3, rbac=True) as lab:
+        for name in ("node-0", "node-1"):
+            await label(lab.client, name, "node-role.kubernetes.io/worker")
+        for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
+            await create(lab.client, document)
+        yield lab
 
 
 async def label(client: Client, node: str, key: str, value: str | None = "") -> None:

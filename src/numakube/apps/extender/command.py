@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import click
-
+from numakube.apps.command_line import CommandLine
 from numakube.apps.extender.process import run
 from numakube.apps.extender.settings import SETTINGS
 
@@ -23,20 +22,7 @@ and bind of the scheduler-extender protocol.
 """
 
 
-def parse(args: tuple[str, ...]) -> Values:
-    """Return the flags in *args*.
-
-    Raises:
-        click.ClickException: they make no command line.
-    """
-
-    @click.pass_context
-    def callback(ctx: click.Context, /, **_: object) -> Values:
-        return SETTINGS.given(ctx)
-
-    command = click.Command(NAME, params=SETTINGS.options(), callback=callback, help=HELP)
-    flags: Values = command.main(list(args), prog_name=f"numakube {NAME}", standalone_mode=False)
-    return flags
+LINE: Final = CommandLine(NAME, SETTINGS, HELP)
 
 
 async def perform(flags: Values, around: Surroundings, stop: asyncio.Event) -> int:

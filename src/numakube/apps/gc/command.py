@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
+from numakube.apps.command_line import CommandLine
 from numakube.apps.process import CONNECTION, LOGS, serving_settings
 from numakube.apps.settings import DURATION, Setting, Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numakube.apps.settings import Values
 
 NAME: Final = "gc"
 
@@ -63,23 +59,4 @@ A node that is missing for shorter than the grace period keeps its object.
 """
 
 
-def make_command(act: Callable[[Values], Any]) -> click.Command:
-    """Return the command, which calls *act* with its settings and returns what that returns."""
-
-    @click.pass_context
-    def callback(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - act's result
-        return act(SETTINGS.given(ctx))
-
-    return click.Command(NAME, params=SETTINGS.options(), callback=callback, help=HELP)
-
-
-def parse(args: tuple[str, ...]) -> Values:
-    """Return the settings that *args* give.
-
-    Raises:
-        click.ClickException: they make no sense.
-    """
-    values: Values = make_command(lambda values: values).main(
-        list(args), prog_name=f"numakube {NAME}", standalone_mode=False
-    )
-    return values
+LINE: Final = CommandLine(NAME, SETTINGS, HELP)

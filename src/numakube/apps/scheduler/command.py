@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import click
-
+from numakube.apps.command_line import CommandLine
 from numakube.apps.scheduler.process import SchedulerOptions, run
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from numakube.apps.settings import Values
     from numakube.apps.surroundings import Surroundings
@@ -24,26 +22,7 @@ kube-scheduler would, on a node whose kubelet will align it.
 """
 
 
-def make_command(act: Callable[[Values], Any]) -> click.Command:
-    """Return the command, which calls *act* with the flags that were given."""
-
-    @click.pass_context
-    def callback(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - act's result
-        return act(SETTINGS.given(ctx))
-
-    return click.Command(NAME, params=SETTINGS.options(), callback=callback, help=HELP)
-
-
-def parse(args: tuple[str, ...]) -> Values:
-    """Return the flags in *args*.
-
-    Raises:
-        click.ClickException: they make no command line.
-    """
-    flags: Values = make_command(lambda flags: flags).main(
-        list(args), prog_name=f"numakube {NAME}", standalone_mode=False
-    )
-    return flags
+LINE: Final = CommandLine(NAME, SETTINGS, HELP)
 
 
 def options_of(flags: Values, around: Surroundings) -> SchedulerOptions:

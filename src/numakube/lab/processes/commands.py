@@ -48,7 +48,7 @@ def explained(run: Callable[[Process], Awaitable[int]]) -> Program:
 
 async def run_gc(process: Process) -> int:
     """Run ``numakube gc``; it serves nothing, since pods' addresses lead nowhere."""
-    values = gc_command.SETTINGS.resolve(env=process.env, flags=gc_command.parse(process.args))
+    values = gc_command.SETTINGS.resolve(env=process.env, flags=gc_command.LINE.parse(process.args))
     return await gc_process.run(
         values,
         process.stop,
@@ -67,7 +67,7 @@ async def run_scheduler(process: Process) -> int:
 
     elsewhere = Elsewhere(move=True, announce=process.announce)
     around = replace(_around(process), serve=True, elsewhere=elsewhere)
-    return await command.perform(command.parse(process.args), around, process.stop)
+    return await command.perform(command.LINE.parse(process.args), around, process.stop)
 
 
 async def run_extender(process: Process) -> int:
@@ -76,14 +76,14 @@ async def run_extender(process: Process) -> int:
 
     elsewhere = Elsewhere(move=False, announce=process.announce)
     around = replace(_around(process), serve=True, elsewhere=elsewhere)
-    return await command.perform(command.parse(process.args), around, process.stop)
+    return await command.perform(command.LINE.parse(process.args), around, process.stop)
 
 
 async def run_operator(process: Process) -> int:
     """Run ``numakube operator``."""
     around = _around(process)
     return await operator_command.perform(
-        operator_command.parse(process.args), around, process.stop
+        operator_command.LINE.parse(process.args), around, process.stop
     )
 
 

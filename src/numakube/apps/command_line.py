@@ -1,0 +1,43 @@
+"""A command that takes settings and nothing else, for the program and for containers of the lab."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numakube.apps.settings import Settings, Values
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """How a process is told on the command line what to do."""
+
+    name: str
+    settings: Settings
+    help: str
+
+    def command(self, act: Callable[[Values], Any]) -> click.Command:
+        """Return the command, which calls *act* with the flags that were given."""
+
+        @click.pass_context
+        def callback(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - act's result
+            return act(self.settings.given(ctx))
+
+        params = self.settings.options()
+        return click.Command(self.name, params=params, callback=callback, help=self.help)
+
+    def parse(self, args: tuple[str, ...]) -> Values:
+        """Return the flags in *args*.
+
+        Raises:
+            click.ClickException: they make no command line.
+        """
+        flags: Values = self.command(lambda flags: flags).main(
+            list(args), prog_name=f"numakube {self.name}", standalone_mode=False
+        )
+        return flags
