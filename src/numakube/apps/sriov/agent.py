@@ -165,7 +165,7 @@ class Agent:
         self._metrics.scan_seconds.observe(self._clock.monotonic() - started)
         self._note(survey)
         before, self.survey = self.survey, survey
-        await self._drop(before, survey)
+        await self._drop(survey)
         for pool in survey.config.pools:
             await self._offer(pool, survey.standings[pool.resource], tasks)
         await self._clean(before, survey)
@@ -208,7 +208,7 @@ class Agent:
         task = tasks.create_task(endpoint.run(), name=f"endpoint {resource}")
         self._served[resource] = _Served(plugin, endpoint, task, news, plugin.options)
 
-    async def _drop(self, before: Survey | None, survey: Survey) -> None:
+    async def _drop(self, survey: Survey) -> None:
         """End the endpoints of pools that are gone, or whose options the kubelet must hear anew."""
         pools = {pool.resource: pool for pool in survey.config.pools}
         for resource, served in tuple(self._served.items()):
@@ -222,7 +222,6 @@ class Agent:
             self._metrics.forget(resource)
             if pool is None:
                 _log.info("pool_removed", resource=resource)
-        del before
 
     async def _clean(self, before: Survey | None, survey: Survey) -> None:
         """Remove what was written about devices that are forgotten, and about former pools."""

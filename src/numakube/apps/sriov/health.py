@@ -46,6 +46,7 @@ def follow(
     found: Iterable[Member],
     reasons: Mapping[str, str],
     *,
+    otherwise: str = GONE,
     now: float,
     forget_after: float,
 ) -> dict[str, Standing]:
@@ -55,6 +56,7 @@ def follow(
         before: as they were.
         found: what the scan has found for the pool.
         reasons: why the pool does not have other devices, if it is known.
+        otherwise: what is said of those of which it is not.
         now: seconds by some clock.
         forget_after: seconds after which a lost device is dropped.
     """
@@ -64,7 +66,7 @@ def follow(
             continue
         lost_at = now if standing.lost_at is None else standing.lost_at
         if now - lost_at < forget_after:
-            after[id_] = Standing(standing.member, reasons.get(id_, GONE), lost_at)
+            after[id_] = Standing(standing.member, reasons.get(id_, otherwise), lost_at)
     return dict(sorted(after.items(), key=lambda item: item[1].member.rank))
 
 

@@ -76,6 +76,7 @@ def look(
             _earlier(pool, before),
             shares.members[pool.resource],
             _reasons(pool, inventory, shares),
+            otherwise=inventory.trouble or GONE,
             now=now,
             forget_after=options.forget_after,
         )
@@ -92,18 +93,7 @@ def _earlier(pool: Pool, before: Survey | None) -> Mapping[str, Standing]:
     return before.standings[pool.resource]
 
 
-class _Reasons(dict[str, str]):
-    """Why devices are not there; what nobody knows of is gone."""
-
-    def __init__(self, known: Mapping[str, str], otherwise: str) -> None:
-        super().__init__(known)
-        self._otherwise = otherwise
-
-    def get(self, key: str, default: str = "") -> str:  # type: ignore[override]
-        """Return why, or else that it is gone."""
-        return super().get(key, default) if key in self else self._otherwise
-
-
 def _reasons(pool: Pool, inventory: Inventory, shares: Shares) -> Mapping[str, str]:
-    known = {one.address: one.why for one in inventory.unreadable}
-    return _Reasons(known | dict(shares.reasons(pool.resource)), inventory.trouble or GONE)
+    """Return why the pool does not have devices, as far as it is known."""
+    unreadable = {one.address: one.why for one in inventory.unreadable}
+    return unreadable | dict(shares.reasons(pool.resource))
