@@ -215,7 +215,7 @@ class ZoneTable:
 
     @property
     def changes(self) -> int:
-        """How many writes there have been: as long as this lasts, all else does."""
+        """How often anything was written, or the arrays grew: as long as this lasts, all does."""
         return self._changes
 
     @property
@@ -404,6 +404,7 @@ class ZoneTable:
         return _Array((self.width, self.room), dtype)
 
     def _grow(self) -> None:
+        self._changes += 1
         for column in self._nodes.values():
             column.grow((self.room,))
         resources = (self._available, self._allocatable, self._capacity, self._reports)

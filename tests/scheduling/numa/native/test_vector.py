@@ -98,6 +98,29 @@ def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.Dat
         change_something(cluster, data, change)
 
 
+@settings(max_examples=20)
+@given(clusters(), any_pods, any_pods)
+def test_answers_keep_up_with_a_table_that_grows(cluster: Cluster, pod: Pod, other: Pod) -> None:
+    """Nodes without a report make room in the arrays for more, and nothing else."""
+    engine = NativeEngine()
+    snapshot = cluster.snapshot()
+    before = engine.filter_all(CycleState(), PodInfo(pod), snapshot, snapshot.rows)
+    known = snapshot.rows.copy()
+    for index in range(200):
+        cluster.set_node(Node(metadata=ObjectMeta(name=f"late{index}")))
+    snapshot = cluster.snapshot()
+    after = engine.filter_all(CycleState(), PodInfo(pod), snapshot, known)
+    assert told(after) == told(before)
+    for one in (pod, other):
+        info, fresh = PodInfo(one), NativeEngine()
+        kept = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        anew = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        assert told(kept) == told(anew)
+        rows = snapshot.rows if anew is None else snapshot.rows[anew.ok]
+        scores = engine.score_all(CycleState(), info, snapshot, rows)
+        assert scores.tolist() == fresh.score_all(CycleState(), info, snapshot, rows).tolist()
+
+
 def told(verdicts: Verdicts | None) -> list[str]:
     """Return what is said of each row."""
     if verdicts is None:
