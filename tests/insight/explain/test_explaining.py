@@ -199,3 +199,13 @@ def test_absurd_requests_are_answered_at_once() -> None:
     wanted = pod("typo", cpu="100000")
     explanation = explain(facts, engine_of(facts), pod_subject(wanted))
     assert (explanation.changes[0].was, explanation.changes[0].to) == ("100k", "8")
+
+
+def test_what_a_smaller_pod_must_do_without_is_named() -> None:
+    """A device of which nothing is left is not passed over in silence."""
+    town = Town()
+    town.add("node-a", shape="2 sockets, 4 cores, smt 2, 16Gi")
+    facts = town.facts()
+    explanation = explain(facts, engine_of(facts), pod_subject(pod("p", cpu="20", gpu=1)))
+    (change,) = [one for one in explanation.changes if one.kind == "less-of-everything"]
+    assert "no vendor.example/gpu: fits on node-a" in change.text

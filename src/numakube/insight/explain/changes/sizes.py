@@ -106,10 +106,11 @@ def _less_of_everything(bench: Bench) -> Iterator[Change]:
         node = bench.taker(pod)
         if node is None:
             continue
+        before = {container.name: asked_by(container) for container, _ in all_containers(bench.pod)}
         parts = "; ".join(
-            f"{container.name}: {_sizes(asked_by(container))}"
+            f"{container.name}: {_sizes(asked_by(container), before[container.name])}"
             for container, _ in all_containers(pod)
-            if asked_by(container)
+            if before[container.name]
         )
         text = f"Ask for less of everything, such as {parts}: fits on {node}."
         yield Change(kind="less-of-everything", text=text, node=node)
@@ -152,8 +153,10 @@ def _scaled(pod: Pod, tenths: int) -> Pod:
     return pod
 
 
-def _sizes(amounts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {amount_text(name, amount)}" for name, amount in amounts.items())
+def _sizes(amounts: Mapping[str, int], before: Mapping[str, int]) -> str:
+    """Return what a container asks for now, and what no longer."""
+    kept = [f"{name} {amount_text(name, amount)}" for name, amount in amounts.items()]
+    return ", ".join((*kept, *(f"no {name}" for name in before if name not in amounts)))
 
 
 def _kind(resource: str) -> str:
