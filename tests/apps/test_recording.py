@@ -127,6 +127,14 @@ def test_zones_are_observed_whichever_cache_is_used() -> None:
     assert desk.events("a")[-1]["zones"] == ZONE_0
 
 
+def test_a_mistake_of_the_recorder_stops_nobody(desk: Desk) -> None:
+    """What cannot be written down is logged; the rest is kept."""
+    desk.place(pod("a", cpus=4))
+    desk.recording.asked(info(pod("b")), [None], nodes=1, kept=0, started=0.0)  # type: ignore[list-item]
+    desk.recording.bound("a", "n1")
+    assert [event["event"] for event in desk.events("a")] == ["reserved", "bound"]
+
+
 def test_a_binding_that_fails_is_not_awaited(desk: Desk) -> None:
     """Another attempt may go elsewhere."""
     desk.place(pod("a", cpus=4))

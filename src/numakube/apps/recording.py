@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import structlog
 
 from numakube.apps.settings import Setting
 from numakube.errors import ConfigError, InvalidValue
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
 
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 _MOST_MISPREDICTIONS: Final = 200
 _MOST_PENDING: Final = 256
 _MOST_PENDING_NODES: Final = 80_000
@@ -112,10 +114,14 @@ class Recording:
         self._pending_nodes = 0
         self._begun.clear()
         for one in pending:
-            if isinstance(one, tuple):
-                self._recorder.note(*one)
-            else:
-                one()
+            try:
+                if isinstance(one, tuple):
+                    self._recorder.note(*one)
+                else:
+                    one()
+            except Exception as error:
+                # Who watches must not stumble for those who work.
+                _log.error("not_recorded", error=repr(error), exc_info=error)
 
     def _later(self, one: Callable[[], None] | tuple[str, notes.Note], nodes: int = 0) -> None:
         """Write something down when there is time, and before it gets too much."""
