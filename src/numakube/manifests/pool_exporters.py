@@ -316,20 +316,15 @@ _CERTIFICATE_VOLUME: Final = _Volume(
 def cluster_rules() -> list[dict[str, Any]]:
     """Return what an exporter does all over the cluster."""
     return [
-        rule(
-            "topology.node.k8s.io",
-            ["noderesourcetopologies"],
-            ["get", "list", "watch", "create", "update", "patch"],
-        ),
-        rule("", ["nodes"], ["get", "list", "watch"]),
-        rule("", ["nodes/proxy"], ["get"]),
+        rule("topology.node.k8s.io", ["noderesourcetopologies"], ["get", "create", "patch"]),
+        rule("", ["nodes"], ["get"]),
         rule("", ["pods"], ["get", "list", "watch"]),
     ]
 
 
 def own_pod_rules() -> list[dict[str, Any]]:
     """Return what an exporter does with its own pod."""
-    return [rule("", ["pods"], ["get"]), rule("", ["pods/status"], ["update", "patch"])]
+    return [rule("", ["pods"], ["get"]), rule("", ["pods/status"], ["patch"])]
 
 
 def _fingerprint(method: str | None) -> list[str]:
