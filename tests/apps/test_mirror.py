@@ -12,7 +12,9 @@ from tests.sites.site import Opener
 
 from numakube.apps.mirror import Mirror
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.objects import ObjectKey
 from numakube.kube.patches import merge_patch
+from numakube.kube.subresources import bind_pod
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.numa.caches.contract import Changes
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -123,6 +125,21 @@ async def test_an_assumed_pod_counts_until_it_is_forgotten(
     mirror.forget(pod)
     assert not mirror.is_assumed(pod.uid)
     assert pod.uid not in node.pods
+
+
+async def test_a_pod_that_we_have_bound_is_told_of_as_added(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """Not as changed: that would wake everybody who waits for room."""
+    mirror, told = setup
+    await world.create(pod_document("p", schedulerName="nobody"))
+    await world.until(lambda: told.waiting == ["p"])
+    pod = PodInfo(world.pod("p"))
+    mirror.assume(pod, "node-0")
+    await bind_pod(world.client, ObjectKey("default", "p"), node="node-0", uid=pod.uid)
+    await world.until(lambda: "p" in world.by_phase("Running") and "p" in told.placed)
+    about = [event.kind for event in told.events if event.pod and event.pod.name == "p"]
+    assert about == [EventKind.POD_ADDED]
 
 
 async def test_heartbeats_wake_nobody_but_changes_of_a_node_do(

@@ -236,9 +236,10 @@ class Mirror:
         self.cluster.place(pod, pod.node_name)
         if self.listener is not None:
             self.listener.pod_placed(pod)
-        if not known:
+        # One that we have assumed is known, and yet told of as added: binding changes its spec.
+        if not known or not isinstance(change, Updated) or not change.old.spec.node_name:
             self._tell(EventKind.POD_ADDED, node=pod.node_name, pod=pod)
-        elif isinstance(change, Updated) and _matters(change.old, change.object):
+        elif _matters(change.old, change.object):
             self._tell(EventKind.POD_UPDATED, node=pod.node_name, pod=pod)
 
     def _pod_is_gone(self, pod: PodInfo) -> None:
