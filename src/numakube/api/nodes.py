@@ -1,10 +1,18 @@
 """Nodes: what they offer and whether they are well."""
 
+from typing import Final
+
 import msgspec
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.placement import Taint
 from numakube.api.wire import ResourceList, Timestamp, Wire, always
+
+ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+"""Labels of nodes with this beginning tell their roles."""
+CONTROL_PLANE: Final = f"{ROLE_PREFIX}control-plane"
+MASTER: Final = f"{ROLE_PREFIX}master"
+WORKER: Final = f"{ROLE_PREFIX}worker"
 
 
 class NodeSpec(Wire, frozen=True):

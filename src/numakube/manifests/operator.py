@@ -15,6 +15,7 @@ from numakube.manifests.roles import READ, cluster_role, role, rule, service_acc
 
 NAME: Final = "numaresources-controller-manager"
 LEASE: Final = "0e2a6bd3.openshift-kni.io"
+"""The lease of the NUMA Resources Operator, so that never both of them work."""
 _PORT: Final = 8081
 _LABELS: Final = {"app": "numaresources-operator", "control-plane": "controller-manager"}
 _WRITE: Final = (*READ, "create", "patch", "delete")

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.api.nodes import CONTROL_PLANE, MASTER
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.network import API_PORTS, allow_api_server, deny_all
 from numakube.manifests.pool_exporters import HASH
@@ -21,8 +22,6 @@ LEASE: Final = "numa-scheduler-leader"
 DEFAULT_SCHEDULER_NAME: Final = "topo-aware-scheduler"
 _PORT: Final = 10259
 _LABELS: Final = {"app": NAME}
-_CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
-_MASTER: Final = "node-role.kubernetes.io/master"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,12 +173,12 @@ def hash_of(data: dict[str, str]) -> str:
 
 def on_control_plane() -> dict[str, Any]:
     """Return what makes pods prefer nodes of the control plane, and be let onto them."""
-    term = {"matchExpressions": [{"key": _CONTROL_PLANE, "operator": "Exists"}]}
+    term = {"matchExpressions": [{"key": CONTROL_PLANE, "operator": "Exists"}]}
     preferred = [{"weight": 1, "preference": term}]
     return {
         "tolerations": [
             {"key": key, "operator": "Exists", "effect": "NoSchedule"}
-            for key in (_CONTROL_PLANE, _MASTER)
+            for key in (CONTROL_PLANE, MASTER)
         ],
         "affinity": {
             "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}

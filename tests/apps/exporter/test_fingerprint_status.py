@@ -64,3 +64,4 @@ def test_a_folder_that_cannot_be_written_stops_nobody(
         folder.write_text("a file")
     StatusFile(folder / "file", NODE).keep(with_pod("a"))
     StatusRing(folder, NODE, clock).keep(with_pod("a"))
+    assert not (folder / "file").exists()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import decode
+from numakube.api.nodes import CONTROL_PLANE
 from numakube.api.yamls import load_yaml
 from numakube.errors import ApiError, NumakubeError
 from numakube.insight.workloads import ServerVersion
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numakube.kube.resources import Document
 
 EXPORTER: Final = "exporter"
-CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _CLUSTER_VERSIONS: Final = Resource(
     group="config.openshift.io",
     version="v1",

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.deployer.readiness import waits_for
+from numakube.apps.managing import managed, manager_of
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import resource_of
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from numakube.kube.resources import Document
 
 FIELD_MANAGER: Final = "numakube-deployer"
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 _SHARED: Final = ("Namespace", "CustomResourceDefinition")
 """Kinds whose objects may serve others too; one that was there before is left as it is."""
 _POLL_SECONDS: Final = 1.0
@@ -89,7 +89,7 @@ class Engine:
             return Deed.CREATED
         applied = await self.client.apply(
             resource_of(document),
-            _labelled(document),
+            managed(document, FIELD_MANAGER),
             namespace=namespace,
             field_manager=FIELD_MANAGER,
             force=True,
@@ -182,10 +182,4 @@ def name_of(document: Document) -> str:
 
 
 def _is_ours(live: Document) -> bool:
-    return bool(live["metadata"].get("labels", {}).get(MANAGED_BY) == FIELD_MANAGER)
-
-
-def _labelled(document: Document) -> Document:
-    metadata = document["metadata"]
-    labels = {**metadata.get("labels", {}), MANAGED_BY: FIELD_MANAGER}
-    return {**document, "metadata": {**metadata, "labels": labels}}
+    return manager_of(live) == FIELD_MANAGER

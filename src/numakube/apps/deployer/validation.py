@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_config import with_defaults
+from numakube.api.nodes import CONTROL_PLANE, WORKER
 from numakube.errors import InvalidValue, KubeletStartError
 from numakube.insight.model_node import model_of
 from numakube.kubelet.configuration import settings_of
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.insight.facts import ClusterFacts
 
-WORKER: Final = "node-role.kubernetes.io/worker"
-CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _SECOND: Final = 1_000_000_000
 _OLDEST: Final = (1, 21)
 _ALIGNING: Final = ("single-numa-node", "restricted", "best-effort")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import structlog
 
+from numakube.apps.managing import managed
 from numakube.apps.operator.plan import Action, Apply, Delete
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import resource_of
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from numakube.kube.resources import Document
 
 FIELD_MANAGER: Final = "numakube-operator"
-MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-"""The label by which our objects are watched."""
 
 Kind: TypeAlias = str
 
@@ -100,7 +99,7 @@ class Executor:
         return remembered.mark == _mark(metadata.generation, metadata.resource_version)
 
     async def _apply(self, action: Apply) -> Document:
-        document = _labelled(action.document)
+        document = managed(action.document, FIELD_MANAGER)
         result = await self._client.apply(
             resource_of(document),
             document,
@@ -125,12 +124,6 @@ class Executor:
         except (NotFound, Conflict):
             return  # It is gone, or another one of that name.
         _log.info("object_removed", kind=action.kind, name=action.name)
-
-
-def _labelled(document: Document) -> Document:
-    metadata = document["metadata"]
-    labels = {**metadata.get("labels", {}), MANAGED_BY: FIELD_MANAGER}
-    return {**document, "metadata": {**metadata, "labels": labels}}
 
 
 def _mark(generation: int, version: str) -> str:

@@ -22,6 +22,7 @@ from numakube.apps.operator.defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.kubelet_configs import kubelet_settings
 from numakube.apps.operator.plan import Apply, Delete, Plan, owned
 from numakube.apps.operator.pools import BadGroups, Pool, Pools, expressions_of, pools_of
+from numakube.manifests.network import API_PORTS
 from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
 from numakube.manifests.secondary_scheduler import hash_of
 
@@ -64,7 +65,7 @@ class Setup:
     image: str
     pull_policy: str = "IfNotPresent"
     custom_image: bool = True
-    api_ports: tuple[int, ...] = (443, 6443)
+    api_ports: tuple[int, ...] = API_PORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

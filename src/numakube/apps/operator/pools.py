@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement
+from numakube.api.nodes import ROLE_PREFIX
 from numakube.api.selectors import selector_of
 from numakube.apps.operator.defaults import normalised
 from numakube.errors import InvalidValue
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from numakube.api.nodetopology import MachineConfigPool, NodeGroup, NodeGroupConfig
 
 MOST_ANNOTATIONS: Final = 8
-ROLE_PREFIX: Final = "node-role.kubernetes.io/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from numakube.apps.operator.executor import Executor
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.operator.scheduler_plan import SchedulerSetup, digests_of
-from numakube.apps.operator.settings import DEFAULT_IMAGE, LEASE
 from numakube.apps.operator.state import (
     MACHINE_CONFIG_POOLS,
     ExporterView,
@@ -32,6 +31,8 @@ from numakube.kube.lease import LeaderElection
 from numakube.kube.objects import ObjectKey
 from numakube.kube.reflector import wait_synced
 from numakube.kube.workqueue import WorkQueue, run_workers
+from numakube.manifests.components import DEFAULT_IMAGE
+from numakube.manifests.operator import LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from numakube.api.nodes import CONTROL_PLANE
 from numakube.api.nodetopology import SCHEDULER_NAME, NamespacedName, RelatedObject
 from numakube.apps.operator.conditions import (
     DEDICATED_INFORMER,
@@ -21,6 +22,7 @@ from numakube.apps.operator.defaults import log_level, normalised_scheduler
 from numakube.apps.operator.exporters_plan import PAUSE
 from numakube.apps.operator.plan import Apply, Plan, owned
 from numakube.errors import InvalidValue
+from numakube.manifests.network import API_PORTS
 from numakube.manifests.secondary_scheduler import (
     DEFAULT_SCHEDULER_NAME,
     NAME,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from numakube.api.operands import Deployment
 
 QOS: Final = "config.numa-operator.openshift.io/scheduler-qos-request"
-CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 DIGESTS_VARIABLE: Final = "SCHEDULER_IMAGE_DIGESTS"
 
 BAD_NAME: Final = "IncorrectNUMAResourcesSchedulerResourceName"
@@ -59,7 +60,7 @@ class SchedulerSetup:
     namespace: str
     pull_policy: str = "IfNotPresent"
     trusted: frozenset[str] | None = None
-    api_ports: tuple[int, ...] = (443, 6443)
+    api_ports: tuple[int, ...] = API_PORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

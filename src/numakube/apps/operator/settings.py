@@ -9,10 +9,6 @@ import click
 from numakube.apps.process import CONNECTION, LOGS, serving_settings
 from numakube.apps.settings import Setting, Settings
 
-DEFAULT_IMAGE: Final = "ghcr.io/numakube/numakube:latest"
-LEASE: Final = "0e2a6bd3.openshift-kni.io"
-"""The lease of the NUMA Resources Operator, so that never both of them work."""
-
 PLATFORMS: Final = ("kubernetes", "openshift")
 
 SETTINGS: Final = Settings(

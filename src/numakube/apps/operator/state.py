@@ -14,7 +14,8 @@ from numakube.api.nodetopology import (
     NUMAResourcesScheduler,
 )
 from numakube.api.operands import ConfigMap, DaemonSet, Deployment
-from numakube.apps.operator.executor import FIELD_MANAGER, MANAGED_BY
+from numakube.apps.managing import MANAGED_BY
+from numakube.apps.operator.executor import FIELD_MANAGER
 from numakube.apps.operator.exporters_plan import Seen, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject
 from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler

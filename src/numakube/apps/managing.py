@@ -1,0 +1,22 @@
+"""The label that tells who looks after an object, so that nobody else's is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from numakube.kube.resources import Document
+
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+
+
+def managed(document: Document, by: str) -> Document:
+    """Return *document* with the label of its manager."""
+    metadata = document["metadata"]
+    labels = {**metadata.get("labels", {}), MANAGED_BY: by}
+    return {**document, "metadata": {**metadata, "labels": labels}}
+
+
+def manager_of(document: Document) -> str:
+    """Return who looks after an object; empty if it does not say."""
+    return str(document["metadata"].get("labels", {}).get(MANAGED_BY, ""))
