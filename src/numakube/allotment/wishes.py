@@ -1,0 +1,108 @@
+"""What a pod wishes, read from its annotations, labels and requests once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Policy, Scope, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.kubelet.demand import Role
+    from numakube.values.resources import Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuWish:
+    """How the CPUs of a pod or a container are bound.
+
+    Attributes:
+        bound: whether it gets CPUs of its own because of its QoS and priority; nodes may demand it.
+        required: the policy that must be met; `BindPolicy.NONE` if there is none.
+        preferred: the policy otherwise, the plugin's default filled in.
+        exclusive: whom it does not share cores or NUMA nodes with.
+    """
+
+    bound: bool = False
+    required: BindPolicy = BindPolicy.NONE
+    preferred: BindPolicy = BindPolicy.FULL_PCPUS
+    exclusive: CpuExclusive = CpuExclusive.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerWish:
+    """What one container wishes.
+
+    Attributes:
+        requests: in base units (`numakube.values.resources`), limits standing in for requests of
+            extended resources.
+        ignored: it is not aligned and blocks nothing; `why_ignored` tells people why.
+        policy: its own policy where an annotation overrides the pod's; ``None`` if none does.
+        exclusive: likewise.
+    """
+
+    name: str
+    role: Role
+    requests: Amounts
+    cpus: CpuWish
+    policy: Policy | None = None
+    exclusive: Exclusive | None = None
+    ignored: bool = False
+    why_ignored: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodWish:
+    """What a pod wishes.
+
+    Attributes:
+        policy: empty if the pod leaves it to the node.
+        policy_key: the annotation that it comes from, for people.
+        scope: ``None`` if the pod leaves it to the node.
+        exclusive: ``None`` if the pod does not say; see `rules`.
+        strategy: ``None`` if the pod leaves it to the node.
+        requests: of the pod as a whole, overhead included, ignored containers left out.
+        cpus: of the pod as a whole.
+        containers: init containers first, in order of start.
+        devices: what it wants of devices; see `numakube.allotment.devices`.
+        problems: what is wrong with its annotations, each naming the key and the field; a pod with
+            problems is refused everywhere.
+    """
+
+    policy: Policy = Policy.NONE
+    policy_key: str = ""
+    scope: Scope | None = None
+    exclusive: Exclusive | None = None
+    strategy: Strategy | None = None
+    requests: Amounts = field(default_factory=lambda: MappingProxyType({}))
+    cpus: CpuWish = CpuWish()
+    containers: tuple[ContainerWish, ...] = ()
+    devices: DeviceWish | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether the pod itself wishes nothing, so that only a node could make it special."""
+        return not (self.policy or self.problems or self.cpus.bound or self.devices)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWish:
+    """What a pod wants of the devices in `numakube.allotment.facts.NodeFacts.devices`.
+
+    Attributes:
+        joint: device types that are placed together, the leading one first.
+        same_pcie: whether each leading device needs the others on its own PCIe switch.
+        requests: by device type and resource, for the pod as a whole.
+        by_container: the same by container name.
+    """
+
+    requests: Mapping[str, Amounts]
+    by_container: Mapping[str, Mapping[str, Amounts]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    joint: tuple[str, ...] = ()
+    same_pcie: bool = False

@@ -1,0 +1,46 @@
+"""Names of labels and annotations: Koordinator's, and of others that say the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# On pods, by users.
+QOS_CLASS: Final = "koordinator.sh/qosClass"
+PRIORITY_CLASS: Final = "koordinator.sh/priority-class"
+RESOURCE_SPEC: Final = "scheduling.koordinator.sh/resource-spec"
+NUMA_TOPOLOGY_SPEC: Final = "scheduling.koordinator.sh/numa-topology-spec"
+CONTAINER_NUMA_TOPOLOGY_SPEC: Final = "numa-topology-spec.scheduling.koordinator.sh/container."
+"""Ours: followed by the name of a container, whose rule it overrides."""
+CONTAINER_RESOURCE_SPEC: Final = "resource-spec.scheduling.koordinator.sh/container."
+"""Ours: likewise for how its CPUs are bound."""
+DEVICE_JOINT_ALLOCATE: Final = "scheduling.koordinator.sh/device-joint-allocate"
+DEVICE_ALLOCATE_HINT: Final = "scheduling.koordinator.sh/device-allocate-hint"
+VOLCANO_POLICY: Final = "volcano.sh/numa-topology-policy"
+
+# On pods, by schedulers.
+RESOURCE_STATUS: Final = "scheduling.koordinator.sh/resource-status"
+DEVICE_ALLOCATED: Final = "scheduling.koordinator.sh/device-allocated"
+KAI_OBSERVED: Final = "kai.scheduler/numa-placement-observed"
+KAI_PREDICTED: Final = "kai.scheduler/numa-placement-predicted"
+
+# On nodes.
+NODE_POLICY: Final = "node.koordinator.sh/numa-topology-policy"
+NODE_SCOPE: Final = "node.koordinator.sh/numa-topology-scope"
+"""Ours."""
+NODE_BIND_POLICY: Final = "node.koordinator.sh/cpu-bind-policy"
+NODE_STRATEGY: Final = "node.koordinator.sh/numa-allocate-strategy"
+NODE_NUMA_RESERVATION: Final = "node.koordinator.sh/enable-numa-reservation"
+NODE_RESERVATION: Final = "node.koordinator.sh/reservation"
+NODE_SYSTEM_QOS: Final = "node.koordinator.sh/system-qos-resource"
+NODE_AMPLIFICATION: Final = "node.koordinator.sh/resource-amplification-ratio"
+
+# On NodeResourceTopologies.
+CPU_TOPOLOGY: Final = "node.koordinator.sh/cpu-topology"
+CPU_MANAGER_POLICY: Final = "kubelet.koordinator.sh/cpu-manager-policy"
+POD_CPU_ALLOCS: Final = "node.koordinator.sh/pod-cpu-allocs"
+CPU_SHARED_POOLS: Final = "node.koordinator.sh/cpu-shared-pools"
+BE_CPU_SHARED_POOLS: Final = "node.koordinator.sh/be-cpu-shared-pools"
+CPU_BASIC_INFO: Final = "node.koordinator.sh/cpu-basic-info"
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+KOORDINATOR: Final = "Koordinator"
+"""The value of `MANAGED_BY` on koordlet's objects."""
