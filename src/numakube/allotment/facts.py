@@ -65,6 +65,7 @@ class DevicePlace:
         resources: what it has of each device resource, such as 100 of ``koordinator.sh/gpu-core``.
         labels: for selectors of pods.
         vfs: bus ids of its virtual functions, ascending.
+        vf_labels: labels of virtual functions by bus id, where they have any.
     """
 
     type: str
@@ -76,6 +77,7 @@ class DevicePlace:
     resources: Amounts = field(default_factory=lambda: MappingProxyType({}))
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     vfs: tuple[str, ...] = ()
+    vf_labels: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

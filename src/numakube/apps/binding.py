@@ -20,7 +20,7 @@ from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import bind_pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from numakube.kube.client import Client
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -70,11 +70,16 @@ class Lanes:
                 self._lanes[node] = (lock, users - 1)
 
 
-async def bind(client: Client, pod: PodInfo, node: str) -> Bound:
-    """Bind *pod* to *node*, and find out what happened if the answer does not tell."""
+async def bind(
+    client: Client, pod: PodInfo, node: str, *, annotations: Mapping[str, str] | None = None
+) -> Bound:
+    """Bind *pod* to *node*, and find out what happened if the answer does not tell.
+
+    The server sets *annotations* in the same step, so a pod that turns out to be bound has them.
+    """
     key = ObjectKey(pod.namespace, pod.name)
     try:
-        await bind_pod(client, key, node, uid=pod.uid)
+        await bind_pod(client, key, node, uid=pod.uid, annotations=annotations)
     except NotFound as error:
         return Bound(Result.GONE, str(error))
     except (Conflict, ClusterUnreachable) as error:

@@ -11,9 +11,13 @@ from aiohttp import web
 from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
 from numakube.apps.binding import Result, bind
+from numakube.apps.scheduler.binder import DefaultBinder
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer
+from numakube.scheduling.framework.annotating import annotate
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.snapshot.pods import PodInfo
 
 POD = PodInfo(Pod(metadata=ObjectMeta(name="p", namespace="ns", uid="u1")))
@@ -53,6 +57,19 @@ async def test_the_binding_names_the_pod_by_its_uid(server: ScriptedServer) -> N
     assert request.path == "/api/v1/namespaces/ns/pods/p/binding"
     document: Any = request.json()
     assert (document["metadata"]["uid"], document["target"]["name"]) == ("u1", "n")
+
+
+async def test_what_plugins_leave_for_the_pod_goes_with_the_binding(server: ScriptedServer) -> None:
+    """The server sets it in the same step; there is no second request that could get lost."""
+    server.reply({}, status=201)
+    state = CycleState()
+    annotate(state, {"example.org/a": "1"})
+    annotate(state, {"example.org/b": "2"})
+    async with connect(server.config, clock=JumpingClock(), rate=0) as client:
+        assert await DefaultBinder(client).bind(state, POD, "n") == SUCCESS
+    (request,) = server.received
+    document: Any = request.json()
+    assert document["metadata"]["annotations"] == {"example.org/a": "1", "example.org/b": "2"}
 
 
 @pytest.mark.parametrize(

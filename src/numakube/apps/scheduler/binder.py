@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.apps.binding import Result, bind
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
+from numakube.scheduling.framework.annotating import annotations_of
 from numakube.scheduling.framework.plugins import Bind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status
 
@@ -38,8 +39,8 @@ class DefaultBinder(Bind):
         return cls(client)
 
     async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Bind *pod* to *node*."""
-        bound = await bind(self._client, pod, node)
+        """Bind *pod* to *node*, with the annotations that plugins left for it."""
+        bound = await bind(self._client, pod, node, annotations=annotations_of(state))
         if bound.result is Result.BOUND:
             return SUCCESS
         return Status(Code.ERROR, (bound.reason,), detail=bound)

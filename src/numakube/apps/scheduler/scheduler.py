@@ -18,6 +18,7 @@ from numakube.apps.binding import Bound, Lanes, Result
 from numakube.apps.loglevel import SWITCH
 from numakube.apps.scheduler.eviction import evict
 from numakube.scheduling.cycle import Chosen, Failed, Refused
+from numakube.scheduling.framework.annotating import as_bound
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
 from numakube.scheduling.plugins.rejection_guard import is_rejection
@@ -270,7 +271,7 @@ class Scheduler:
         if not status.ok:
             self._fail(entry, status.message, started)
             return
-        self.mirror.assume(pod, node.name)
+        self.mirror.assume(as_bound(decision.state, pod), node.name)
         self.recording.reserved(pod.uid, node.name)
         self._binding.add(pod.uid)
         status, seconds = runtime.permit(decision.state, pod, node.name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from msgspec.structs import replace
+
 from numakube.api.pods import effective_requests, is_pod_level_resource, qos_class
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY
@@ -98,6 +100,17 @@ class PodInfo:
     def is_being_deleted(self) -> bool:
         """Tell whether the pod is going away."""
         return self.pod.metadata.deletion_timestamp is not None
+
+    def annotated(self, annotations: Mapping[str, str]) -> PodInfo:
+        """Return the pod with *annotations* besides its own; nothing else about it changes."""
+        own = self.pod.metadata
+        metadata = replace(own, annotations={**own.annotations, **annotations})
+        copy = object.__new__(PodInfo)
+        for name in PodInfo.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy.pod = replace(self.pod, metadata=metadata)
+        copy._memo = {}
+        return copy
 
     def memo(self, key: object, make: Callable[[Pod], T]) -> T:
         """Return ``make(pod)``, computed once for this pod under *key*."""
