@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
+from numakube.apps.heap import keep_freed_memory
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.upstream.engine import UpstreamEngine
 from numakube.scheduling.numa.upstream.replay import STRATEGIES, Reported, reported
@@ -36,6 +37,7 @@ _ZONE: Final = {"cpu": 16, "memory": 64 * GIB, HUGEPAGES: 16 * GIB, GPU: 2, NIC:
 
 def run() -> Iterator[dict[str, object]]:
     """Yield latencies of decisions and updates."""
+    keep_freed_memory()  # as the scheduler does
     cluster = make_cluster(NODES)
     for strategy in STRATEGIES:
         yield from engine_results(f"upstream {strategy}", UpstreamEngine(strategy), cluster)

@@ -12,6 +12,7 @@ from benchmarks.kubelet_model import large_machine
 from numakube.api.core import Container, Node, Pod, PodSpec, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
+from numakube.apps.heap import keep_freed_memory
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
@@ -62,6 +63,7 @@ class Belief:
 
 def run() -> Iterator[dict[str, object]]:
     """Yield the cost of decisions by policy and pod."""
+    keep_freed_memory()  # as the scheduler does
     for policy in ("single-numa-node", "restricted", "best-effort"):
         cluster = make_cluster(NODES, policy)
         for containers in (1, 2):

@@ -10,6 +10,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.apps.extender.command import HELP, NAME
 from numakube.apps.extender.process import run
 from numakube.apps.extender.settings import SETTINGS
+from numakube.apps.heap import keep_freed_memory
 from numakube.apps.running import run_until_stopped
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
@@ -24,6 +25,7 @@ def _run(flags: Values) -> int:
     around = Surroundings()
     values = SETTINGS.resolve(files=(), env=around.env, flags=flags)
     configure_logs(values["log_level"], values["log_format"])
+    keep_freed_memory()
     with quiet_collector():
         return run_until_stopped(lambda stop: run(values, around, stop))
 

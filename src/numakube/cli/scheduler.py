@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.apps.heap import keep_freed_memory
 from numakube.apps.running import run_until_stopped
 from numakube.apps.scheduler.command import LINE, options_of
 from numakube.apps.scheduler.process import run
@@ -19,6 +20,7 @@ def _run(flags: Values) -> int:
     around = Surroundings()
     options = options_of(flags, around)
     configure_logs(options.values["log_level"], options.values["log_format"])
+    keep_freed_memory()
     with quiet_collector():
         return run_until_stopped(lambda stop: run(options, around, stop))
 

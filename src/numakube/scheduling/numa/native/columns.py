@@ -64,6 +64,15 @@ class Columns:
         """Return ``(zones, nodes)``: one over what pods may use of a resource; 0 if nothing."""
         return self._totals_of(zones, name).inverse
 
+    def common_inverse(self, zones: ZoneTable, name: str, kind: int, count: int) -> float:
+        """Return the `inverse` that all *count* zones of all nodes of a kind share; 0 if none."""
+        known = self._totals_of(zones, name)
+        if kind not in known.common:
+            members = known.inverse[:count, np.flatnonzero(self.kind == kind)]
+            low, high = members.min(initial=np.inf), members.max(initial=0.0)
+            known.common[kind] = float(low) if low == high else 0.0
+        return known.common[kind]
+
     def _totals_of(self, zones: ZoneTable, name: str) -> _Totals:
         known = self._totals.get(name)
         if known is None:
@@ -90,6 +99,7 @@ class _Totals:
         self.amounts: Amount = np.zeros((0, 0), dtype=np.int64)
         self.largest: Amount = self.amounts
         self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
+        self.common: dict[int, float] = {}
         self._seen: Amount = np.zeros(0, dtype=np.int64)
         self._changes = -1
 
@@ -106,6 +116,7 @@ class _Totals:
         rows: Rows = np.flatnonzero(self._seen != zones.revision)
         if not rows.size:
             return
+        self.common.clear()
         fresh = allocatable[:, rows]
         self.inverse[:, rows] = np.divide(1, fresh, out=np.zeros(fresh.shape), where=fresh > 0)
         if not is_memory(name):

@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 
 
 class Lanes:
-    """Nodes of one kind; ``rows`` says which, ascending."""
+    """Nodes of one *kind* (a number of the columns); ``rows`` says which, ascending."""
 
     def __init__(
-        self, table: ZoneTable, columns: Columns, rows: Rows, zones: int, *, idle: bool = False
+        self, table: ZoneTable, columns: Columns, rows: Rows, kind: int, *, idle: bool = False
     ) -> None:
+        rules = columns.rules[kind]
         self.rows = rows
         self.size = len(rows)
-        self.zones = zones
+        self.zones = rules.zones if rules is not None else 0
+        self._kind = kind
         self._idle = idle
         self._table = table
         self._columns = columns
@@ -48,11 +50,11 @@ class Lanes:
         if len(lanes) == self.size:
             return self
         rows = self.rows[lanes]
-        return Lanes(self._table, self._columns, rows, self.zones, idle=self._idle)
+        return Lanes(self._table, self._columns, rows, self._kind, idle=self._idle)
 
     def idle(self) -> Lanes:
         """Return the lanes as if nothing ran on them."""
-        return Lanes(self._table, self._columns, self.rows, self.zones, idle=True)
+        return Lanes(self._table, self._columns, self.rows, self._kind, idle=True)
 
     def free(self, name: str) -> Amount:
         """Return ``(zones, lanes)``: what is free."""
@@ -93,8 +95,14 @@ class Lanes:
         """Return what is free in one zone of each lane."""
         return self._table.available(name).reshape(-1).take(cells)
 
-    def inverse_at(self, name: str, cells: Rows) -> npt.NDArray[np.float64]:
-        """Return one over what pods may use in one zone of each lane; 0 if nothing."""
+    def inverse_at(self, name: str, cells: Rows) -> npt.NDArray[np.float64] | float:
+        """Return one over what pods may use in one zone of each lane; 0 if nothing.
+
+        It is one number if all zones of such nodes have the same.
+        """
+        common = self._columns.common_inverse(self._table, name, self._kind, self.zones)
+        if common:
+            return common
         return self._columns.inverse(self._table, name).reshape(-1).take(cells)
 
     def distance(self, one: int, other: int) -> Amount:

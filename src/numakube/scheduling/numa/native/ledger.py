@@ -138,7 +138,7 @@ class Ledger:
             if rules is None:
                 continue
             plan = plan_of(self._shapes(rules.demand), rules)
-            lanes = Lanes(snapshot.zones, self._columns, rows[where], rules.zones)
+            lanes = Lanes(snapshot.zones, self._columns, rows[where], number)
             verdict = judge_lanes(plan, lanes)
             refused = np.flatnonzero(~verdict.ok)
             if refused.size < lanes.size:

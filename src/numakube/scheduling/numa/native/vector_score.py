@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -58,22 +59,20 @@ def _rate_single(
     plan: Plan, lanes: Lanes, wants: Sequence[Mapping[str, int]], places: Sequence[Rows]
 ) -> tuple[Share, Share]:
     """Return packing and balance where each stage has one zone."""
-    packing, balance = np.zeros(lanes.size), np.zeros(lanes.size)
-    for index, (wanted, place) in enumerate(zip(wants, places, strict=True)):
-        cells = lanes.cells(place)
-        before = [
-            (want, place == other) for want, other in zip(wants, places[:index], strict=False)
-        ]
-        state = LaneState(device_names(plan.rules), wanted)
-        for name in state.names:
-            free = lanes.free_at(name, cells)
-            for want, same in before:
-                if want.get(name):
-                    free = free - want[name] * same
-            state.set(name, free, lanes.inverse_at(name, cells))
-        packing += state.packing()
-        balance += state.balance()
-    return packing / len(wants), balance / len(wants)
+    where = np.stack(places)
+    cells = lanes.cells(where)
+    before = [
+        (later, earlier, np.equal(where[later], where[earlier]).astype(np.float64))
+        for later, earlier in combinations(range(len(wants) - 1, -1, -1), 2)
+    ]
+    state = LaneState(device_names(plan.rules), wants)
+    for name in state.names:
+        free = lanes.free_at(name, cells).astype(np.float64)
+        for later, earlier, same in before:
+            if wants[earlier].get(name):
+                free[later] -= wants[earlier][name] * same
+        state.set(name, free, lanes.inverse_at(name, cells))
+    return state.packing(), state.balance()
 
 
 def _score_wide(
@@ -83,19 +82,15 @@ def _score_wide(
     sets: Sequence[Amount],
     options: NativeOptions,
 ) -> Amount:
-    aligned = np.ones(lanes.size)
-    packing, balance = np.zeros(lanes.size), np.zeros(lanes.size)
-    for wanted, chosen in zip(wants, sets, strict=True):
-        members = _members(lanes, chosen)
-        aligned = np.minimum(aligned, lanes.rated(chosen, alignment))
-        state = LaneState(device_names(plan.rules), wanted)
-        for name in state.names:
-            cap = (lanes.allocatable(name) * members).sum(axis=0)
-            inverse = np.divide(1, cap, out=np.zeros(lanes.size), where=cap > 0)
-            state.set(name, (lanes.free(name) * members).sum(axis=0), inverse)
-        packing += state.packing()
-        balance += state.balance()
-    return _total(aligned, packing / len(wants), balance / len(wants), options)
+    members = [_members(lanes, chosen) for chosen in sets]
+    aligned = np.minimum.reduce([lanes.rated(chosen, alignment) for chosen in sets])
+    state = LaneState(device_names(plan.rules), wants)
+    for name in state.names:
+        caps = np.stack([(lanes.allocatable(name) * one).sum(axis=0) for one in members])
+        inverse = np.divide(1, caps, out=np.zeros(caps.shape), where=caps > 0)
+        free = np.stack([(lanes.free(name) * one).sum(axis=0) for one in members])
+        state.set(name, free.astype(np.float64), inverse)
+    return _total(aligned, state.packing(), state.balance(), options)
 
 
 def _members(lanes: Lanes, chosen: Amount) -> npt.NDArray[np.bool_]:
@@ -105,60 +100,73 @@ def _members(lanes: Lanes, chosen: Amount) -> npt.NDArray[np.bool_]:
 
 
 class LaneState:
-    """One zone of each lane, or a set of zones taken as one, before and after a placement."""
+    """Zones of each lane, or sets of zones taken as one, before and after a placement.
 
-    def __init__(self, devices: Sequence[str], wanted: Mapping[str, int]) -> None:
+    Arrays are ``(stages, lanes)``: each stage has its zone. One over what a zone has of a resource
+    is a plain number where all zones have the same, as machines of one kind do.
+    """
+
+    def __init__(self, devices: Sequence[str], wants: Sequence[Mapping[str, int]]) -> None:
         self.names = (*PLAIN, *devices)
         self._devices = devices
-        self._wanted = wanted
+        self._wants = wants
         self._before: dict[str, Share] = {}
         self._left: dict[str, Share] = {}
         self._free: dict[str, Share] = {}
-        self._inverse: dict[str, Share] = {}
+        self._inverse: dict[str, Share | float] = {}
         self._exists: dict[str, npt.NDArray[np.bool_] | None] = {}
 
-    def set(self, name: str, free: Amount, inverse: Share) -> None:
+    def set(self, name: str, free: Share, inverse: Share | float) -> None:
         """Note what is free of a resource, and one over what there is (0 if nothing)."""
-        # Nothing is below 0, and the minimum is found faster than whether all are true.
-        self._exists[name] = None if inverse.min(initial=1.0) > 0 else inverse > 0
+        self._exists[name] = _existing(inverse)
         self._inverse[name] = inverse
-        amount = free.astype(np.float64)
         if name in PLAIN:
-            self._before[name] = amount * inverse
+            self._before[name] = free * inverse
         else:
-            self._free[name] = amount
-        if name in self._wanted:
-            left = np.subtract(amount, self._wanted[name])
-            np.maximum(left, 0, out=left)
+            self._free[name] = free
+        if any(name in wanted for wanted in self._wants):
+            left = free - self._wanted(name)
+            left.clip(0.0, np.inf, out=left)
             self._left[name] = np.multiply(left, inverse, out=left)
         elif name in PLAIN:
             self._left[name] = self._before[name]
 
     def packing(self) -> Share:
-        """Rate what the placement leaves for large pods."""
+        """Rate what the placement leaves for large pods, on average over the stages."""
         before, after = self._least(self._before), self._least(self._left)
-        kept = self._own()
-        kept += 1
-        kept -= _placeable(before) - _placeable(after)
+        kept = self._own() + 1 - (_placeable(before) - _placeable(after))
         kept /= 2
-        np.maximum(kept, 0.0, out=kept)
-        np.minimum(kept, 1.0, out=kept)
+        kept.clip(0.0, 1.0, out=kept)
         stranded = [self._stranded(name, before, after) for name in self._devices]
         if stranded:
-            kept *= 1 - np.minimum(1.0, _added(stranded))
-        return kept
+            lost = _added(stranded)
+            kept *= np.subtract(1, lost.clip(0.0, 1.0, out=lost), out=lost)
+        return _mean(kept)
 
     def balance(self) -> Share:
-        """Rate how evenly the zone is used after the placement."""
-        names = [name for name in self._left if name in self.names]
-        most, least = self._or(names[0], -np.inf), self._or(names[0], np.inf)
-        for name in names[1:]:
-            most = np.maximum(most, self._or(name, -np.inf))
-            least = np.minimum(least, self._or(name, np.inf))
-        even = 1 - (most - least)
-        if any(self._exists[name] is None for name in names):
-            return even
-        return np.where(np.isfinite(even), even, 1.0)
+        """Rate how evenly the zones are used after the placement, on average over the stages."""
+        one, other = PLAIN
+        most = np.maximum(self._or(one, -np.inf), self._or(other, -np.inf))
+        least = np.minimum(self._or(one, np.inf), self._or(other, np.inf))
+        for name in self._devices:
+            self._widen(most, least, name)
+        even = np.subtract(1, np.subtract(most, least, out=most), out=most)
+        if any(self._exists[name] is not None for name in PLAIN):
+            even[~np.isfinite(even)] = 1.0
+        return _mean(even)
+
+    def _widen(self, most: Share, least: Share, name: str) -> None:
+        """Let what is left of a device count for the stages that want it."""
+        stages = [stage for stage, wanted in enumerate(self._wants) if name in wanted]
+        if stages:
+            high, low = self._or(name, -np.inf), self._or(name, np.inf)
+        for stage in stages:
+            np.maximum(most[stage], high[stage], out=most[stage])
+            np.minimum(least[stage], low[stage], out=least[stage])
+
+    def _wanted(self, name: str) -> Share:
+        """Return ``(stages, 1)``: what each wants of a resource."""
+        return np.array([[float(wanted.get(name, 0))] for wanted in self._wants])
 
     def _or(self, name: str, otherwise: float) -> Share:
         """Return what is left of a resource, or *otherwise* where there is none of it."""
@@ -179,19 +187,46 @@ class LaneState:
 
     def _own(self) -> Share:
         """Return the part of CPUs or memory that is wanted, whichever is more."""
-        one, other = (self._wanted.get(name, 0) * self._inverse[name] for name in PLAIN)
-        return np.maximum(one, other, out=one)
+        one, other = (self._wanted(name) * self._inverse[name] for name in PLAIN)
+        return np.maximum(one, other)
 
     def _stranded(self, name: str, before: Share, after: Share) -> Share:
-        free, inverse, taken = self._free[name], self._inverse[name], self._wanted.get(name, 0)
-        exists = self._exists[name]
-        cap = np.rint(1 / (inverse if exists is None else np.where(exists, inverse, 1.0)))
-        lost = np.floor(np.minimum(free, before * cap) + ROUNDING)
-        lost -= np.floor(np.minimum(free - taken, after * cap) + ROUNDING)
+        """Return the part of the devices that loses the CPUs and memory beside them."""
+        free, inverse, taken = self._free[name], self._inverse[name], self._wanted(name)
+        cap = self._cap(name)
+        lost = _usable(free, before * cap)
+        lost -= _usable(free - taken, after * cap)
         lost -= taken
-        np.maximum(lost, 0, out=lost)
+        lost.clip(0.0, np.inf, out=lost)
         lost *= inverse
         return lost
+
+    def _cap(self, name: str) -> Share | float:
+        inverse, exists = self._inverse[name], self._exists[name]
+        if isinstance(inverse, float):
+            return float(round(1 / inverse))
+        known = inverse if exists is None else np.where(exists, inverse, 1.0)
+        return np.rint(np.divide(1, known))
+
+
+def _existing(inverse: Share | float) -> npt.NDArray[np.bool_] | None:
+    """Return where there is any of a resource; ``None`` for everywhere."""
+    if isinstance(inverse, float):
+        return None
+    # Nothing is below 0, and the minimum is found faster than whether all are true.
+    return None if inverse.min(initial=1.0) > 0 else inverse > 0
+
+
+def _usable(free: Share, beside: Share) -> Share:
+    """Return the whole devices that have enough *beside* them."""
+    np.minimum(free, beside, out=beside)
+    beside += ROUNDING
+    return np.floor(beside, out=beside)
+
+
+def _mean(shares: Share) -> Share:
+    mean: Share = shares[0] if len(shares) == 1 else shares.sum(axis=0) / len(shares)
+    return mean
 
 
 def _added(shares: Sequence[Share]) -> Share:
@@ -202,5 +237,6 @@ def _added(shares: Sequence[Share]) -> Share:
 
 
 def _placeable(fraction: Share) -> Share:
-    quarters = (4 * fraction + ROUNDING).astype(np.intp)
-    return _TABLE.take(quarters, mode="clip")
+    quarters = 4 * fraction
+    quarters += ROUNDING
+    return _TABLE.take(quarters.astype(np.intp), mode="clip")
