@@ -106,3 +106,8 @@ def test_malformed_yaml_is_refused_with_its_line() -> None:
         decode_yaml(Pod, "metadata:\n  name: : :\n", "pods.yaml")
     with pytest.raises(MalformedObject, match=r"metadata\.labels\[v\]: expected a string"):
         decode_yaml(Pod, "metadata: {labels: {v: 1}}")
+
+
+def test_a_wrong_type_before_the_end_of_broken_json_is_told_as_no_json() -> None:
+    """The type is seen before the rest of the text is."""
+    assert "not JSON" in str(refusal(b"0:", "answer"))

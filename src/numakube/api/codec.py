@@ -28,10 +28,23 @@ def decode(kind: type[T], data: bytes | str, subject: str | None = None) -> T:
     try:
         decoded: T = _decoder(cast("Hashable", kind)).decode(data)
     except msgspec.ValidationError:
-        return convert(kind, msgspec.json.decode(data), subject)
+        return convert(kind, _tree_of(data, subject or kind.__name__), subject)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise MalformedObject(subject or kind.__name__, f"not JSON: {error}") from None
+        raise _not_json(subject or kind.__name__, error) from None
     return decoded
+
+
+def _tree_of(data: bytes | str, subject: str) -> object:
+    """Return *data* as plain dicts and lists; it may still turn out to be no JSON further on."""
+    try:
+        tree: object = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _not_json(subject, error) from None
+    return tree
+
+
+def _not_json(subject: str, error: Exception) -> MalformedObject:
+    return MalformedObject(subject, f"not JSON: {error}")
 
 
 def decode_yaml(kind: type[T], text: str | bytes, subject: str | None = None) -> T:
