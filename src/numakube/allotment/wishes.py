@@ -11,6 +11,7 @@ from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Policy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.koordinator.devices import DeviceHint
     from numakube.kubelet.demand import Role
     from numakube.values.resources import Amounts
 
@@ -40,6 +41,8 @@ class ContainerWish:
         requests: in base units (`numakube.values.resources`), limits standing in for requests of
             extended resources.
         ignored: it is not aligned and blocks nothing; `why_ignored` tells people why.
+        uneven: it is ignored only because its limits differ from its requests, which makes a
+            difference with scope container alone.
         policy: its own policy where an annotation overrides the pod's; ``None`` if none does.
         exclusive: likewise.
     """
@@ -52,6 +55,11 @@ class ContainerWish:
     exclusive: Exclusive | None = None
     ignored: bool = False
     why_ignored: str = ""
+    uneven: bool = False
+
+    def ignored_under(self, scope: Scope) -> bool:
+        """Whether it is ignored where *scope* holds."""
+        return self.ignored and (scope is Scope.CONTAINER or not self.uneven)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +72,13 @@ class PodWish:
         scope: ``None`` if the pod leaves it to the node.
         exclusive: ``None`` if the pod does not say; see `rules`.
         strategy: ``None`` if the pod leaves it to the node.
-        requests: of the pod as a whole, overhead included, ignored containers left out.
+        requests: of the pod as a whole, overhead included; containers that are ignored under scope
+            pod are left out.
         cpus: of the pod as a whole.
         containers: init containers first, in order of start.
         devices: what it wants of devices; see `numakube.allotment.devices`.
+        container_keys: annotations that only make sense with scope container; a pod that has them
+            is refused where the scope is ``pod``.
         problems: what is wrong with its annotations, each naming the key and the field; a pod with
             problems is refused everywhere.
     """
@@ -81,12 +92,15 @@ class PodWish:
     cpus: CpuWish = CpuWish()
     containers: tuple[ContainerWish, ...] = ()
     devices: DeviceWish | None = None
+    container_keys: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
     @property
     def plain(self) -> bool:
         """Whether the pod itself wishes nothing, so that only a node could make it special."""
-        return not (self.policy or self.problems or self.cpus.bound or self.devices)
+        return not (
+            self.policy or self.problems or self.cpus.bound or self.devices or self.container_keys
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +110,10 @@ class DeviceWish:
     Attributes:
         joint: device types that are placed together, the leading one first.
         same_pcie: whether each leading device needs the others on its own PCIe switch.
-        requests: by device type and resource, for the pod as a whole.
-        by_container: the same by container name.
+        requests: by device type and resource, for the pod as a whole; whole GPUs of a vendor and
+            percents of GPUs are told as core and memory ratio.
+        by_container: the same by container name, for containers that want any.
+        hints: by device type, how devices are chosen.
     """
 
     requests: Mapping[str, Amounts]
@@ -106,3 +122,4 @@ class DeviceWish:
     )
     joint: tuple[str, ...] = ()
     same_pcie: bool = False
+    hints: Mapping[str, DeviceHint] = field(default_factory=lambda: MappingProxyType({}))

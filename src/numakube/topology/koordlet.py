@@ -4,37 +4,36 @@ koordlet reports what a node has, not what is left: ``available`` always equals 
 The kubelet's CPU Manager configuration stands in an annotation.
 """
 
-from collections.abc import Mapping
-from typing import Final
+from __future__ import annotations
 
-import msgspec
+from typing import TYPE_CHECKING
 
-from numakube.api.meta import ObjectMeta
+from numakube.api.codec import decode
+from numakube.api.koordinator import keys
+from numakube.api.koordinator.nodes import CpuManagerPolicy
+from numakube.errors import MalformedObject
 
-_LABEL: Final = "app.kubernetes.io/managed-by"
-_LABEL_VALUE: Final = "Koordinator"
-_CPU_POLICY: Final = "kubelet.koordinator.sh/cpu-manager-policy"
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-
-class KubeletCpuPolicy(msgspec.Struct, frozen=True):
-    """The kubelet's CPU Manager configuration."""
-
-    policy: str = ""
-    options: dict[str, str] = {}
+    from numakube.api.meta import ObjectMeta
 
 
 def is_written_by_koordlet(meta: ObjectMeta) -> bool:
     """Tell whether an NRT is koordlet's."""
-    return meta.labels.get(_LABEL) == _LABEL_VALUE or _CPU_POLICY in meta.annotations
+    return (
+        meta.labels.get(keys.MANAGED_BY) == keys.KOORDINATOR
+        or keys.CPU_MANAGER_POLICY in meta.annotations
+    )
 
 
-def cpu_policy_of(annotations: Mapping[str, str], problems: list[str]) -> KubeletCpuPolicy | None:
+def cpu_policy_of(annotations: Mapping[str, str], problems: list[str]) -> CpuManagerPolicy | None:
     """Return the CPU Manager configuration in *annotations*, if there is one that can be read."""
-    text = annotations.get(_CPU_POLICY)
+    text = annotations.get(keys.CPU_MANAGER_POLICY)
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=KubeletCpuPolicy)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        problems.append(f"annotation {_CPU_POLICY} ignored: {error}")
+        return decode(CpuManagerPolicy, text, f"annotation {keys.CPU_MANAGER_POLICY} ignored")
+    except MalformedObject as error:
+        problems.append(str(error))
         return None

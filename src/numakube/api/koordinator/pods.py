@@ -2,6 +2,7 @@
 
 import msgspec
 
+from numakube.api.koordinator.devices import DeviceAllocations
 from numakube.api.wire import ResourceList, Wire
 
 
@@ -35,7 +36,7 @@ class ResourceSpec(Wire, frozen=True):
 
 
 class NumaNodeResource(Wire, frozen=True):
-    """What is taken of one NUMA node."""
+    """What is taken of one NUMA node; nothing if the pod may use it but needs none of it yet."""
 
     node: int
     resources: ResourceList = {}
@@ -47,6 +48,7 @@ class ContainerResourceStatus(Wire, frozen=True):
     name: str
     cpuset: str = ""
     numa_node_resources: tuple[NumaNodeResource, ...] = ()
+    devices: DeviceAllocations = {}
 
 
 class ResourceStatus(Wire, frozen=True):

@@ -1,0 +1,84 @@
+"""Reading JSON annotations so that every mistake is told with the key and the field.
+
+A problem is one line, ``metadata.annotations[<key>].<field>: <what is wrong>``, as Kubernetes names
+fields. Unknown fields are allowed, since others may know them; a known field in the wrong case is a
+mistake, because Go would read it and we would not.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from numakube.api.codec import decode
+from numakube.errors import MalformedObject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def annotation(key: str, field: str = "") -> str:
+    """Return the place of an annotation, or of a field in its JSON."""
+    place = f"metadata.annotations[{key}]"
+    return f"{place}{field}" if field.startswith("[") or not field else f"{place}.{field}"
+
+
+def label(key: str) -> str:
+    """Return the place of a label."""
+    return f"metadata.labels[{key}]"
+
+
+def read_json(
+    kind: type[T], annotations: Mapping[str, str], key: str, problems: list[str]
+) -> T | None:
+    """Return the annotation *key* as a *kind*; ``None`` if there is none that can be read."""
+    text = annotations.get(key)
+    if text is None:
+        return None
+    try:
+        value = decode(kind, text, key)
+    except MalformedObject as error:
+        problems.append(f"{annotation(key, error.path)}: {error.detail}")
+        return None
+    for found, meant in _in_wrong_case(kind, text):
+        problems.append(f"{annotation(key, found)}: is spelled {meant}")
+    return value
+
+
+def read_word(
+    kind: type[Word], text: str, place: str, problems: list[str], *, also: tuple[str, ...] = ()
+) -> Word | None:
+    """Return *text* as a *kind*; ``None`` if it is none of its words, which is noted.
+
+    Args:
+        kind: the words that are known.
+        text: what was written.
+        place: where it was written.
+        problems: where to note it.
+        also: further words to offer people, which the caller understands.
+    """
+    try:
+        return kind(text)
+    except ValueError:
+        known = ", ".join((*filter(None, kind), *also))
+        problems.append(f"{place}: unknown word {text!r}: use one of {known}")
+        return None
+
+
+def _in_wrong_case(kind: type[object], text: str) -> list[tuple[str, str]]:
+    """Return the fields in *text* that are those of *kind* but for upper and lower case."""
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return []
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    meant = {name.lower(): name for name in names}
+    tree = msgspec.json.decode(text)
+    return [
+        (found, meant[found.lower()])
+        for found in tree
+        if found not in names and found.lower() in meant
+    ]

@@ -1,0 +1,125 @@
+"""The Device resource, and the JSON in annotations of pods that is about devices."""
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from numakube.api.meta import LabelSelector, ObjectMeta
+from numakube.api.wire import ResourceList, Wire, always
+
+GROUP: Final = "scheduling.koordinator.sh"
+V1ALPHA1: Final = f"{GROUP}/v1alpha1"
+KIND: Final = "Device"
+PLURAL: Final = "devices"
+
+GPU: Final = "gpu"
+RDMA: Final = "rdma"
+FPGA: Final = "fpga"
+
+GPU_SHARE: Final = "koordinator.sh/gpu"
+"""Percent of a GPU: short for as much of `GPU_CORE` and `GPU_MEMORY_RATIO`."""
+GPU_CORE: Final = "koordinator.sh/gpu-core"
+GPU_MEMORY: Final = "koordinator.sh/gpu-memory"
+GPU_MEMORY_RATIO: Final = "koordinator.sh/gpu-memory-ratio"
+GPU_SHARED: Final = "koordinator.sh/gpu.shared"
+"""How many GPUs the other amounts are spread over."""
+RDMA_SHARE: Final = "koordinator.sh/rdma"
+FPGA_SHARE: Final = "koordinator.sh/fpga"
+WHOLE_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
+"""Counts of GPUs by vendor; each is 100 of `GPU_CORE` and of `GPU_MEMORY_RATIO`."""
+
+
+class DeviceTopology(Wire, frozen=True):
+    """Where a device is; a NUMA node below 0 means that it is close to none in particular."""
+
+    socket_id: int = msgspec.field(default=-1, name="socketID")
+    node_id: int = msgspec.field(default=-1, name="nodeID")
+    pcie_id: str = msgspec.field(default="", name="pcieID")
+    bus_id: str = msgspec.field(default="", name="busID")
+
+
+class VirtualFunction(Wire, frozen=True):
+    """A virtual function of a device."""
+
+    minor: int = -1
+    bus_id: str = msgspec.field(default="", name="busID")
+
+
+class VirtualFunctionGroup(Wire, frozen=True):
+    """Virtual functions that share labels."""
+
+    labels: Mapping[str, str] = {}
+    vfs: tuple[VirtualFunction, ...] = ()
+
+
+class DeviceInfo(Wire, frozen=True):
+    """One device of a node."""
+
+    type: str
+    id: str = msgspec.field(default="", name="id")
+    minor: int = 0
+    module_id: int | None = msgspec.field(default=None, name="moduleID")
+    health: bool = False
+    labels: Mapping[str, str] = {}
+    resources: ResourceList = {}
+    topology: DeviceTopology | None = None
+    vf_groups: tuple[VirtualFunctionGroup, ...] = ()
+
+
+class DeviceSpec(Wire, frozen=True):
+    """The devices of a node."""
+
+    devices: tuple[DeviceInfo, ...] = ()
+
+
+class DeviceCr(Wire, frozen=True):
+    """The devices of the node with the same name; cluster-scoped."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceSpec = DeviceSpec()
+    api_version: str = always(V1ALPHA1)
+    kind: str = always(KIND)
+
+
+class AllocationExtension(Wire, frozen=True):
+    """What an allocated device has besides its minor."""
+
+    vfs: tuple[VirtualFunction, ...] = ()
+
+
+class DeviceAllocation(Wire, frozen=True):
+    """A device, or a part of one, that a pod was given."""
+
+    minor: int
+    resources: ResourceList = {}
+    id: str = msgspec.field(default="", name="id")
+    extension: AllocationExtension | None = None
+
+
+DeviceAllocations: TypeAlias = Mapping[str, tuple[DeviceAllocation, ...]]
+"""By device type: `keys.DEVICE_ALLOCATED`."""
+
+
+class DeviceJointAllocate(Wire, frozen=True):
+    """Which devices belong together: `keys.DEVICE_JOINT_ALLOCATE`."""
+
+    device_types: tuple[str, ...] = ()
+    required_scope: str = ""
+
+
+class DeviceHint(Wire, frozen=True):
+    """How devices of one type are chosen: an entry of `keys.DEVICE_ALLOCATE_HINT`.
+
+    Attributes:
+        vf_selector: present if a virtual function is wanted, even if it selects nothing special.
+    """
+
+    selector: LabelSelector | None = None
+    vf_selector: LabelSelector | None = None
+    allocate_strategy: str = ""
+    required_topology_scope: str = ""
+    exclusive_policy: str = ""
+
+
+DeviceHints: TypeAlias = Mapping[str, DeviceHint]
