@@ -1,0 +1,142 @@
+"""Groups in memory that refuse what a kernel refuses.
+
+Version 1: CPUs and memory nodes must be among those of the group above (EACCES) and must not leave
+a group below without its own (EBUSY); a quota must not exceed that of the group above (EINVAL).
+Version 2: sets may be anything that the machine has; files exist only where the controller is
+handed down, and a group with processes of its own hands nothing down (EBUSY).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from numakube.errors import InvalidValue
+from numakube.node.cgroups.files import CPUS, MEMS, SUBTREE_CONTROL, Version
+from numakube.values.cpuset import CpuSet
+
+_SETS: Final = (CPUS, MEMS)
+_PERIOD: Final = "100000"
+
+
+@dataclass(slots=True)
+class StrictGroups:
+    """Groups of one machine.
+
+    Attributes:
+        history: every write that was accepted.
+    """
+
+    version: Version
+    cpus: int
+    mems: int
+    busy: set[str] = field(default_factory=set)
+    history: list[tuple[str, str, str]] = field(default_factory=list)
+    _files: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the root group."""
+        root = {CPUS: str(CpuSet(self.cpus)), MEMS: str(CpuSet(self.mems))}
+        if self.version is Version.V2:
+            root[SUBTREE_CONTROL] = "cpuset cpu"
+        self._files[""] = root
+
+    def add(self, group: str, *, quota: str = "", handed_down: bool = True) -> None:
+        """Make a group, and those above it."""
+        above = _above(group)
+        if above not in self._files:
+            self.add(above)
+        if self.version is Version.V1:
+            files = {name: self._files[above][name] for name in _SETS}
+        else:
+            files = dict.fromkeys(_SETS, "") if self._hands_down(above) else {}
+            files[SUBTREE_CONTROL] = "cpuset cpu" if handed_down and files else "cpu"
+        files[self.version.quota] = quota or ("-1" if self.version is Version.V1 else "max 100000")
+        self._files[group] = files
+
+    def remove(self, group: str) -> None:
+        """Remove a group and those in it."""
+        for name in [one for one in self._files if one == group or one.startswith(f"{group}/")]:
+            del self._files[name]
+
+    def exists(self, group: str) -> bool:
+        """Tell whether there is such a group."""
+        return group in self._files
+
+    def children(self, group: str) -> list[str]:
+        """Return the groups right below *group*, in the order of their names."""
+        return sorted(name for name in self._files if name and _above(name) == group)
+
+    def read(self, group: str, file: str) -> str | None:
+        """Return what a file says; ``None`` if it is not there."""
+        return self._files.get(group, {}).get(file)
+
+    def write(self, group: str, file: str, text: str) -> str:
+        """Write a file; return why that was refused, or the empty text."""
+        if self.read(group, file) is None:
+            return ""
+        refused = self._refusal(group, file, text)
+        if not refused:
+            self._files[group][file] = self._stored(group, file, text)
+            self.history.append((group, file, text))
+        return refused
+
+    def _refusal(self, group: str, file: str, text: str) -> str:
+        if file == SUBTREE_CONTROL:
+            return "EBUSY" if group in self.busy else ""
+        if file == self.version.quota:
+            return self._quota_refusal(group, text)
+        try:
+            wanted = CpuSet.parse(text).bits
+        except InvalidValue:
+            return "EINVAL"
+        if wanted & ~(self.cpus if file == CPUS else self.mems):
+            return "EINVAL"
+        return self._v1_refusal(group, file, wanted) if self.version is Version.V1 else ""
+
+    def _v1_refusal(self, group: str, file: str, wanted: int) -> str:
+        if not wanted:
+            return "ENOSPC"
+        if wanted & ~self._set(_above(group), file):
+            return "EACCES"
+        below = any(self._set(child, file) & ~wanted for child in self.children(group))
+        return "EBUSY" if below else ""
+
+    def _quota_refusal(self, group: str, text: str) -> str:
+        if self.version is Version.V2:
+            return ""
+        # A group without a limit of its own has that of the group above.
+        allowed = self._limit(text)
+        if allowed is None:
+            return ""
+        above = self._limit_of(_above(group))
+        below = [self._limit_of(child) for child in self.children(group)]
+        exceeds = above is not None and allowed > above
+        return "EINVAL" if exceeds or any(one and one > allowed for one in below) else ""
+
+    def _stored(self, group: str, file: str, text: str) -> str:
+        if file == SUBTREE_CONTROL:
+            handed = {*(self.read(group, file) or "").split(), text.removeprefix("+")}
+            for child in self.children(group):
+                self._files[child] = dict.fromkeys(_SETS, "") | self._files[child]
+            return " ".join(sorted(handed))
+        if file == Version.V2.quota and " " not in text:
+            return f"{text} {_PERIOD}"
+        return text
+
+    def _set(self, group: str, file: str) -> int:
+        return CpuSet.parse(self._files[group][file]).bits
+
+    def _hands_down(self, group: str) -> bool:
+        return "cpuset" in self._files[group].get(SUBTREE_CONTROL, "").split()
+
+    def _limit_of(self, group: str) -> int | None:
+        return self._limit(self._files[group].get(self.version.quota, "-1"))
+
+    @staticmethod
+    def _limit(text: str) -> int | None:
+        return None if text == "-1" else int(text)
+
+
+def _above(group: str) -> str:
+    return group.rpartition("/")[0]
