@@ -27,6 +27,16 @@ class CpuPlace:
     numa: int
 
 
+@dataclass(frozen=True, slots=True)
+class Core:
+    """A physical core: its logical CPUs as bits, how many they are, and where it is."""
+
+    cpus: int
+    width: int
+    socket: int
+    numa: int
+
+
 @dataclass(frozen=True)
 class CpuLayout:
     """The logical CPUs of a node, ascending by id; sets of CPUs are integers with a bit a CPU."""
@@ -47,6 +57,31 @@ class CpuLayout:
     def by_core(self) -> Mapping[tuple[int, int], int]:
         """CPUs of each core, by socket and core id."""
         return _grouped(((place.socket, place.core), place.id) for place in self.places)
+
+    @cached_property
+    def by_socket(self) -> Mapping[int, int]:
+        """CPUs of each socket."""
+        return _grouped((place.socket, place.id) for place in self.places)
+
+    @cached_property
+    def cores(self) -> tuple[Core, ...]:
+        """Physical cores, ascending by socket and core id."""
+        numa_of = {1 << place.id: place.numa for place in self.places}
+        return tuple(
+            Core(cpus, cpus.bit_count(), socket, numa_of[cpus & -cpus])
+            for (socket, _), cpus in self.by_core.items()
+        )
+
+    @cached_property
+    def core_of(self) -> Mapping[int, int]:
+        """For each CPU the position of its core in `cores`."""
+        at = {key: index for index, key in enumerate(self.by_core)}
+        return {place.id: at[place.socket, place.core] for place in self.places}
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether some core has more than one CPU."""
+        return len(self.by_core) < len(self.places)
 
     @property
     def cpus_per_core(self) -> int:
