@@ -40,9 +40,9 @@ class DeviceTopology(Wire, frozen=True):
 
 
 class VirtualFunction(Wire, frozen=True):
-    """A virtual function of a device."""
+    """A virtual function of a device; those of network cards have the minor -1, always written."""
 
-    minor: int = -1
+    minor: int = msgspec.field(default_factory=lambda: -1)
     bus_id: str = msgspec.field(default="", name="busID")
 
 

@@ -63,3 +63,10 @@ class ResourceStatus(Wire, frozen=True):
     cpuset: str = ""
     numa_node_resources: tuple[NumaNodeResource, ...] = ()
     containers: tuple[ContainerResourceStatus, ...] = ()
+
+
+class KaiZone(Wire, frozen=True):
+    """What a pod takes of one zone by KAI's word: an entry of `keys.KAI_OBSERVED`."""
+
+    zone: str
+    amount: ResourceList = {}
