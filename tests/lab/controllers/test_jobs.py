@@ -13,6 +13,7 @@ from tests.lab.controllers.kit import Bench, bench
 from numakube.api.core import Pod
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.clock import ManualClock
+from numakube.lab.controllers.garbage import GarbageCollector
 from numakube.lab.controllers.job_counts import TRACKING, format_indexes, index_of, parse_indexes
 from numakube.lab.controllers.jobs import Jobs
 from numakube.lab.controllers.types.batch import JOBS, Job
@@ -148,13 +149,27 @@ async def test_a_finished_job_is_deleted_after_its_time() -> None:
         await lab.sees(JOBS, "work", lambda one: one.metadata.deletion_timestamp is not None)
 
 
-async def test_pods_of_a_deleted_job_are_let_go() -> None:
+@pytest.mark.parametrize("propagation", ["Background", "Orphan"])
+async def test_pods_of_a_deleted_job_are_let_go(propagation: str) -> None:
     """Their finalizer does not keep them forever."""
-    async with bench(Jobs) as lab:
+    async with bench(Jobs, GarbageCollector) as lab:
         await lab.apply(JOBS, job("work"))
         await lab.sees(JOBS, "work", lambda one: one.status.ready == 1)
-        await lab.client.delete(JOBS, "work", namespace="default", propagation="Background")
+        await lab.client.delete(JOBS, "work", namespace="default", propagation=propagation)
         await lab.until(PODS, lambda: _released(lab))
+
+
+async def test_a_job_does_not_keep_pods_of_one_before_it_with_its_name() -> None:
+    """They carry the name of the new one, but not its uid."""
+    async with bench(Jobs, GarbageCollector) as lab:
+        await lab.apply(JOBS, job("work"))
+        await lab.sees(JOBS, "work", lambda one: one.status.ready == 1)
+        (old,) = lab.pods.store.values()
+        await lab.client.delete(JOBS, "work", namespace="default", propagation="Orphan")
+        await lab.until(JOBS, lambda: not list(lab.mirror(JOBS).store))
+        await lab.apply(JOBS, job("work"))
+        await lab.sees(JOBS, "work", lambda one: one.status.ready == 1)
+        await lab.sees(PODS, old.metadata.name, lambda one: not one.metadata.finalizers)
 
 
 def _released(lab: Bench) -> bool:

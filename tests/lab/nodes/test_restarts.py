@@ -119,6 +119,21 @@ async def test_a_removed_node_leaves_the_api(lab: Lab) -> None:
     await lab.node()
 
 
+async def test_a_node_that_comes_back_goes_on_with_the_pods_that_stayed_behind(lab: Lab) -> None:
+    """It has its old address, which the server does not let pods change."""
+    await lab.node("n0")
+    await lab.node()
+    await lab.create("a", restart="Never", annotations={"run-seconds": "60"})
+    before = await lab.runs("a")
+    await lab.pool.remove("n0")
+    await lab.pool.remove("n1")
+    await lab.node()
+    await lab.settle()
+    await lab.clock.advance(61)
+    after = await lab.reaches("a", "Succeeded")
+    assert after.status.host_ip == before.status.host_ip
+
+
 async def test_a_kubelet_that_would_not_start_says_why(lab: Lab) -> None:
     """The words are the kubelet's."""
     with pytest.raises(KubeletStartError, match="unknown policy"):

@@ -7,14 +7,14 @@ limits per index, and ``podReplacementPolicy``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import key_of
+from numakube.kube.objects import ObjectKey, key_of
 from numakube.lab.controllers.actions import (
     Action,
     Create,
@@ -42,6 +42,7 @@ from numakube.lab.controllers.ownership import owner_document, owner_key, refere
 from numakube.lab.controllers.pods import is_ready, time_of
 from numakube.lab.controllers.templates import pod_from_template
 from numakube.lab.controllers.types.batch import JOBS, Job, JobCondition, JobStatus
+from numakube.lab.objects.jobs import JOB_NAMES
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.kube.events import EventRecorder
-    from numakube.kube.objects import ObjectKey
     from numakube.kube.resources import Document
     from numakube.lab.controllers.mirrors import Cluster
 
@@ -352,21 +352,37 @@ class Jobs(Controller):
     def watch(self) -> None:
         """Look again when a job or a pod of it changes."""
         self.follow(self._jobs)
-        self.follow(self._pods, lambda pod: owner_key(pod, "Job"))
+        self.follow(self._pods, _jobs_of)
 
     def plan(self, key: ObjectKey) -> Plan:
         """Decide what to do about one job."""
         job = self._jobs.get(key)
+        strays = self._strays(key, job)
         if job is None:
-            return self._let_go(key)
+            return Plan(strays)
         pods = self._pods.managed_by(job.metadata.uid)
-        return reconcile(Observed(job=job, pods=pods, now=self.clock.now()))
+        plan = reconcile(Observed(job=job, pods=pods, now=self.clock.now()))
+        return replace(plan, actions=(*strays, *plan.actions))
 
-    def _let_go(self, key: ObjectKey) -> Plan:
-        """Release the pods of a job that is gone; nobody counts them any more."""
+    def _strays(self, key: ObjectKey, job: Job | None) -> tuple[Action, ...]:
+        """Release pods of a job that is gone or has let go of them; nobody counts them any more."""
+        uid = job.metadata.uid if job is not None else ""
         left = (
             pod
             for pod in self._pods.in_namespace(key.namespace)
-            if TRACKING in pod.metadata.finalizers and key in owner_key(pod, "Job")
+            if TRACKING in pod.metadata.finalizers and key in _jobs_of(pod)
         )
-        return Plan(tuple(map(released, left)))
+        return tuple(
+            released(pod)
+            for pod in left
+            if not uid or pod.metadata.controller is None or pod.metadata.controller.uid != uid
+        )
+
+
+def _jobs_of(pod: Pod) -> tuple[ObjectKey, ...]:
+    """Return the key of the job of *pod*; of one that was let go, that of its former job."""
+    keys = owner_key(pod, "Job")
+    if keys or TRACKING not in pod.metadata.finalizers:
+        return keys
+    names = {pod.metadata.labels.get(label, "") for label in JOB_NAMES}
+    return tuple(ObjectKey(pod.metadata.namespace, name) for name in sorted(names) if name)

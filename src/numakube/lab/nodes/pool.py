@@ -84,7 +84,7 @@ class NodePool:
         self._kubelets: dict[str, LabKubelet] = {}
         self._sockets: dict[str, NodeSockets] = {}
         self._folders = FolderWatch()
-        self._last_number = -1
+        self._numbers: dict[str, int] = {}
         self._queue: WorkQueue[str] = WorkQueue(clock=client.clock, cap=LONGEST_RETRY_SECONDS)
         self._heartbeats = Heartbeats(self._kubelets, clock=client.clock)
         self._pod_reflector: Reflector[Pod] = Reflector(client, PODS, fields="spec.nodeName!=")
@@ -234,7 +234,7 @@ class NodePool:
             plan,
             client=self._client,
             pods=self.pods,
-            addresses=NodeAddresses(self._number()),
+            addresses=NodeAddresses(self._number(name)),
             wake=lambda seconds: self._queue.add_after(name, seconds),
             runtime=self._runtime,
             disk=folder,
@@ -274,10 +274,12 @@ class NodePool:
         for observer in self._observers:
             observer(name)
 
-    def _number(self) -> int:
-        """Return a number for the addresses of one more node; those of removed nodes come last."""
-        self._last_number += 1
-        return self._last_number % MAX_NODES
+    def _number(self, name: str) -> int:
+        """Return the number for the addresses of a node; it keeps it when it comes back.
+
+        The server does not let pods that stayed behind have another host.
+        """
+        return self._numbers.setdefault(name, len(self._numbers) % MAX_NODES)
 
     async def _work(self, name: str) -> float | None:
         """Let a node do what is due."""
