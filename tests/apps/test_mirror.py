@@ -7,11 +7,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.apps.scheduler.devices import device_definition, device_document
 from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
+from numakube.api.koordinator import keys
+from numakube.apps.kinds import DEVICES
 from numakube.apps.mirror import Mirror
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.errors import NotFound
+from numakube.kube.catalog import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+)
 from numakube.kube.objects import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import bind_pod
@@ -175,3 +184,79 @@ async def test_a_report_that_is_gone_leaves_a_node_without_data(
 
     await world.until(lambda: not has_data())
     assert mirror.missing() == ""
+
+
+async def test_devices_may_be_published_later_or_never(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """A cluster without the kind is complete; when it comes, those who wait are told."""
+    mirror, told = setup
+    assert mirror.missing() == ""
+    await world.client.create(CUSTOM_RESOURCE_DEFINITIONS, device_definition())
+    gpu = {"type": "gpu", "minor": 0, "health": True, "topology": {"nodeID": 1}}
+
+    async def created() -> bool:
+        try:
+            await world.client.create(DEVICES.raw, device_document("node-0", gpu))
+        except NotFound:
+            return False  # a real server takes a moment to serve a new kind
+        return True
+
+    await world.until_true(created)
+    await world.until(lambda: "node-0" in mirror.cluster.objects.devices)
+    node = mirror.cluster.node("node-0")
+    assert node is not None
+    before = node.generation
+    await world.client.delete(DEVICES, "node-0")
+    await world.until(lambda: "node-0" not in mirror.cluster.objects.devices)
+    assert node.generation > before
+    about = [one for one in told.events if one.kind is EventKind.TOPOLOGY_CHANGED]
+    assert "node-0" in {one.node for one in about}
+
+
+async def test_settings_of_a_node_that_placement_depends_on_are_told(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """Annotations of other people change nothing."""
+    mirror, told = setup
+    told.events.clear()
+    await annotate_node(world, {"example.org/anything": "1"})
+    await annotate_node(world, {"node.koordinator.sh/reservation": '{"reservedCPUs":"0"}'})
+    await world.until(lambda: EventKind.NODE_UPDATED in told.kinds())
+    assert [one.kind for one in told.events].count(EventKind.NODE_UPDATED) == 1
+    node = mirror.cluster.node("node-0")
+    assert node is not None
+    assert "example.org/anything" in node.node.metadata.annotations
+
+
+async def test_whoever_waits_is_told_when_a_pod_gives_back_what_it_was_given(
+    world: World, setup: tuple[Mirror, Told]
+) -> None:
+    """Its annotation says what it holds; other annotations say nothing."""
+    mirror, told = setup
+    await world.create(pod_document("p", schedulerName="nobody"))
+    await world.until(lambda: told.waiting == ["p"])
+    status = {keys.RESOURCE_STATUS: '{"cpuset":"0-1"}'}
+    key = ObjectKey("default", "p")
+    await bind_pod(world.client, key, node="node-0", annotations=status)
+    await world.until(lambda: "p" in told.placed and "p" in world.by_phase("Running"))
+    before = mirror.cluster.room_generation
+    told.events.clear()
+    await annotate_pod(world, "p", {"example.org/anything": "1"})
+    await annotate_pod(world, "p", {keys.RESOURCE_STATUS: '{"cpuset":"0"}'})
+    await world.until(lambda: EventKind.POD_UPDATED in told.kinds())
+    assert [one.kind for one in told.events].count(EventKind.POD_UPDATED) == 1
+    assert mirror.cluster.room_generation > before
+
+
+async def annotate_node(world: World, annotations: dict[str, str]) -> None:
+    """Set annotations of node-0."""
+    await world.client.patch(
+        NODES, "node-0", merge_patch({"metadata": {"annotations": annotations}})
+    )
+
+
+async def annotate_pod(world: World, name: str, annotations: dict[str, str]) -> None:
+    """Set annotations of a pod."""
+    patch = merge_patch({"metadata": {"annotations": annotations}})
+    await world.client.patch(PODS, name, patch, namespace="default")

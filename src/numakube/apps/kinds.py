@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from numakube.api.koordinator import devices as koordinator
 from numakube.api.storage import (
     CSIDriver,
     CSINode,
@@ -39,11 +40,16 @@ class MirroredKind:
     Attributes:
         field: the mapping of `ClusterObjects` that holds the objects.
         event: what its changes are told as; ``None`` if they help nobody.
+        optional: whether decisions are made without it where the server does not have the kind, or
+            where we may not read it.
+        of_node: whether each object is about the node with its name.
     """
 
     resource: Resource[Any]
     field: str
     event: EventKind | None
+    optional: bool = False
+    of_node: bool = False
 
 
 def _kind(group: str, plural: str, type_: type[T], *, namespaced: bool) -> Resource[T]:
@@ -64,6 +70,15 @@ _TOLD: Final = EventKind.STORAGE_CHANGED
 NAMESPACES: Final = _kind("", "namespaces", Namespace, namespaced=False)
 CLAIMS: Final = _kind("", "persistentvolumeclaims", PersistentVolumeClaim, namespaced=True)
 VOLUMES: Final = _kind("", "persistentvolumes", PersistentVolume, namespaced=False)
+
+DEVICES: Final = Resource(
+    group=koordinator.GROUP,
+    version="v1alpha1",
+    plural=koordinator.PLURAL,
+    kind=koordinator.KIND,
+    namespaced=False,
+    object_type=koordinator.DeviceCr,
+)
 
 KINDS: Final = (
     MirroredKind(CLAIMS, "claims", _TOLD),
@@ -100,4 +115,5 @@ KINDS: Final = (
         "disruption_budgets",
         None,
     ),
+    MirroredKind(DEVICES, "devices", EventKind.TOPOLOGY_CHANGED, optional=True, of_node=True),
 )

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
+from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.apps.kinds import CLAIMS, KINDS, NAMESPACES
-from numakube.errors import NotFound
+from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.objects import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming
@@ -98,6 +99,7 @@ class Mirror:
         self.nodes.store.subscribe(self._on_node)
         self.topologies.store.subscribe(self._on_topology)
         self._others: list[Reflector[Any]] = []
+        self._optional: list[Reflector[Any]] = []
         if namespaces:
             labelled = Reflector(client, NAMESPACES)
             labelled.store.subscribe(self._on_namespace)
@@ -164,7 +166,12 @@ class Mirror:
         return (self.nodes, self.topologies, *self._others, self.pods)
 
     def _is_absent(self, reflector: Reflector[Any]) -> bool:
-        """Tell whether the server does not have the kind; it may come later."""
+        """Tell whether the server does not have the kind; it may come later.
+
+        One that we can do without need not be ours to read either.
+        """
+        if reflector in self._optional and isinstance(reflector.last_error, Forbidden):
+            return True
         return isinstance(reflector.last_error, NotFound)
 
     def _on_node(self, change: Change[Node]) -> None:
@@ -199,13 +206,17 @@ class Mirror:
                 objects.pop(key, None)
             else:
                 objects[key] = change.object
-            self.cluster.objects_changed()
+            self.cluster.objects_changed(node=key if kind.of_node else "")
             if kind.event is not None:
-                self._tell(kind.event, claim=key if kind.resource is CLAIMS else "")
+                claim = key if kind.resource is CLAIMS else ""
+                self._tell(kind.event, node=key if kind.of_node else "", claim=claim)
 
-        reflector: Reflector[Any] = Reflector(self._client, kind.resource)
+        timing = _IMPATIENT if kind.optional else ReflectorTiming()
+        reflector: Reflector[Any] = Reflector(self._client, kind.resource, timing=timing)
         reflector.store.subscribe(on_change)
         self._others.append(reflector)
+        if kind.optional:
+            self._optional.append(reflector)
 
     def _on_namespace(self, change: Change[Namespace]) -> None:
         metadata = change.object.metadata
@@ -269,4 +280,7 @@ class Mirror:
 
 def _matters(before: Pod, after: Pod) -> bool:
     """Tell whether a bound pod changed in a way that others' placement depends on."""
-    return before.metadata.labels != after.metadata.labels or before.spec != after.spec
+    old, new = before.metadata, after.metadata
+    if old.labels != new.labels or before.spec != after.spec:
+        return True
+    return any(old.annotations.get(key) != new.annotations.get(key) for key in POD_HOLDING)

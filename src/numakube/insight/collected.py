@@ -41,6 +41,7 @@ REPLICATION_CONTROLLERS: Final = "replicationcontrollers"
 REPLICA_SETS: Final = "replicasets"
 STATEFUL_SETS: Final = "statefulsets"
 BUDGETS: Final = "poddisruptionbudgets"
+DEVICES: Final = "devices"
 
 CONFIGZ: Final = "configz"
 SCHEDULER: Final = "scheduler"

@@ -19,6 +19,7 @@ import msgspec
 
 from numakube.api.core import Node, Pod
 from numakube.api.events import CoreEvent
+from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
 from numakube.api.nrt import NodeResourceTopology
@@ -69,6 +70,7 @@ OBJECTS: Final[Mapping[str, tuple[str, type[Any]]]] = MappingProxyType(
         names.REPLICA_SETS: ("replica_sets", ReplicaSet),
         names.STATEFUL_SETS: ("stateful_sets", StatefulSet),
         names.BUDGETS: ("disruption_budgets", PodDisruptionBudget),
+        names.DEVICES: ("devices", DeviceCr),
     }
 )
 """Kinds by plural: the mapping of `ClusterObjects` that holds them, and their type."""

@@ -109,6 +109,7 @@ def cluster_rules() -> list[dict[str, Any]]:
             READ,
         ),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("", ["events"], ["create", "patch"]),
         rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
         rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),

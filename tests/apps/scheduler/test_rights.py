@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from tests.apps.scheduler.devices import device_definition
 from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
 from tests.apps.scheduler.world import NAME, World, pod_document, world_of
 from tests.sites.site import Opener
@@ -20,6 +21,7 @@ from numakube.kube.auth import authenticator_for
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
+    CUSTOM_RESOURCE_DEFINITIONS,
     NAMESPACES,
     PRIORITY_CLASSES,
     ROLE_BINDINGS,
@@ -112,6 +114,7 @@ async def world(sites: Opener) -> AsyncIterator[World]:
     """A cluster where rights count."""
     async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi", rbac=True, on=sites) as world:
         await world.client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        await world.client.create(CUSTOM_RESOURCE_DEFINITIONS, device_definition())
         for document in SchedulerManifest(namespace=NAMESPACE).access():
             namespace = document["metadata"].get("namespace", "")
             await world.client.create(_BY_KIND[document["kind"]], document, namespace=namespace)

@@ -44,3 +44,10 @@ CPU_BASIC_INFO: Final = "node.koordinator.sh/cpu-basic-info"
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 KOORDINATOR: Final = "Koordinator"
 """The value of `MANAGED_BY` on koordlet's objects."""
+
+NODE_DECIDING: Final = (NODE_RESERVATION, NODE_SYSTEM_QOS, NODE_AMPLIFICATION)
+"""Annotations of nodes that placement depends on; labels all do."""
+POD_HOLDING: Final = (
+    RESOURCE_STATUS, RESOURCE_SPEC, DEVICE_ALLOCATED, KAI_OBSERVED, KAI_PREDICTED,
+)  # fmt: skip
+"""Annotations of bound pods that tell what they hold."""

@@ -21,6 +21,7 @@ _SORT_OF_KIND: Final = {
     "nodes": Sort.NODE,
     "csinodes": Sort.NODE,
     "noderesourcetopologies": Sort.NODE,
+    "devices": Sort.NODE,
     "pods": Sort.POD,
     "namespaces": Sort.NAMESPACE,
 }
@@ -59,6 +60,11 @@ _REFUSALS: Final = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError
 _ANNOTATIONS: Final = (
     "kubernetes.io/config.mirror", "topology.numakube.dev/", "topology.node.k8s.io/",
     "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "k8stopoaware",
+    "scheduling.koordinator.sh/", "numa-topology-spec.scheduling.koordinator.sh/",
+    "resource-spec.scheduling.koordinator.sh/", "kubelet.koordinator.sh/", "kai.scheduler/numa-",
+    "node.koordinator.sh/cpu-topology", "node.koordinator.sh/reservation",
+    "node.koordinator.sh/system-qos-resource", "node.koordinator.sh/resource-amplification-ratio",
+    "volcano.sh/numa-topology-policy",
 )  # fmt: skip
 _NAMES_IN_ANNOTATIONS: Final = {
     "volume.kubernetes.io/selected-node": Sort.NODE,

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_WELL_KNOWN: Final = ("kubernetes.io", "k8s.io", "numakube.dev")
-_PLAIN_VALUES: Final = frozenset({"", "true", "false", "amd64", "arm64", "linux", "windows"})
+_WELL_KNOWN: Final = ("kubernetes.io", "k8s.io", "numakube.dev", "koordinator.sh")
+_PLAIN_VALUES: Final = frozenset(
+    {
+        "", "true", "false", "amd64", "arm64", "linux", "windows", "Koordinator",
+        *("LSE", "LSR", "LS", "BE", "SYSTEM", "koord-prod", "koord-mid", "koord-batch"),
+        *("BestEffort", "Restricted", "SingleNUMANode", "None", "pod", "container"),
+        *("FullPCPUsOnly", "SpreadByPCPUs", "MostAllocated", "LeastAllocated"),
+        *("DistributeEvenly", "koord-free"),
+    }
+)  # fmt: skip
 
 
 class Sort(StrEnum):

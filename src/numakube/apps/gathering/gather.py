@@ -10,7 +10,7 @@ import msgspec
 
 import numakube
 from numakube.apps.gathering.inside import look_inside
-from numakube.apps.gathering.kinds import EVERYTHING, LISTED, NEEDED
+from numakube.apps.gathering.kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
 from numakube.apps.gathering.listing import list_raw
 from numakube.errors import ApiError, ClusterUnreachable, Forbidden, MalformedObject, NotFound
 from numakube.insight.collected import (
@@ -92,6 +92,8 @@ class _Gathering:
             except _REFUSALS as error:
                 if resource.plural in NEEDED:
                     raise
+                if resource.plural in OPTIONAL and isinstance(error, NotFound):
+                    return
                 self.errors.append(Unreadable(what=resource.plural, why=_why(error)))
 
     async def _configz(self, node: str) -> None:

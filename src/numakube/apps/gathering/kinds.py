@@ -43,6 +43,9 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
 )
 """Every kind of which all objects are read."""
 
+OPTIONAL: Final = frozenset(kind.resource.plural for kind in KINDS if kind.optional)
+"""Kinds that many clusters do not have; nothing is amiss then."""
+
 NEEDED: Final = frozenset({NODES.plural, PODS.plural})
 """Without these no tool has anything to say."""
 

@@ -136,6 +136,7 @@ class Cluster:
         known = info.pods.get(pod.uid)
         if known is not None:
             self.indexes.remove(known, info.row)
+            self.room_generation += pod.may_hold_less_than(known)
         info.add_pod(pod)
         self.indexes.add(pod, info.row)
         self.resources.write_pods(info)
@@ -169,7 +170,10 @@ class Cluster:
         self.room_generation += not booked
         info = self.node(node)
         if info is not None:
+            reported = _report_of(info.numa) is not _report_of(belief)
             info.numa = belief
+            if reported:
+                self.columns.write(info)
             self._write_zones(info)
             self._touch(info)
 
@@ -177,10 +181,14 @@ class Cluster:
         """Return the view for one cycle."""
         return Snapshot(self)
 
-    def objects_changed(self) -> None:
-        """Say that something in ``objects`` was changed."""
+    def objects_changed(self, node: str = "") -> None:
+        """Say that something in ``objects`` was changed, which may be about one *node*."""
         self.generation += 1
         self.room_generation += 1
+        info = self.node(node) if node else None
+        if info is not None:
+            self.columns.write(info)
+            self._touch(info)
 
     def live_rows(self) -> Rows:
         """Return the rows that hold a node, ascending."""
@@ -214,6 +222,11 @@ class Cluster:
     def _touch(self, info: NodeInfo) -> None:
         self.generation += 1
         info.generation = self.generation
+
+
+def _report_of(belief: NumaBelief | None) -> object:
+    """Return what a belief rests on: the same object until the next report."""
+    return None if belief is None else belief.topology
 
 
 class Snapshot:
@@ -263,7 +276,10 @@ class Snapshot:
         return self._valid().images
 
     def column(self, key: Hashable, of: Callable[[NodeInfo], V | None]) -> Column[V]:
-        """Return what ``of(node)`` is for every node, kept up to date under *key*."""
+        """Return what ``of(node)`` is for every node, kept up to date under *key*.
+
+        It may depend on the node's object, the latest report about it and its Device, not on pods.
+        """
         cluster = self._valid()
         return cluster.columns.get(key, of, cluster.nodes())
 

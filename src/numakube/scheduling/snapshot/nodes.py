@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.api.koordinator.keys import NODE_DECIDING
 from numakube.values.resources import PODS, amounts_of
 
 if TYPE_CHECKING:
@@ -113,4 +114,5 @@ def _decides(node: Node) -> tuple[object, ...]:
     meta, spec, status = node.metadata, node.spec, node.status
     return (
         meta.uid, meta.labels, spec.taints, spec.unschedulable, status.allocatable, status.images,
+        [meta.annotations.get(key) for key in NODE_DECIDING],
     )  # fmt: skip

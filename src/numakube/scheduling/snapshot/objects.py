@@ -10,6 +10,7 @@ from numakube.scheduling.snapshot.grouped import Grouped
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.koordinator.devices import DeviceCr
     from numakube.api.storage import (
         CSIDriver,
         CSINode,
@@ -56,6 +57,7 @@ class ClusterObjects:
         volumes: also by the claim that they are for (``namespace/name``), or by `free_volumes`.
         attachments: also by node.
         services: also by namespace.
+        devices: by name of the node, where Koordinator's agent or somebody else publishes them.
     """
 
     namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -71,3 +73,4 @@ class ClusterObjects:
     replica_sets: dict[str, ReplicaSet] = field(default_factory=dict)
     stateful_sets: dict[str, StatefulSet] = field(default_factory=dict)
     disruption_budgets: dict[str, PodDisruptionBudget] = field(default_factory=dict)
+    devices: dict[str, DeviceCr] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
+from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.pods import effective_requests, is_pod_level_resource, qos_class
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY
@@ -100,6 +101,16 @@ class PodInfo:
     def is_being_deleted(self) -> bool:
         """Tell whether the pod is going away."""
         return self.pod.metadata.deletion_timestamp is not None
+
+    def may_hold_less_than(self, before: PodInfo) -> bool:
+        """Tell whether others may find room where *before* the pod held more, or held it elsewhere.
+
+        It may have been resized in place, or what a scheduler gave it was changed.
+        """
+        if any(self.requests.get(name, 0) < amount for name, amount in before.requests.items()):
+            return True
+        now, then = self.pod.metadata.annotations, before.pod.metadata.annotations
+        return any(now.get(key) != then.get(key) for key in POD_HOLDING) if then else False
 
     def annotated(self, annotations: Mapping[str, str]) -> PodInfo:
         """Return the pod with *annotations* besides its own; nothing else about it changes."""
