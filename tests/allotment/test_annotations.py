@@ -170,7 +170,7 @@ def test_a_pod_in_a_shared_pool_is_told_no_way_of_binding() -> None:
         ({"preferredCPUBindPolicy": "SpreadByPCPUs"}, False, None),
         ({"requiredCPUBindPolicy": "FullPCPUs"}, True, None),
         (
-            {"preferredCPUExclusivePolicy": "PCPULevel", "ofOthers": {"a": [1]}},
+            '{"preferredCPUExclusivePolicy": "PCPULevel", "ofOthers": {"a": [1]}}',
             False,
             {
                 "preferredCPUExclusivePolicy": "PCPULevel",
@@ -181,7 +181,7 @@ def test_a_pod_in_a_shared_pool_is_told_no_way_of_binding() -> None:
     ],
 )
 def test_the_way_of_binding_is_written_back_where_the_pod_left_it_open(
-    given_spec: dict[str, Any] | None, required: bool, told: dict[str, Any] | None
+    given_spec: Any, required: bool, told: dict[str, Any] | None
 ) -> None:
     """Fields of others stay."""
     rule = Rule(arbiter=Arbiter.SCHEDULER, bind=BindPolicy.FULL_PCPUS, bind_required=required)

@@ -19,7 +19,7 @@ from numakube.allotment.holdings import Allotment, HeldDevice, Share
 from numakube.allotment.placements import placed_by_kai
 from numakube.allotment.spelling import annotation, read_json
 from numakube.allotment.words import CpuExclusive
-from numakube.api.codec import encode
+from numakube.api.codec import decode, encode
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import (
     AllocationExtension,
@@ -143,15 +143,18 @@ def _spec_told(text: str | None, rule: Rule) -> dict[str, str]:
 
     Koordinator's agents look for it there; fields that we do not know are kept.
     """
-    fields: dict[str, object] = msgspec.json.decode(text) if text else {}
-    told = dict(fields)
-    if rule.bind_required and fields.get("requiredCPUBindPolicy", "") in ("", _DEFAULT):
-        told["requiredCPUBindPolicy"] = rule.bind.value
-    if fields.get("preferredCPUBindPolicy") == _DEFAULT:
-        told["preferredCPUBindPolicy"] = rule.bind.value
-    if not told.get("requiredCPUBindPolicy") and not told.get("preferredCPUBindPolicy"):
-        told["preferredCPUBindPolicy"] = rule.bind.value
-    return {keys.RESOURCE_SPEC: encode(told).decode()} if told != fields and rule.bind else {}
+    text = text or "{}"
+    spec = decode(ResourceSpec, text)
+    required, preferred = spec.required_cpu_bind_policy, spec.preferred_cpu_bind_policy
+    told: dict[str, str] = {}
+    if rule.bind_required and required in ("", _DEFAULT):
+        told["requiredCPUBindPolicy"] = rule.bind
+    if preferred == _DEFAULT or not (preferred or required or told):
+        told["preferredCPUBindPolicy"] = rule.bind
+    if not told or not rule.bind:
+        return {}
+    fields: dict[str, object] = {**msgspec.json.decode(text, type=dict[str, msgspec.Raw])}
+    return {keys.RESOURCE_SPEC: encode({**fields, **told}).decode()}
 
 
 def _share(

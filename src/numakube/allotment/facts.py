@@ -129,6 +129,8 @@ class NodeFacts:
             its scope; `kubelet_scope` means nothing without it.
         label_policy: from the node's labels; so are ``label_scope``, ``bind_policy``, ``strategy``.
             ``bind_policy`` also follows from the kubelet's ``full-pcpus-only``.
+        binds_all: whether every pod that asks for CPUs is bound, as the label has it; the kubelet's
+            option only says how those are that are bound anyway.
         ratios: amplification by resource, each above 1.
         problems: what was passed over, each naming the object and the field.
     """
@@ -142,6 +144,7 @@ class NodeFacts:
     label_policy: Policy = Policy.NONE
     label_scope: Scope | None = None
     bind_policy: BindPolicy = BindPolicy.NONE
+    binds_all: bool = False
     strategy: Strategy | None = None
     ratios: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     devices: tuple[DevicePlace, ...] = ()

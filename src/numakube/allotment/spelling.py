@@ -76,7 +76,7 @@ def _in_wrong_case(kind: type[object], text: str) -> list[tuple[str, str]]:
         return []
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     meant = {name.lower(): name for name in names}
-    tree = msgspec.json.decode(text)
+    tree = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     return [
         (found, meant[found.lower()])
         for found in tree
