@@ -115,6 +115,28 @@ def test_a_pod_is_ready_when_its_gates_are_open_too() -> None:
     assert conditions["Ready"].status == "True"
 
 
+@pytest.mark.parametrize(
+    ("step", "side", "missing"),
+    [
+        (ContainerRun(started=NOW), ContainerRun(), "step side"),
+        (ContainerRun(ended=DONE), ContainerRun(), "side"),
+        (ContainerRun(ended=DONE), ContainerRun(started=NOW), ""),
+        (ContainerRun(ended=CRASHED), ContainerRun(), "step side"),
+    ],
+)
+def test_a_pod_is_initialized_when_init_containers_are_done_and_sidecars_run(
+    step: ContainerRun, side: ContainerRun, missing: str
+) -> None:
+    """An init container that runs is not done yet."""
+    init = (Container(name="step"), Container(name="side", restart_policy="Always"))
+    one = pod("a")
+    one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, init_containers=init))
+    run = PodRun(containers={"a": ContainerRun()}, init={"step": step, "side": side})
+    (found,) = (each for each in observed(one, run).conditions if each.type == "Initialized")
+    assert found.status == ("False" if missing else "True")
+    assert found.message == (missing and f"containers with incomplete status: [{missing}]")
+
+
 def test_a_condition_that_stays_keeps_its_time() -> None:
     """Only a change of its status is a transition."""
     run = PodRun(containers={"a": ContainerRun(started=NOW)})

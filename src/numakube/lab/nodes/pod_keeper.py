@@ -30,7 +30,8 @@ from numakube.lab.nodes.pod_status import (
     rejected_status,
     status_patch,
 )
-from numakube.lab.nodes.timeline import Stop, blocked, script_of
+from numakube.lab.nodes.scripts import problems_of
+from numakube.lab.nodes.timeline import Stop, blocked
 from numakube.values.times import format_time, parse_time
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class PodKeeper:
         if rejected is not None:
             _log.info("pod_rejected", node=self._name, pod=str(key_of(pod)), reason=rejected.reason)
             await self._record_event(pod, rejected.reason, rejected.message)
-        for problem in script_of(pod.metadata.annotations).problems:
+        for problem in problems_of(pod):
             await self._record_event(pod, "InvalidLabAnnotation", problem)
         return record
 

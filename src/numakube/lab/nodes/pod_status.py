@@ -195,7 +195,7 @@ def _conditions(
     sandbox = _has_begun(run) and phase not in (SUCCEEDED, FAILED)
     verdicts = {
         "PodReadyToStartContainers": ("True" if sandbox else "False", "", ""),
-        "Initialized": _initialized(run, phase),
+        "Initialized": _initialized(pod, run, phase),
         "Ready": _pod_ready(pod, phase, statuses),
         "ContainersReady": _ready(phase, statuses),
         "PodScheduled": ("True", "", ""),
@@ -221,14 +221,24 @@ def _has_begun(run: PodRun) -> bool:
     return any(one.started or one.ended or one.last for one in every)
 
 
-def _initialized(run: PodRun, phase: str) -> tuple[str, str, str]:
+def _initialized(pod: Pod, run: PodRun, phase: str) -> tuple[str, str, str]:
+    """A pod is initialized once its init containers are done, or an app container has started."""
     if phase == SUCCEEDED:
         return "True", "PodCompleted", ""
-    if run.initialized:
+    waiting = [one.name for one in pod.spec.init_containers if _is_incomplete(one, run)]
+    begun = any(one.started or one.ended or one.last for one in run.containers.values())
+    if begun or not waiting:
         return "True", "", ""
-    waiting = " ".join(name for name, one in run.init.items() if not (one.ended or one.started))
-    text = f"containers with incomplete status: [{waiting}]"
+    text = f"containers with incomplete status: [{' '.join(waiting)}]"
     return "False", "ContainersNotInitialized", text
+
+
+def _is_incomplete(container: Container, run: PodRun) -> bool:
+    """Tell whether an init container is in the way of those after it."""
+    one = run.init[container.name]
+    if is_sidecar(container):
+        return one.started is None
+    return one.ended is None or one.ended.exit_code != 0
 
 
 def _pod_ready(pod: Pod, phase: str, statuses: Iterable[ContainerStatus]) -> tuple[str, str, str]:

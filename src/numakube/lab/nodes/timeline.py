@@ -1,13 +1,9 @@
 """How the containers of a simulated pod fare: what runs, what has ended, and what comes next.
 
 Nothing is executed. A pod's fate follows from when it was admitted, from its restart policy and
-from four annotations, so it is computed for any moment, and a kubelet that was restarted or that
-slept for an hour sees the same as one that watched all the time, as with real containers:
-
-* ``lab.numakube.dev/start-seconds``: how long after admission its containers start;
-* ``lab.numakube.dev/run-seconds``: how long its app containers run; for ever if not given;
-* ``lab.numakube.dev/exit-code``: what they end with;
-* ``lab.numakube.dev/termination-seconds``: how long they take to end when told to.
+from its `scripts`, so it is computed for any moment, and a kubelet that was restarted or that
+slept for an hour sees the same as one that watched all the time, as with real containers. Init
+containers come one after the other, sidecars stay beside all that start after them.
 
 Back-off between restarts is the kubelet's (1.35): the first restart comes at once, the next after
 10 s, doubling up to 300 s, and from the beginning after 600 s of running.
@@ -21,34 +17,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.api.pods import is_sidecar
+from numakube.lab.nodes.scripts import app_script, init_script, start_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numakube.api.core import Pod
-
-PREFIX: Final = "lab.numakube.dev/"
-START_SECONDS: Final = f"{PREFIX}start-seconds"
-RUN_SECONDS: Final = f"{PREFIX}run-seconds"
-EXIT_CODE: Final = f"{PREFIX}exit-code"
-TERMINATION_SECONDS: Final = f"{PREFIX}termination-seconds"
+    from numakube.api.core import Container, Pod
+    from numakube.lab.nodes.scripts import Script
 
 FIRST_BACK_OFF: Final = 10.0
 LONGEST_BACK_OFF: Final = 300.0
 _FORGIVEN_AFTER: Final = 2 * LONGEST_BACK_OFF
 _KILLED: Final = 137
-_MAX_EXIT_CODE: Final = 255
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """What a pod's annotations say about its fate; times in seconds."""
-
-    start_seconds: float = 0.0
-    run_seconds: float | None = None
-    exit_code: int = 0
-    termination_seconds: float = 0.0
-    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +83,6 @@ class PodRun:
     deadline_exceeded: bool = False
 
     @property
-    def initialized(self) -> bool:
-        """Whether the app containers may start."""
-        return all(run.ended or run.started for run in self.init.values())
-
-    @property
     def finished(self) -> bool:
         """Whether every app container has ended for good."""
         return all(run.ended for run in self.containers.values())
@@ -124,6 +99,26 @@ class Stop:
 
     since: datetime
     grace_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at the containers of a pod.
+
+    Attributes:
+        now: when it is taken.
+        stop: the order to end them, if there is one.
+        ahead: moments at which something will be otherwise, as they are found out.
+    """
+
+    now: datetime
+    stop: Stop | None
+    ahead: list[datetime]
+
+    @property
+    def until(self) -> datetime:
+        """The moment up to which containers go their own ways."""
+        return min(self.now, self.stop.since) if self.stop else self.now
 
 
 class Runtime(Protocol):
@@ -156,48 +151,23 @@ class Simulation:
         """Do nothing."""
 
 
-def script_of(annotations: Mapping[str, str]) -> Script:
-    """Read a pod's script; what makes no sense is left out and named in ``problems``."""
-    found: dict[str, float] = {}
-    problems = []
-    for name in (START_SECONDS, RUN_SECONDS, EXIT_CODE, TERMINATION_SECONDS):
-        if name in annotations:
-            number = _number(annotations[name])
-            if number is None or (name == EXIT_CODE and not _is_exit_code(number)):
-                problems.append(f"annotation {name}: {annotations[name]!r} is not usable: ignored")
-            else:
-                found[name] = number
-    return Script(
-        start_seconds=found.get(START_SECONDS, 0.0),
-        run_seconds=found.get(RUN_SECONDS),
-        exit_code=int(found.get(EXIT_CODE, 0)),
-        termination_seconds=found.get(TERMINATION_SECONDS, 0.0),
-        problems=tuple(problems),
-    )
-
-
 def observe(pod: Pod, *, begun: datetime, now: datetime, stop: Stop | None = None) -> PodRun:
     """Return how the containers of *pod*, admitted at *begun*, are doing at *now*."""
-    script = script_of(pod.metadata.annotations)
-    start = begun + timedelta(seconds=script.start_seconds)
     deadline = deadline_of(pod, begun)
     exceeded = deadline is not None and deadline <= (min(now, stop.since) if stop else now)
     if deadline is not None and exceeded:
         stop = Stop(since=deadline, grace_seconds=grace_of(pod))
-    policy = pod.spec.restart_policy or "Always"
-    app, changes = app_run(script, start, now, policy, stop)
-    if not exceeded and deadline is not None and stop is None:
-        changes.append(deadline)
-    containers = {one.name: app for one in pod.spec.containers}
-    init = {
-        one.name: _init_run(start, now, app, sidecar=is_sidecar(one))
-        for one in pod.spec.init_containers
-    }
-    upcoming = [moment for moment in changes if moment > now]
+    look = Look(now, stop, [] if deadline is None or stop else [deadline])
+    init: dict[str, ContainerRun] = {}
+    turn: datetime | None = begun + timedelta(seconds=start_seconds(pod))
+    for one in pod.spec.init_containers:
+        init[one.name], turn = init_run(pod, one, turn, look)
+    containers = {one.name: app_run(pod, one, turn, look) for one in pod.spec.containers}
+    _end_sidecars(pod, init, containers, stop)
     return PodRun(
         containers=containers,
         init=init,
-        next_change=min(upcoming, default=None),
+        next_change=min((moment for moment in look.ahead if moment > now), default=None),
         deadline_exceeded=exceeded,
     )
 
@@ -212,13 +182,76 @@ def blocked(run: PodRun, reason: str, message: str, *, again: datetime) -> PodRu
     )
 
 
-def app_run(
-    script: Script, start: datetime, now: datetime, policy: str, stop: Stop | None
+def app_run(pod: Pod, container: Container, turn: datetime | None, look: Look) -> ContainerRun:
+    """Return an app container that starts at *turn*, if it is known when that is."""
+    if turn is None:
+        return ContainerRun()
+    return _run(app_script(pod, container), turn, pod.spec.restart_policy or "Always", look)
+
+
+def init_run(
+    pod: Pod, container: Container, turn: datetime | None, look: Look
+) -> tuple[ContainerRun, datetime | None]:
+    """Return an init container that starts at *turn*, and when it is the turn of the next one.
+
+    A sidecar runs on: what ends it is the fate of the others.
+    """
+    if turn is None:
+        return ContainerRun(), None
+    if is_sidecar(container):
+        if look.until >= turn:
+            return ContainerRun(started=turn), turn
+        look.ahead.append(turn)
+        return ContainerRun(), None
+    script, policy = init_script(pod, container), init_policy(pod)
+    # What ends because it is told to lets nothing else begin.
+    ended = _undisturbed(script, turn, look.until, policy)[0].ended
+    done = ended is not None and not ended.exit_code
+    return _run(script, turn, policy, look), ended.finished if ended and done else None
+
+
+def init_policy(pod: Pod) -> str:
+    """Return the restart policy of init containers: they are done when they succeed."""
+    policy = pod.spec.restart_policy or "Always"
+    return "OnFailure" if policy == "Always" else policy
+
+
+def _end_sidecars(
+    pod: Pod,
+    init: dict[str, ContainerRun],
+    containers: Mapping[str, ContainerRun],
+    stop: Stop | None,
+) -> None:
+    """Let sidecars end with the last container that needs them."""
+    sidecars = {one.name for one in pod.spec.init_containers if is_sidecar(one)}
+    steps = [run for name, run in init.items() if name not in sidecars]
+    every = [*steps, *containers.values()]
+    failed = any(run.ended is not None and run.ended.exit_code for run in steps)
+    over = failed or stop is not None or all(run.ended for run in containers.values())
+    if not over or any(run.started for run in every):
+        return
+    ends = [run.ended.finished for run in every if run.ended is not None]
+    ends += [stop.since] if stop is not None and not ends else []
+    for name in sidecars:
+        started = init[name].started
+        if started is not None:
+            ended = Ended(started=started, finished=max(started, *ends))
+            init[name] = ContainerRun(ended=ended)
+
+
+def _run(script: Script, start: datetime, policy: str, look: Look) -> ContainerRun:
+    """Return a container that starts at *start*."""
+    run, changes = _undisturbed(script, start, look.until, policy)
+    if look.stop is not None:
+        run, changes = _stopped(script, run, look.stop, look.now)
+    look.ahead.extend(changes)
+    return run
+
+
+def _stopped(
+    script: Script, before: ContainerRun, stop: Stop, now: datetime
 ) -> tuple[ContainerRun, list[datetime]]:
-    """Return the state of an app container, and moments at which it will change."""
-    if stop is None or now < stop.since:
-        return _undisturbed(script, start, now, policy)
-    before, _ = _undisturbed(script, start, stop.since, policy)
+    """Return what becomes of a container that is told to end."""
     if before.started is None:
         # What waits to be restarted is not: its last end was its end.
         return replace(before, ended=before.ended or before.last, back_off=0.0), []
@@ -238,7 +271,7 @@ def app_run(
 def _undisturbed(
     script: Script, start: datetime, now: datetime, policy: str
 ) -> tuple[ContainerRun, list[datetime]]:
-    """Return the state of an app container that nobody stops."""
+    """Return a container that nobody stops, and moments at which it will change."""
     run = ContainerRun()
     back_off = pause = 0.0
     while now >= start:
@@ -255,17 +288,6 @@ def _undisturbed(
         start = end + timedelta(seconds=pause)
     # A container counts as restarted once it runs again.
     return replace(run, restarts=max(0, run.restarts - 1), back_off=pause), [start]
-
-
-def _init_run(start: datetime, now: datetime, app: ContainerRun, *, sidecar: bool) -> ContainerRun:
-    """Return the state of an init container: done at once; a sidecar ends with the pod."""
-    if now < start:
-        return ContainerRun()
-    if not sidecar:
-        return ContainerRun(ended=Ended(started=start, finished=start))
-    if app.ended is not None:
-        return ContainerRun(ended=Ended(started=start, finished=app.ended.finished))
-    return ContainerRun(started=start)
 
 
 def restarts(policy: str, exit_code: int) -> bool:
@@ -295,16 +317,3 @@ def grace_of(pod: Pod) -> float:
     """Return the seconds that a pod's containers have to end."""
     seconds = pod.spec.termination_grace_period_seconds
     return 30.0 if seconds is None else float(seconds)
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    # Anything longer overflows a date; also excludes NaN.
-    return number if 0 <= number <= 1e9 else None
-
-
-def _is_exit_code(number: float) -> bool:
-    return number.is_integer() and number <= _MAX_EXIT_CODE

@@ -11,16 +11,19 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from numakube.api.pods import is_sidecar
+from numakube.lab.nodes.scripts import start_seconds
 from numakube.lab.nodes.timeline import (
     ContainerRun,
     Ended,
+    Look,
     PodRun,
     Stop,
     app_run,
     deadline_of,
     grace_of,
+    init_policy,
+    init_run,
     restarts,
-    script_of,
 )
 from numakube.values.times import parse_time
 
@@ -50,65 +53,50 @@ class PodProcesses:
         exceeded = deadline is not None and deadline <= (min(now, stop.since) if stop else now)
         if deadline is not None and exceeded:
             stop = Stop(since=deadline, grace_seconds=grace_of(pod))
-        turn: datetime | None = begun + timedelta(
-            seconds=script_of(pod.metadata.annotations).start_seconds
-        )
-        changes = [moment for moment in (turn, deadline) if moment is not None and stop is None]
+        turn: datetime | None = begun + timedelta(seconds=start_seconds(pod))
+        ahead = [moment for moment in (turn, deadline) if moment is not None and stop is None]
+        look = Look(now, stop, ahead)
         init: dict[str, ContainerRun] = {}
         for one in pod.spec.init_containers:
-            init[one.name], turn = self._initialize(one, turn, now, stop)
+            init[one.name], turn = self._initialize(pod, one, turn, look)
         if self._initialized is None and turn is not None and turn <= now:
             self._initialized = turn
-        containers = {
-            one.name: self._run(pod, one, now, stop, changes) for one in pod.spec.containers
-        }
+        containers = {one.name: self._run(pod, one, look) for one in pod.spec.containers}
         self._end_sidecars(pod, init, containers, now=now, stop=stop)
-        changes += [one.next_change for one in self.processes.values() if one.next_change]
+        ahead += [one.next_change for one in self.processes.values() if one.next_change]
         return PodRun(
             containers=containers,
             init=init,
-            next_change=min((moment for moment in changes if moment > now), default=None),
+            next_change=min((moment for moment in ahead if moment > now), default=None),
             deadline_exceeded=exceeded,
         )
 
     def _initialize(
-        self, container: Container, turn: datetime | None, now: datetime, stop: Stop | None
+        self, pod: Pod, container: Container, turn: datetime | None, look: Look
     ) -> tuple[ContainerRun, datetime | None]:
         """Return an init container, and when it is the turn of the next one, if it is."""
-        if turn is None or now < turn:
+        stop = look.stop
+        if turn is None or look.now < turn:
             return self._untouched(container, stop), None
         process = self.processes.get(container.name)
         if process is None:
-            if is_sidecar(container):
-                return ContainerRun(started=turn), turn
-            return ContainerRun(ended=Ended(started=turn, finished=turn)), turn
+            return init_run(pod, container, turn, look)
         if is_sidecar(container):
             # Those that are told to end wait for the app containers.
-            run = process.run if stop and process.is_alive else _move(process, now, stop)
+            run = process.run if stop and process.is_alive else _move(process, look)
             return run, run.started
-        run = _move(process, now, stop)
+        run = _move(process, look)
         done = run.ended is not None and run.ended.exit_code == 0
         return run, run.ended.finished if run.ended is not None and done else None
 
-    def _run(
-        self,
-        pod: Pod,
-        container: Container,
-        now: datetime,
-        stop: Stop | None,
-        changes: list[datetime],
-    ) -> ContainerRun:
-        """Return an app container; *changes* learns when a simulated one will be otherwise."""
-        start = self._initialized
-        if start is None:
-            return self._untouched(container, stop)
+    def _run(self, pod: Pod, container: Container, look: Look) -> ContainerRun:
+        """Return an app container."""
+        if self._initialized is None:
+            return self._untouched(container, look.stop)
         process = self.processes.get(container.name)
         if process is not None:
-            return _move(process, now, stop)
-        script, policy = script_of(pod.metadata.annotations), pod.spec.restart_policy or "Always"
-        run, upcoming = app_run(script, start, now, policy, stop)
-        changes += upcoming
-        return run
+            return _move(process, look)
+        return app_run(pod, container, self._initialized, look)
 
     def _untouched(self, container: Container, stop: Stop | None) -> ContainerRun:
         """Return a container whose turn it is not: it runs on if it did, but it is not started."""
@@ -162,16 +150,15 @@ def past_of(status: ContainerStatus | None, policy: str, *, now: datetime) -> Co
 
 def policy_of(pod: Pod, container: Container) -> str:
     """Return the restart policy of a container: init containers are done when they succeed."""
-    policy = pod.spec.restart_policy or "Always"
     if is_sidecar(container):
         return "Always"
     if any(one.name == container.name for one in pod.spec.init_containers):
-        return "OnFailure" if policy == "Always" else policy
-    return policy
+        return init_policy(pod)
+    return pod.spec.restart_policy or "Always"
 
 
-def _move(process: ContainerProcess, now: datetime, stop: Stop | None) -> ContainerRun:
-    return process.observe(now) if stop is None else process.end(_deadline(stop))
+def _move(process: ContainerProcess, look: Look) -> ContainerRun:
+    return process.observe(look.now) if look.stop is None else process.end(_deadline(look.stop))
 
 
 def _deadline(stop: Stop) -> datetime:
