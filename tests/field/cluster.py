@@ -7,20 +7,30 @@ in zone 1.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.apps.scheduler.world import NAME, World
+from tests.apps.scheduler.world import NAME, World, refusal_of, without_election, world_of
+from tests.field.documents import Amounts, Zones, amounts, in_units, pod, zones
 
+from numakube.api.core import Pod
 from numakube.api.nrt import NodeResourceTopology
 from numakube.errors import NotFound
-from numakube.kube.catalog import CORE_EVENTS, NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kube.catalog import (
+    CORE_EVENTS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+)
+from numakube.kube.patches import merge_patch
 from numakube.topology.view import NodeTopology, view_of
-from numakube.values.quantity import value
 
 SHAPE = (
     "2 sockets, 14 cores, smt 2, 48Gi, hugepages-2Mi 512, hugepages-1Gi 8,"
@@ -29,29 +39,34 @@ SHAPE = (
 )
 TARGET = "node-0"
 OTHERS = ("node-1", "node-2")
-SHORT = {
-    "mem": "memory",
-    "hp2": "hugepages-2Mi",
-    "hp1": "hugepages-1Gi",
-    "eph": "ephemeral-storage",
-    **{name: f"vendor.example/{name}" for name in ("dev1", "dev2", "dev3")},
-}
-NEXT_TO_NOTHING = "10m"
-"""CPU of padding that is only about other resources: a pod without is not pinned."""
+ALL = (TARGET, *OTHERS)
+WORKLOADS = {one.kind: one for one in (DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, JOBS)}
 
-Amounts = Mapping[str, str]
-Zones = tuple[Amounts, Amounts]
+Report = Mapping[str, tuple[Mapping[str, int], ...]]
+"""What the zones of every node have left."""
 
 
-def amounts(text: str) -> dict[str, str]:
-    """Return the resources in *text*, such as ``cpu=4 mem=4Gi dev1=2``."""
-    pairs = (word.split("=") for word in text.split())
-    return {SHORT.get(name, name): amount for name, amount in pairs}
+def everywhere(left: str) -> dict[str, Zones]:
+    """Leave the same in all zones."""
+    return {node: zones(left, left) for node in ALL}
 
 
-def zones(first: str, second: str) -> Zones:
-    """Return what is to be left in both zones."""
-    return amounts(first), amounts(second)
+def on_others(left: str) -> dict[str, Zones]:
+    """Leave the same in all zones of the nodes that are not the target."""
+    return {node: zones(left, left) for node in OTHERS}
+
+
+def phase(one: Pod) -> str:
+    """Return the phase of a pod."""
+    return one.status.phase if one.status else ""
+
+
+@contextlib.asynccontextmanager
+async def field_of(scope: str) -> AsyncIterator[Field]:
+    """Run three nodes under single-numa-node in a scope, with exporters and our scheduler."""
+    async with world_of(3, SHAPE, f"policy=single-numa-node,scope={scope}") as world:
+        await world.start(without_election())
+        yield Field(world)
 
 
 @dataclass(slots=True)
@@ -66,45 +81,72 @@ class Field:
         found = (await self.world.client.list(NODE_RESOURCE_TOPOLOGIES)).items
         return {one.metadata.name: _view(one) for one in found}
 
-    async def available(self, node: str, zone: int, resource: str) -> int:
-        """Return what a zone has left."""
-        view = (await self.topologies())[node]
-        found = view.zone(zone)
-        assert found is not None
-        return found.available[resource]
+    async def reported(self) -> Report:
+        """Return what every zone has left."""
+        views = await self.topologies()
+        return {name: tuple(zone.available for zone in view.zones) for name, view in views.items()}
 
-    async def leave(self, left: Mapping[str, Zones]) -> None:
+    async def leave(self, left: Mapping[str, Zones]) -> list[str]:
         """Pad the zones of nodes, so that just *left* is free there of what it names."""
         places = [
             (node, zone, free) for node, both in left.items() for zone, free in enumerate(both)
         ]
-        views = await self.topologies()
-        pads = [self._pad(views[node], zone, free) for node, zone, free in places]
+        report = await self.reported()
+        pads = [self._pad(node, zone, report[node][zone], free) for node, zone, free in places]
         await self.placed(*pads)
-        for node, zone, free in places:
-            for resource, amount in free.items():
-                await self._until_left(node, zone, resource, amount)
+        await self.world.until_true(lambda: self._is_left(left))
+        return [one["metadata"]["name"] for one in pads]
 
-    def _pad(self, view: NodeTopology, zone: int, free: Amounts) -> dict[str, Any]:
-        taken: dict[str, str] = {f"kni.node/numacell{zone:02}": "1", "memory": "4Mi"}
-        found = view.zone(zone)
-        assert found is not None
-        for resource, amount in free.items():
-            surplus = found.available[resource] - _units(resource, amount)
-            assert surplus >= 0, f"{view.node} zone {zone} has too little {resource}"
+    def _pad(
+        self, node: str, zone: int, available: Mapping[str, int], free: Amounts
+    ) -> dict[str, Any]:
+        taken = amounts(f"cell{zone}=1")
+        for resource, units in in_units(free).items():
+            surplus = available[resource] - units
+            assert surplus >= 0, f"{node} zone {zone} has too little {resource}"
             if surplus:
-                taken[resource] = _text(resource, surplus)
-        taken.setdefault("cpu", NEXT_TO_NOTHING)
-        return pod(f"pad-{next(self._count)}", [taken], node=view.node)
+                taken[resource] = f"{surplus}m" if resource == "cpu" else str(surplus)
+        # Without either it would not be guaranteed.
+        taken.setdefault("cpu", "10m")
+        taken.setdefault("memory", "4Mi")
+        return pod(f"pad-{next(self._count)}", [taken], node=node)
 
-    async def _until_left(self, node: str, zone: int, resource: str, amount: str) -> None:
-        wanted = _units(resource, amount)
-        async with asyncio.timeout(60):
-            while (found := await self.available(node, zone, resource)) != wanted:
-                # Padding takes a little memory besides what a scenario is about.
-                if resource == "memory" and abs(found - wanted) <= 1 << 24:
-                    return
-                await asyncio.sleep(0.05)
+    async def _is_left(self, left: Mapping[str, Zones]) -> bool:
+        report = await self.reported()
+        return all(
+            _is_close(resource, report[node][zone][resource], units)
+            for node, both in left.items()
+            for zone, free in enumerate(both)
+            for resource, units in in_units(free).items()
+        )
+
+    async def until_taken(self, before: Report, taken: Mapping[str, tuple[Amounts, ...]]) -> None:
+        """Wait until nodes report that just this was taken, each from one zone of theirs."""
+        wanted = {node: _sorted(map(in_units, each)) for node, each in taken.items()}
+        found: dict[str, Any] = {}
+
+        async def is_so() -> bool:
+            after = await self.reported()
+            found.clear()
+            for node, had in before.items():
+                if used := _sorted(map(_difference, had, after[node])):
+                    found[node] = used
+            return found == wanted
+
+        with contextlib.suppress(TimeoutError):
+            await self.world.until_true(is_so)
+        assert found == wanted
+
+    async def unchanged(self, before: Report) -> None:
+        """Check that zones have as much left as *before*, in reports that are younger than this.
+
+        A device that is taken on every node shows which reports these are.
+        """
+        marks = [pod(f"mark-{node}", [amounts("cell0=1")], node=node) for node in ALL]
+        await self.placed(*marks)
+        await self.until_taken(before, dict.fromkeys(ALL, (amounts("cell0=1"),)))
+        await self.remove(*(one["metadata"]["name"] for one in marks))
+        await self.until_taken(before, {})
 
     async def placed(self, *documents: dict[str, Any]) -> None:
         """Create pods and wait until all of them run."""
@@ -112,26 +154,115 @@ class Field:
         await self.world.create(*documents)
         await self.world.until(lambda: names <= self.world.by_phase("Running"))
 
-    async def scheduled_by(self, name: str) -> str:
-        """Return who has scheduled a pod."""
-        async with asyncio.timeout(60):
-            while True:
-                for event in (await self.world.client.list(CORE_EVENTS)).items:
-                    if event.reason == "Scheduled" and event.involved_object.name == name:
-                        return event.source.component
-                await asyncio.sleep(0.05)
+    async def remove(self, *names: str) -> None:
+        """Delete pods and wait until they are gone."""
+        for name in names:
+            await self.world.delete(name)
+        await self.world.until(
+            lambda: not {one.metadata.name for one in self.world.pods.store} & set(names)
+        )
+
+    async def waits(self, name: str, text: str) -> None:
+        """A pod is refused with a text."""
+        await self.world.until(lambda: refusal_of(self.world.pod(name)) != "")
+        assert text in refusal_of(self.world.pod(name))
+
+    async def scheduled_by(self, *names: str) -> set[str]:
+        """Return who has scheduled these pods."""
+        uids = {self.world.pod(name).metadata.uid for name in names}
+        found: dict[str, str] = {}
+
+        async def are_told() -> bool:
+            for event in (await self.world.client.list(CORE_EVENTS)).items:
+                if event.reason == "Scheduled" and event.involved_object.uid in uids:
+                    found[event.involved_object.uid] = event.source.component
+            return uids == found.keys()
+
+        await self.world.until_true(are_told)
+        return set(found.values())
+
+    async def events_of(self, name: str, reason: str) -> list[str]:
+        """Return what was told about a pod, and why."""
+        uid = self.world.pod(name).metadata.uid
+        events = (await self.world.client.list(CORE_EVENTS)).items
+        return [
+            one.message for one in events if (one.reason, one.involved_object.uid) == (reason, uid)
+        ]
+
+    async def is_on_target(self, *names: str) -> None:
+        """Pods are on the target, and our scheduler has put them there."""
+        assert {self.world.pod(name).spec.node_name for name in names} == {TARGET}
+        assert await self.scheduled_by(*names) == {NAME}
+
+    async def create(self, document: dict[str, Any]) -> None:
+        """Create a workload."""
+        resource = WORKLOADS[document["kind"]]
+        await self.world.client.create(resource, document, namespace="default")
+
+    async def change(self, kind: str, name: str, spec: dict[str, Any]) -> None:
+        """Change the spec of a workload."""
+        patch = merge_patch({"spec": spec})
+        await self.world.client.patch(WORKLOADS[kind], name, patch, namespace="default")
+
+    async def drop(self, kind: str, name: str) -> None:
+        """Delete a workload, and its pods with it."""
+        await self.world.client.delete(
+            WORKLOADS[kind], name, namespace="default", propagation="Background"
+        )
+
+    def pods_of(self, workload: str) -> list[Pod]:
+        """Return the pods of a workload that are there to stay."""
+        return [
+            one
+            for one in self.world.pods.store
+            if one.metadata.labels.get("app") == workload
+            and one.metadata.deletion_timestamp is None
+        ]
+
+    async def complete(self, workload: str, asked: Sequence[Amounts], count: int = 1) -> list[str]:
+        """Wait until a workload has just so many pods, that ask for this and run."""
+        wanted = [in_units(one) for one in asked]
+
+        def is_so() -> bool:
+            pods = self.pods_of(workload)
+            running = [one for one in pods if phase(one) == "Running" and _asks(one) == wanted]
+            return len(running) == len(pods) == count
+
+        await self.world.until(is_so)
+        return [one.metadata.name for one in self.pods_of(workload)]
+
+    @contextlib.asynccontextmanager
+    async def changed(self, **nodes: Mapping[str, Any]) -> AsyncIterator[None]:
+        """Change nodes, ``node_0`` and so on, and have them as before in the end."""
+        for name, change in nodes.items():
+            await self._change(name, change)
+        try:
+            yield
+        finally:
+            for name, change in nodes.items():
+                await self._change(name, _undone(change))
+
+    async def _change(self, name: str, change: Mapping[str, Any]) -> None:
+        await self.world.client.patch(NODES, name.replace("_", "-"), merge_patch(dict(change)))
 
     async def clear(self) -> None:
-        """Delete all pods and wait until the nodes report that everything is free again."""
-        found = await self.world.client.list(PODS, namespace="default")
-        for one in found.items:
-            with contextlib.suppress(NotFound):  # Its workload may have taken it along.
-                await self.world.delete(one.metadata.name)
+        """Delete all that was made and wait until the nodes report that everything is free."""
+        for kind, resource in WORKLOADS.items():
+            for one in (await self.world.client.list(resource, namespace="default")).items:
+                with contextlib.suppress(NotFound):  # Its owner may have taken it along.
+                    await self.drop(kind, one["metadata"]["name"])
+        for left in (await self.world.client.list(PODS, namespace="default")).items:
+            with contextlib.suppress(NotFound):
+                await self.world.delete(left.metadata.name)
         await self.world.until(lambda: not len(self.world.pods.store))
         await self.world.until_true(self._is_free)
 
     async def _is_free(self) -> bool:
-        return all(_is_free(one) for one in (await self.topologies()).values())
+        return all(
+            zone.available == zone.allocatable
+            for view in (await self.topologies()).values()
+            for zone in view.zones
+        )
 
 
 def _view(nrt: NodeResourceTopology) -> NodeTopology:
@@ -140,51 +271,28 @@ def _view(nrt: NodeResourceTopology) -> NodeTopology:
     return view
 
 
-def _is_free(view: NodeTopology) -> bool:
-    return all(zone.available == zone.allocatable for zone in view.zones)
+def _is_close(resource: str, found: int, wanted: int) -> bool:
+    """Tell whether so much is left; padding takes a little memory besides what it is about."""
+    return abs(found - wanted) <= (1 << 24 if resource == "memory" else 0)
 
 
-def _units(resource: str, amount: str) -> int:
-    return value(amount) * 1000 if resource == "cpu" else value(amount)
+def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
+    return {name: had - after[name] for name, had in before.items() if had != after[name]}
 
 
-def _text(resource: str, units: int) -> str:
-    return str(units // 1000) if resource == "cpu" else str(units)
+def _sorted(amounts_of_zones: Iterable[Mapping[str, int]]) -> list[list[tuple[str, int]]]:
+    """Return what zones gave, in an order that does not depend on which ones they are."""
+    return sorted(sorted(one.items()) for one in amounts_of_zones if one)
 
 
-def pod(
-    name: str,
-    containers: list[Amounts],
-    *,
-    init: tuple[Amounts, ...] = (),
-    node: str = "",
-    requests_only: bool = False,
-    scheduler: str = NAME,
-    **spec: Any,
-) -> dict[str, Any]:
-    """Return a pod whose containers ask for these amounts."""
-    place = {"nodeName": node} if node else {"schedulerName": scheduler}
+def _asks(one: Pod) -> list[dict[str, int]]:
+    """Return what the containers of a pod ask for."""
+    found = [each.resources.requests if each.resources else {} for each in one.spec.containers]
+    return [in_units({name: str(amount) for name, amount in each.items()}) for each in found]
+
+
+def _undone(change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the patch that takes back one that only adds."""
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            **place,
-            **spec,
-            **({"initContainers": _containers("init", init, requests_only=False)} if init else {}),
-            "containers": _containers("c", containers, requests_only=requests_only),
-        },
+        key: _undone(inner) if isinstance(inner, Mapping) else None for key, inner in change.items()
     }
-
-
-def _containers(
-    prefix: str, several: list[Amounts] | tuple[Amounts, ...], *, requests_only: bool
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": f"{prefix}{number}",
-            "image": "registry.example/pause:1",
-            "resources": {"requests": dict(one)} if requests_only else {"limits": dict(one)},
-        }
-        for number, one in enumerate(several)
-    ]

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-import pytest_asyncio
-from tests.apps.scheduler.world import NAME, refusal_of, without_election, world_of
-from tests.field.cluster import OTHERS, SHAPE, TARGET, Amounts, Field, Zones, amounts, pod, zones
+from tests.field.cluster import OTHERS, TARGET, Field, on_others
+from tests.field.documents import Amounts, Zones, amounts, pod, workload, zones
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["container", "pod"])
-async def shared(request: pytest.FixtureRequest) -> AsyncIterator[Field]:
-    """Three nodes under single-numa-node, in one scope."""
-    words = f"policy=single-numa-node,scope={request.param}"
-    async with world_of(3, SHAPE, words) as world:
-        await world.start(without_election())
-        yield Field(world)
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def cluster(shared: Field) -> AsyncIterator[Field]:
-    """The nodes, as free afterwards as before."""
-    yield shared
-    await shared.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,49 +284,91 @@ async def is_placed(cluster: Field, row: Row) -> None:
     await prepare(cluster, row)
     init = tuple(amounts(text) for text in row.init)
     await cluster.placed(pod("test", row.asked(), init=init))
-    assert cluster.world.pod("test").spec.node_name == TARGET
-    assert await cluster.scheduled_by("test") == NAME
+    await cluster.is_on_target("test")
 
 
 async def is_refused(cluster: Field, row: Row) -> None:
     """The pod waits, and is told why."""
     await prepare(cluster, row)
     await cluster.world.create(pod("test", row.asked()))
-    await cluster.world.until(lambda: refusal_of(cluster.world.pod("test")) != "")
-    assert row.message in refusal_of(cluster.world.pod("test"))
+    await cluster.waits("test", row.message)
     assert cluster.world.by_phase("Failed") == set()
 
 
-@pytest.mark.parametrize("shared", ["container"], indirect=True)
 @pytest.mark.parametrize("row", rows(FITTING, "container"))
 async def test_containers_go_where_each_has_a_zone(cluster: Field, row: Row) -> None:
     """Though other nodes have as much in all."""
     await is_placed(cluster, row)
 
 
-@pytest.mark.parametrize("shared", ["pod"], indirect=True)
 @pytest.mark.parametrize("row", rows(FITTING, "pod"))
-async def test_pods_go_where_a_zone_has_room_for_all_of_them(cluster: Field, row: Row) -> None:
+async def test_pods_go_where_a_zone_has_room_for_all_of_them(pod_scope: Field, row: Row) -> None:
     """Though other nodes have as much in all."""
-    await is_placed(cluster, row)
+    await is_placed(pod_scope, row)
 
 
-@pytest.mark.parametrize("shared", ["container"], indirect=True)
 @pytest.mark.parametrize("row", rows(NOT_FITTING, "container"))
 async def test_containers_wait_where_no_zone_has_room(cluster: Field, row: Row) -> None:
     """Though the node as a whole has."""
     await is_refused(cluster, row)
 
 
-@pytest.mark.parametrize("shared", ["pod"], indirect=True)
 @pytest.mark.parametrize("row", rows(NOT_FITTING, "pod"))
-async def test_pods_wait_where_no_zone_has_room(cluster: Field, row: Row) -> None:
+async def test_pods_wait_where_no_zone_has_room(pod_scope: Field, row: Row) -> None:
     """Though the node as a whole has."""
-    await is_refused(cluster, row)
+    await is_refused(pod_scope, row)
 
 
-@pytest.mark.parametrize("shared", ["pod"], indirect=True)
-async def test_74256_fractions_of_cpus_are_not_aligned_so_the_pod_runs(cluster: Field) -> None:
+ONE_ZONE = {"": "cpu=4 mem=4Gi", "hugepages": "cpu=4 mem=4Gi hp2=256Mi"}
+TOO_LITTLE = {"": "cpu=3 mem=3Gi", "hugepages": "cpu=3 mem=3Gi hp2=192Mi"}
+
+
+async def needs_a_zone(cluster: Field, kind: str, more: str) -> None:
+    """A pod, or a workload of one, goes where a zone has room for it."""
+    asked = amounts(ONE_ZONE[more])
+    await cluster.leave(on_others(TOO_LITTLE[more]))
+    before = await cluster.reported()
+    document, names = pod("test", [asked]), ["test"]
+    if kind == "Pod":
+        await cluster.placed(document)
+    else:
+        await cluster.create(workload(kind, document))
+        names = await cluster.complete("test", [asked])
+    await cluster.is_on_target(*names)
+    await cluster.until_taken(before, {TARGET: (asked,)})
+
+
+@pytest.mark.parametrize(
+    ("id_", "kind", "more"),
+    [
+        ("48713", "Pod", ""),
+        ("47583", "Deployment", ""),
+        ("50158", "Pod", "hugepages"),
+        ("50165", "Deployment", "hugepages"),
+    ],
+)
+async def test_what_needs_a_zone_goes_where_one_has_room(
+    cluster: Field, id_: str, kind: str, more: str
+) -> None:
+    """Though other nodes have as much in all: 48713, 47583, 50158, 50165."""
+    await needs_a_zone(cluster, kind, more)
+
+
+@pytest.mark.parametrize(
+    ("id_", "kind", "more"),
+    [
+        ("50156", "Pod", ""),
+        ("50159", "Deployment", ""),
+        ("50157", "Pod", "hugepages"),
+        ("50182", "Deployment", "hugepages"),
+    ],
+)
+async def test_in_pod_scope_as_well(pod_scope: Field, id_: str, kind: str, more: str) -> None:
+    """50156, 50159, 50157, 50182."""
+    await needs_a_zone(pod_scope, kind, more)
+
+
+async def test_74256_fractions_of_cpus_are_not_aligned_so_the_pod_runs(pod_scope: Field) -> None:
     """Counting by zone refuses it; the kubelet gives such containers shared CPUs, and admits it."""
     row = Row(
         "74256",
@@ -353,4 +377,4 @@ async def test_74256_fractions_of_cpus_are_not_aligned_so_the_pod_runs(cluster: 
         ("cpu=1", "cpu=1"),
         ("cpu=11 mem=12Gi hp2=128Mi", "cpu=6 mem=12Gi hp2=128Mi"),
     )
-    await is_placed(cluster, row)
+    await is_placed(pod_scope, row)

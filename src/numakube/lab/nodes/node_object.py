@@ -82,6 +82,7 @@ def node_document(
             ],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": _KUBELET_PORT}},
             "nodeInfo": node_info(plan),
+            "runtimeHandlers": runtime_handlers(),
             "images": [],
         },
     }
@@ -116,6 +117,12 @@ def node_info(plan: NodePlan) -> Document:
         "operatingSystem": "linux",
         "architecture": "amd64",
     }
+
+
+def runtime_handlers() -> list[Document]:
+    """Return what RuntimeClasses may name: the default handler, which has no name, and runc."""
+    features = {"recursiveReadOnlyMounts": True, "userNamespaces": True}
+    return [{"name": name, "features": features} for name in ("", "runc")]
 
 
 def status_document(offer: Offer, *, conditions: list[Document]) -> Document:
