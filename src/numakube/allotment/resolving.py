@@ -1,0 +1,142 @@
+"""Which rule a pod is placed under on a node, or why the two do not go together.
+
+The policy is the pod's, else the node label's, else the kubelet's; the scope is the pod's, else the
+node label's, else the kubelet's, else ``pod``. Both must agree where both are set: a node whose
+label or kubelet says otherwise is none for the pod. A Topology Manager that is at work decides
+itself, whatever labels say, so a pod there gets what the kubelet does or is refused.
+
+CPUs are bound because of the pod's class (`numakube.allotment.reading`) or because the node's label
+binds everybody. How they are picked is the pod's required policy, else the node's, else what the
+pod prefers; the first two must be met.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.allotment.cpu_wishes import NOT_WHOLE
+from numakube.allotment.refusals import Refusal, Why
+from numakube.allotment.resolving_cpus import Binding, binding_for
+from numakube.allotment.rules import Rule
+from numakube.allotment.words import Arbiter, Exclusive, Scope, Strategy
+
+if TYPE_CHECKING:
+    from numakube.allotment.facts import NodeFacts
+    from numakube.allotment.wishes import PodWish
+
+_POD = "pod"
+_LABEL = "node label"
+_KUBELET = "kubelet"
+_DEFAULT = "default"
+
+
+def rule_for(
+    wish: PodWish,
+    facts: NodeFacts,
+    *,
+    default_strategy: Strategy = Strategy.LEAST_ALLOCATED,
+) -> Rule | Refusal:
+    """Return the rule for a pod with *wish* on the node of *facts*, or why it cannot go there."""
+    if wish.problems:
+        return _bad_wish(wish)
+    if facts.kubelet_policy:
+        return _kubelet_refusal(wish, facts) or _kubelet_rule(wish, facts)
+    if wish.policy and facts.label_policy and wish.policy is not facts.label_policy:
+        detail = f"the pod wants {wish.policy}, the node's label says {facts.label_policy}"
+        return Refusal(why=Why.POLICY_CONFLICT, detail=detail)
+    return _scheduler_rule(wish, facts, default_strategy)
+
+
+def _bad_wish(wish: PodWish) -> Refusal:
+    detail = "; ".join(wish.problems)
+    whole = all(NOT_WHOLE in problem for problem in wish.problems)
+    return Refusal(why=Why.NOT_WHOLE_CPUS if whole else Why.BAD_WISH, detail=detail)
+
+
+def _kubelet_refusal(wish: PodWish, facts: NodeFacts) -> Refusal | None:
+    """Return what the pod asks for that the kubelet will not do, if there is anything."""
+    kubelet = facts.kubelet_policy
+    if wish.policy and wish.policy is not kubelet:
+        detail = f"the pod wants {wish.policy}, the kubelet aligns by {kubelet}"
+        return Refusal(why=Why.KUBELET_POLICY, detail=detail)
+    if wish.scope and wish.scope is not facts.kubelet_scope:
+        detail = f"the pod wants scope {wish.scope}, the kubelet's is {facts.kubelet_scope}"
+        return Refusal(why=Why.KUBELET_SCOPE, detail=detail)
+    for one in wish.containers:
+        if one.policy and one.policy is not kubelet:
+            detail = f"it wants {one.policy}, the kubelet aligns by {kubelet}"
+            return Refusal(why=Why.KUBELET_POLICY, container=one.name, detail=detail)
+    if wish.exclusive is Exclusive.REQUIRED:
+        detail = "the pod requires a NUMA node of its own, and the kubelet keeps nobody apart"
+        return Refusal(why=Why.KUBELET_POLICY, detail=detail)
+    required = wish.cpus.required
+    if wish.cpus.bound and required and required is not facts.bind_policy:
+        detail = f"the pod requires {required}, which this kubelet does not see to"
+        return Refusal(why=Why.BIND_CONFLICT, detail=detail)
+    return None
+
+
+def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> Rule:
+    return Rule(
+        arbiter=Arbiter.KUBELET,
+        policy=facts.kubelet_policy,
+        policy_from=_POD if wish.policy else _KUBELET,
+        scope=facts.kubelet_scope,
+        scope_from=_POD if wish.scope else _KUBELET,
+    )
+
+
+def _scheduler_rule(wish: PodWish, facts: NodeFacts, default_strategy: Strategy) -> Rule | Refusal:
+    """Return the rule where the scheduler decides, if there is anything to decide."""
+    scope, scope_from = _scope(wish, facts)
+    policy = wish.policy or facts.label_policy
+    aligned = bool(policy) or any(one.policy and not one.ignored for one in wish.containers)
+    binding = binding_for(wish, facts, scope)
+    if not aligned and not _wants_devices(wish, facts) and binding == Binding():
+        return Rule(arbiter=Arbiter.NOBODY)
+    if refusal := _scope_refusal(wish, facts, scope):
+        return refusal
+    if isinstance(binding, Refusal):
+        return binding
+    return Rule(
+        arbiter=Arbiter.SCHEDULER,
+        policy=policy,
+        policy_from=(_POD if wish.policy else _LABEL) if policy else "",
+        scope=scope,
+        scope_from=scope_from,
+        exclusive=_exclusive(wish),
+        bind=binding.policy,
+        bind_required=binding.required,
+        strategy=wish.strategy or facts.strategy or default_strategy,
+    )
+
+
+def _scope(wish: PodWish, facts: NodeFacts) -> tuple[Scope, str]:
+    if wish.scope:
+        return wish.scope, _POD
+    return (facts.label_scope, _LABEL) if facts.label_scope else (Scope.POD, _DEFAULT)
+
+
+def _scope_refusal(wish: PodWish, facts: NodeFacts, scope: Scope) -> Refusal | None:
+    if facts.label_scope and facts.label_scope is not scope:
+        detail = f"the pod wants scope {scope}, the node's label says {facts.label_scope}"
+        return Refusal(why=Why.SCOPE_CONFLICT, detail=detail)
+    if scope is Scope.POD and wish.container_keys:
+        keys = ", ".join(wish.container_keys)
+        detail = f"scope pod applies on the node, and these need scope container: {keys}"
+        return Refusal(why=Why.SCOPE_CONFLICT, detail=detail)
+    return None
+
+
+def _exclusive(wish: PodWish) -> Exclusive:
+    """Return the pod's word; a pod that sets a policy and says nothing else requires it."""
+    if wish.exclusive is not None:
+        return wish.exclusive
+    return Exclusive.REQUIRED if wish.policy else Exclusive.NO
+
+
+def _wants_devices(wish: PodWish, facts: NodeFacts) -> bool:
+    """Tell whether the pod wants devices that the node's Device lists."""
+    if wish.devices is None:
+        return False
+    return any(device.type in wish.devices.requests for device in facts.devices)
