@@ -94,6 +94,20 @@ async def test_a_deprecated_version_warns_and_names_the_better_one(api: Client) 
     ]
 
 
+async def test_what_the_stored_version_does_not_know_is_lost_at_once(api: Client) -> None:
+    """Nothing converts objects but the name of their version; every schema prunes."""
+    old = version("v1beta1", storage=False)
+    spec = old["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"] = {"colour": {"type": "string"}, "replicas": {"type": "integer"}}
+    await api.create(DEFINITIONS, definition(version(), old))
+    sent = {**widget(spec={"colour": "red", "replicas": 2}), "apiVersion": "example.com/v1beta1"}
+    path = "/apis/example.com/v1beta1/namespaces/default/widgets"
+    created = await api.create(path, sent)
+
+    assert created["spec"] == {"replicas": 2}
+    assert (await api.get(f"{WIDGETS}/w"))["spec"] == {"replicas": 2, "size": 3}
+
+
 async def test_objects_with_finalizers_hold_up_the_deletion_of_their_definition(
     api: Client,
 ) -> None:

@@ -76,7 +76,12 @@ class Call:
         """Return an object of the request's kind and version as it is stored, and its form."""
         if not self.resource.custom:
             return to_stored(self.resource, obj), None
-        return {**obj, "apiVersion": self.resource.stored_as.api_version}, self.rules
+        named = {**obj, "apiVersion": self.resource.stored_as.api_version}
+        stored_by = self.served.stored_by if self.served else None
+        if stored_by is None:
+            return named, self.rules
+        # What the version of storage does not know is lost before anybody can read it.
+        return stored_by.complete(named), stored_by
 
     def shown(self, stored: Stored, *, bare: bool = False) -> Json:
         """Return a stored object in the version of the request; *bare* without its kind."""

@@ -32,6 +32,7 @@ class Served:
 
     Attributes:
         columns: what tables show of the objects.
+        stored_by: the rules of the version that objects are stored in, if that is another one.
         selectable: fields that objects can be selected by, beyond those of every kind.
         scale: where the objects have their numbers of replicas, if any.
         deprecation: what users of the resource are warned of.
@@ -41,6 +42,7 @@ class Served:
     resource: Resource
     rules: Rules
     columns: Columns
+    stored_by: Rules | None = None
     selectable: tuple[str, ...] = ()
     scale: ScalePaths = field(default_factory=ScalePaths)
     deprecation: str = ""

@@ -29,6 +29,8 @@ from numakube.lab.kinds import GVK
 from numakube.lab.schema.custom import CustomType
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.lab.api.state import State
     from numakube.lab.api.store import Change, Stored
     from numakube.lab.kinds import Json
@@ -100,9 +102,8 @@ class DefinitionController:
 
     def _serve(self, definition: Json) -> None:
         spec = definition["spec"]
-        served = [
-            _served(definition, version) for version in versions(definition) if version["served"]
-        ]
+        rules = {one["name"]: _rules(definition, one) for one in versions(definition)}
+        served = [_served(definition, one, rules) for one in versions(definition) if one["served"]]
         self._state.registry.install(spec["group"], spec["names"]["plural"], served)
 
     def _retract(self, definition: Json) -> None:
@@ -148,12 +149,37 @@ class DefinitionController:
         return False
 
 
-def _served(definition: Json, version: Json) -> Served:
-    """Return the resource of one version of a definition."""
-    spec = definition["spec"]
-    names = (definition.get("status") or {}).get("acceptedNames") or spec["names"]
-    kind = GVK(spec["group"], version["name"], names["kind"])
+def _accepted_names(definition: Json) -> Json:
+    names: Json = definition["spec"]["names"]
+    return (definition.get("status") or {}).get("acceptedNames") or names
+
+
+def _kind(definition: Json, version: Json) -> GVK:
+    group = definition["spec"]["group"]
+    return GVK(group, version["name"], _accepted_names(definition)["kind"])
+
+
+def _rules(definition: Json, version: Json) -> CustomRules:
+    """Return the rules of one version of a definition."""
+    kind = _kind(definition, version)
     parts = version.get("subresources") or {}
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return CustomRules(
+        kind,
+        CustomType.of(kind, schema),
+        namespaced=definition["spec"]["scope"] == "Namespaced",
+        has_status="status" in parts,
+        scale=_scale_paths(parts["scale"]) if "scale" in parts else None,
+    )
+
+
+def _served(definition: Json, version: Json, rules: Mapping[str, CustomRules]) -> Served:
+    """Return the resource of one version of a definition, given the rules of all of them."""
+    spec = definition["spec"]
+    names = _accepted_names(definition)
+    kind = _kind(definition, version)
+    parts = version.get("subresources") or {}
+    stored = storage_version(definition)
     resource = Resource(
         kind=kind,
         plural=names["plural"],
@@ -161,25 +187,17 @@ def _served(definition: Json, version: Json) -> Served:
         list_kind=names.get("listKind") or f"{names['kind']}List",
         namespaced=spec["scope"] == "Namespaced",
         shelf=f"{spec['group']}/{names['plural']}",
-        stored_as=kind._replace(version=storage_version(definition)),
+        stored_as=kind._replace(version=stored),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(_parts(kind, parts)),
         habits=Habits(unconditional_update=False),
         custom=True,
     )
-    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-    info = CustomType.of(kind, schema)
-    rules = CustomRules(
-        kind,
-        info,
-        namespaced=resource.namespaced,
-        has_status="status" in parts,
-        scale=_scale_paths(parts["scale"]) if "scale" in parts else None,
-    )
     return Served(
         resource=resource,
-        rules=rules,
+        rules=rules[version["name"]],
+        stored_by=None if stored == version["name"] else rules.get(stored),
         selectable=tuple(
             field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()
         ),
