@@ -7,13 +7,15 @@ import contextlib
 from typing import Any
 
 from numakube.errors import NotFound
-from numakube.kube.catalog import CORE_EVENTS
+from numakube.kube.catalog import CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kube.resources import Document, Resource
 from numakube.lab.controllers.discovering import collectable_resources
 
 _AT_A_TIME = 16
+_POLL_SECONDS = 0.05
+_SECONDS = 60.0
 
 
 class Sweeper:
@@ -47,7 +49,9 @@ class Sweeper:
     async def _all(self) -> list[tuple[Resource[Document], Document]]:
         found = []
         for kind in self._resources:
-            found += [(kind, one) for one in (await self._client.list(kind)).items]
+            # A test may have removed the definition of a kind.
+            with contextlib.suppress(NotFound):
+                found += [(kind, one) for one in (await self._client.list(kind)).items]
         return found
 
     def _is_known(self, one: Document) -> bool:
@@ -62,6 +66,18 @@ class Sweeper:
         if kind.plural == "namespaces":
             left["spec"]["finalizers"] = []
             await self._client.update(kind, left, subresource="finalize")
+        elif kind.plural == CUSTOM_RESOURCE_DEFINITIONS.plural:
+            # The server itself removes the objects of the kind first.
+            await self._wait_gone(kind, name)
         elif left["metadata"].get("finalizers"):
             nothing = merge_patch({"metadata": {"finalizers": None}})
             await self._client.patch(kind, name, nothing, **place)
+
+    async def _wait_gone(self, kind: Resource[Document], name: str) -> None:
+        async with self._client.clock.timeout(_SECONDS):
+            while True:
+                try:
+                    await self._client.get(kind, name)
+                except NotFound:
+                    return
+                await self._client.clock.sleep(_POLL_SECONDS)

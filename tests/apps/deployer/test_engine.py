@@ -1,4 +1,4 @@
-"""Deploying onto a lab and removing again: real components come up, and nothing stays behind."""
+"""Deploying onto a cluster and removing again: real components come up, nothing stays behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.sites.labs import lab_of
+from tests.apps.operator.test_on_the_lab import remove_definition
+from tests.sites.site import Opener, Site, SiteOptions
 
 from numakube.apps.deployer.adoption import put_to_rest, wake_all
 from numakube.apps.deployer.detection import control_plane_nodes, installations, platform_of
@@ -24,17 +25,20 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.resources import Document
-from numakube.lab.cluster import Lab
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import uniform_plans
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 
 pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
-    """A lab of two nodes that asks for rights."""
-    async with lab_of(2, rbac=True) as lab:
-        yield lab
+async def site(sites: Opener) -> AsyncIterator[Site]:
+    """A cluster of two nodes that asks for rights, and knows no topologies."""
+    plans = uniform_plans(2, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
+    async with sites(SiteOptions(plans=plans, exporters=False, rbac=True)) as site:
+        await remove_definition(site.client)
+        yield site
 
 
 class Journal:
@@ -62,9 +66,9 @@ async def names(client: Client) -> set[str]:
     return {one["metadata"]["name"] for one in found}
 
 
-async def test_what_is_deployed_runs_and_what_is_removed_is_gone(lab: Lab) -> None:
+async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> None:
     """Deploying twice changes nothing, and removing leaves the cluster as it was."""
-    client, journal = lab.client, Journal()
+    client, journal = site.client, Journal()
     engine = Engine(client=client, tell=journal)
     before = await names(client)
     documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
@@ -80,9 +84,9 @@ async def test_what_is_deployed_runs_and_what_is_removed_is_gone(lab: Lab) -> No
     assert await names(client) == before
 
 
-async def test_a_dry_run_changes_nothing(lab: Lab) -> None:
+async def test_a_dry_run_changes_nothing(site: Site) -> None:
     """Though the server checks what it can."""
-    client, journal = lab.client, Journal()
+    client, journal = site.client, Journal()
     before = await names(client)
     engine = Engine(client=client, tell=journal, dry_run=True)
     await engine.deploy(objects_of(DEFAULT, Choices()))
@@ -90,9 +94,9 @@ async def test_a_dry_run_changes_nothing(lab: Lab) -> None:
     assert await names(client) == before
 
 
-async def test_what_was_there_before_stays(lab: Lab) -> None:
+async def test_what_was_there_before_stays(site: Site) -> None:
     """A namespace and the kind of topologies; anything else of our names is refused."""
-    client, journal = lab.client, Journal()
+    client, journal = site.client, Journal()
     documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
     theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numakube"}}
     await client.create(NAMESPACES, theirs)
@@ -110,6 +114,7 @@ async def test_what_was_there_before_stays(lab: Lab) -> None:
     await Engine(client=client, tell=journal, adopt=True).deploy(documents)
     live = await client.get(CLUSTER_ROLES, role["metadata"]["name"])
     assert live["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "numakube-deployer"
+    assert await engine.wait_ready(documents, 120, lambda _: None) == ""
 
 
 async def _create_anew(client: Client, document: Document) -> None:
@@ -143,9 +148,9 @@ def agent(kind: str, name: str, image: str, *args: str, volumes: Any = ()) -> Do
     }
 
 
-async def test_installations_by_others_are_found_put_to_rest_and_woken(lab: Lab) -> None:
+async def test_installations_by_others_are_found_put_to_rest_and_woken(site: Site) -> None:
     """With the names under which pods ask for their scheduler."""
-    client = lab.client
+    client = site.client
     configuration = (
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "profiles:\n- schedulerName: topology-aware-scheduler\n"
@@ -199,9 +204,9 @@ async def test_installations_by_others_are_found_put_to_rest_and_woken(lab: Lab)
     assert await wake_all(client) == []
 
 
-async def test_the_platform_is_found_out(lab: Lab) -> None:
-    """A lab is plain Kubernetes without a control plane of its own."""
-    platform = await platform_of(lab.client)
+async def test_the_platform_is_found_out(site: Site) -> None:
+    """The test's cluster is plain Kubernetes without a control plane of its own."""
+    platform = await platform_of(site.client)
     assert platform.kind == "Kubernetes"
     assert platform.version.startswith("v1.35")
-    assert await control_plane_nodes(lab.client) == 0
+    assert await control_plane_nodes(site.client) == 0

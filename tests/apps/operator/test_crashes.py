@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,13 +18,14 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_exporters,
     wanted_scheduler,
 )
-from tests.sites.labs import lab_of
+from tests.sites.site import Opener, Site, SiteOptions
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.process import OperatorProcess
 from numakube.apps.operator.scheduler_plan import SchedulerSetup
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.kube.auth import authenticator_for
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -30,6 +33,7 @@ from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    LEASES,
     NAMESPACES,
     NETWORK_POLICIES,
     ROLE_BINDINGS,
@@ -38,13 +42,19 @@ from numakube.kube.catalog import (
     SERVICES,
 )
 from numakube.kube.client import Client
+from numakube.kube.clock import SystemClock
+from numakube.kube.config import load_config
+from numakube.kube.http import HttpTransport
 from numakube.kube.transport import Request, Response, Stream, Transport
-from numakube.lab.cluster import Lab
-from numakube.lab.inprocess import InProcess
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import uniform_plans
+from numakube.manifests.operator import LEASE
 
 pytestmark = pytest.mark.timeout(240)
 
 NAMESPACE = "ns"
+OBJECTS = 19
+"""What an operator makes; it writes every one of them, since it does not know who did before."""
 OURS = "app.kubernetes.io/managed-by=numakube-operator"
 KINDS: tuple[Any, ...] = (
     *(SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS),
@@ -83,29 +93,38 @@ class Mortal:
 
 
 @pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
-    """A lab of one node, with the kinds and the namespace of an operator."""
-    async with lab_of(1, "2 sockets, 2 cores, 8Gi") as lab:
+async def site(sites: Opener) -> AsyncIterator[Site]:
+    """A cluster of one node, with the kinds and the namespace of an operator."""
+    plans = uniform_plans(1, from_shape("2 sockets, 2 cores, 8Gi"), "", "1.35")
+    async with sites(SiteOptions(plans=plans, exporters=False)) as site:
         for name in (OPERATOR_CRD, SCHEDULER_CRD):
-            await lab.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd(name))
+            await site.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd(name))
         home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-        await lab.client.create(NAMESPACES, home)
-        yield lab
+        await site.client.create(NAMESPACES, home)
+        yield site
+
+
+def transport_to(site: Site) -> Transport:
+    """Return how the administrator reaches a cluster."""
+    config, clock = load_config(kubeconfig=site.kubeconfig, env={}), SystemClock()
+    auth = authenticator_for(config.user, clock=clock, env={}, interactive=False)
+    return HttpTransport(config, auth=auth, clock=clock)
 
 
 @asynccontextmanager
-async def operating(client: Client) -> AsyncIterator[None]:
-    """Run an operator, which does not ask others."""
+async def operating(
+    client: Client, *, leader_elect: bool = False
+) -> AsyncIterator[OperatorProcess]:
+    """Run an operator, which does not ask others unless told to."""
     process = OperatorProcess(
         client,
         Setup(namespace=NAMESPACE, image="registry.example/numakube:1"),
         SchedulerSetup(namespace=NAMESPACE),
-        leader_elect=False,
+        leader_elect=leader_elect,
     )
-    stop = asyncio.Event()
-    task = asyncio.create_task(process.run(stop))
+    task = asyncio.create_task(process.run(asyncio.Event()))
     try:
-        yield
+        yield process
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -136,47 +155,117 @@ async def ask_for_both(client: Client) -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_an_operator_that_dies_at_any_write_is_followed_by_one_that_ends_the_work(
-    lab: Lab, *, late: bool
+    site: Site, *, late: bool
 ) -> None:
     """Nothing is made twice and nothing is forgotten."""
-    client = lab.client
+    client = site.client
     await ask_for_both(client)
-    for writes in (0, 1, 4, 9, 15):
-        mortal = Mortal(InProcess(lab.server), writes, late=late)
-        async with operating(Client(mortal, rate=0)):
-            async with asyncio.timeout(60):
-                await mortal.dead.wait()
+    for writes in Random(late).sample(range(OBJECTS), 5):
+        mortal = Mortal(transport_to(site), writes, late=late)
+        async with Client(mortal, rate=0) as doomed, operating(doomed), asyncio.timeout(60):
+            await mortal.dead.wait()
     async with operating(client):
         await both_available(client)
         made = await everything(client)
     kinds = sorted(name.partition(" ")[0] for name in made)
     assert kinds.count("DaemonSet") == kinds.count("Deployment") == 1
-    assert len(made) == 19
+    assert len(made) == OBJECTS
 
 
-async def test_several_operators_at_once_do_not_undo_each_others_work(lab: Lab) -> None:
+async def test_several_operators_at_once_do_not_undo_each_others_work(site: Site) -> None:
     """Once everything is there, nobody writes any more."""
-    client = lab.client
+    client = site.client
     await ask_for_both(client)
-    async with operating(client), operating(client), operating(client):
+    async with operating(client) as one, operating(client) as two, operating(client) as three:
         await both_available(client)
+        await pass_by(client, "a", one, two, three)
         before = await everything(client)
-        # A label of the node lets every operator pass by once more.
-        for value in ("a", "b"):
-            await relabel(client, value)
-            await until(lambda: seen(client), "still available")
+        await pass_by(client, "b", one, two, three)
         assert await everything(client) == before
+        assert await both_still_available(client)
 
 
-async def relabel(client: Client, value: str) -> None:
-    """Change a label of the node."""
+async def pass_by(client: Client, value: str, *processes: OperatorProcess) -> None:
+    """Change a label of the node, and wait until every operator has looked at both objects."""
+    before = [passes(one) for one in processes]
     await label(client, "node-0", "example.com/x", value)
 
+    async def seen() -> bool:
+        return all(
+            now > then
+            for one, counts in zip(processes, before, strict=True)
+            for now, then in zip(passes(one), counts, strict=True)
+        )
 
-async def seen(client: Client) -> bool:
-    """Tell whether both objects are available still."""
+    await until(seen, f"everybody has passed by since the label is {value}")
+
+
+def passes(process: OperatorProcess) -> list[float]:
+    """Return how often an operator has passed over objects of each kind."""
+    name = "controller_runtime_reconcile_total"
+    return [
+        process.registry.get_sample_value(name, {"controller": one.kind, "result": "success"}) or 0
+        for one in (OPERATORS, SCHEDULERS)
+    ]
+
+
+async def both_still_available(client: Client) -> bool:
+    """Tell whether both objects say so now."""
     found = [
         await client.get(OPERATORS.raw, "numaresourcesoperator"),
         await client.get(SCHEDULERS.raw, "numaresourcesscheduler"),
     ]
     return all(conditions(one)["Available"] == "True" for one in found)
+
+
+async def test_who_stands_by_goes_on_where_the_leader_stopped(site: Site) -> None:
+    """And meanwhile does nothing."""
+    client = site.client
+    await ask_for_both(client)
+    async with AsyncExitStack() as leading:
+        first = await leading.enter_async_context(operating(client, leader_elect=True))
+        await both_available(client)
+        async with operating(client, leader_elect=True) as second:
+            await pass_by(client, "a", first)
+            assert await leader(client) == first.identity
+            assert passes(second) == [0, 0]
+            await leading.aclose()
+
+            async def taken_over() -> bool:
+                return await leader(client) == second.identity
+
+            await until(taken_over, "the second leads")
+            await delete_and_see_it_return(client)
+
+
+async def test_a_server_that_goes_away_and_forgets_the_past_is_worked_with_again(
+    site: Site,
+) -> None:
+    """On a real server: it is killed in the midst of the work, and another one started."""
+    client = site.client
+    await ask_for_both(client)
+    async with site.connect() as theirs, operating(theirs):
+        await until(partial(client.get, SERVICE_ACCOUNTS, "rte", namespace=NAMESPACE))
+        await site.expire_history()
+        await both_available(client)
+        await site.drop_watches()
+        await delete_and_see_it_return(client)
+        assert len(await everything(client)) == OBJECTS
+
+
+async def leader(client: Client) -> str:
+    """Return who leads."""
+    lease = await client.get(LEASES.raw, LEASE, namespace=NAMESPACE)
+    return str(lease["spec"].get("holderIdentity"))
+
+
+async def delete_and_see_it_return(client: Client) -> None:
+    """Delete the exporters, and wait until there are new ones."""
+    (old,) = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
+    await client.delete(DAEMON_SETS, old["metadata"]["name"], namespace=NAMESPACE)
+
+    async def returned() -> bool:
+        found = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
+        return [one["metadata"]["uid"] for one in found] not in ([], [old["metadata"]["uid"]])
+
+    await until(returned, "the exporters are back")

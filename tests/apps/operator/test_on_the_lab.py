@@ -1,4 +1,4 @@
-"""The operator as a pod of the lab, under its own account: two objects become a working stack."""
+"""The operator as a pod, under its own account: two objects become a working stack."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.sites.labs import lab_of
+from tests.sites.site import Opener, Site, SiteOptions
 
-from numakube.apps.operator.state import OPERATORS, SCHEDULERS
-from numakube.errors import NotFound
+from numakube.apps.operator.state import NRT_DEFINITION, OPERATORS, SCHEDULERS
+from numakube.errors import Conflict, NotFound
 from numakube.kube.catalog import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
     NODE_RESOURCE_TOPOLOGIES,
     NODES,
@@ -24,7 +25,8 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.patches import json_patch, merge_patch
 from numakube.kube.resources import Document, Resource
-from numakube.lab.cluster import Lab
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import uniform_plans
 from numakube.manifests.operator import OperatorManifest
 
 pytestmark = pytest.mark.timeout(240)
@@ -34,14 +36,27 @@ IMAGE = "registry.example/numakube:test"
 
 
 @pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
-    """A lab of three workers that asks for rights, with an operator in it."""
-    async with lab_of(3, rbac=True) as lab:
+async def site(sites: Opener) -> AsyncIterator[Site]:
+    """A cluster of three workers that asks for rights, with an operator in it."""
+    plans = uniform_plans(3, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
+    async with sites(SiteOptions(plans=plans, exporters=False, rbac=True)) as site:
+        await remove_definition(site.client)
         for name in ("node-0", "node-1"):
-            await label(lab.client, name, "node-role.kubernetes.io/worker")
+            await label(site.client, name, "node-role.kubernetes.io/worker")
         for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
-            await create(lab.client, document)
-        yield lab
+            await create(site.client, document)
+        yield site
+
+
+async def remove_definition(client: Client) -> None:
+    """Remove the kind of topologies, so that whoever needs it has to bring it along."""
+    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, NRT_DEFINITION)
+
+    async def gone() -> bool:
+        found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
+        return NRT_DEFINITION not in {one["metadata"]["name"] for one in found.items}
+
+    await until(gone, "the definition is gone")
 
 
 async def label(client: Client, node: str, key: str, value: str | None = "") -> None:
@@ -134,9 +149,9 @@ def aligned_pod(name: str) -> Document:
     }
 
 
-async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(lab: Lab) -> None:
+async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(site: Site) -> None:
     """Each with no more than its own rights; and deleting them leaves nothing behind."""
-    client = lab.client
+    client = site.client
     await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
     await client.create(SCHEDULERS.raw, wanted_scheduler())
     exporters = await in_state(client, OPERATORS, "Available")
@@ -172,9 +187,11 @@ async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(lab:
     await until(gone, "everything is gone")
 
 
-async def test_what_somebody_changes_is_set_right_and_what_is_deleted_comes_back(lab: Lab) -> None:
+async def test_what_somebody_changes_is_set_right_and_what_is_deleted_returns(
+    site: Site,
+) -> None:
     """Unless the user asked to leave it alone."""
-    client = lab.client
+    client = site.client
     await client.create(OPERATORS.raw, wanted_exporters(nodeSelector={"matchLabels": {}}))
     found = await in_state(client, OPERATORS, "Available")
     name = found["status"]["daemonsets"][0]["name"]
@@ -213,9 +230,44 @@ async def test_what_somebody_changes_is_set_right_and_what_is_deleted_comes_back
     assert await image() == "x"
 
 
-async def test_a_changed_configuration_makes_new_exporters_and_mistakes_are_told(lab: Lab) -> None:
+async def test_fields_of_others_stay_and_ours_cannot_be_taken_over_by_accident(site: Site) -> None:
+    """Who applies another image is told whose it is; who insists sees it set back."""
+    client = site.client
+    await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
+    found = await in_state(client, OPERATORS, "Available")
+    name = found["status"]["daemonsets"][0]["name"]
+    theirs = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name, "annotations": {"example.com/team": "blue"}},
+        "spec": {"minReadySeconds": 1, "revisionHistoryLimit": 3},
+    }
+    place: Any = {"namespace": NAMESPACE, "field_manager": "somebody"}
+    await client.apply(DAEMON_SETS, theirs, **place)
+    live = await client.get(DAEMON_SETS, name, namespace=NAMESPACE)
+    container = {**live["spec"]["template"]["spec"]["containers"][0], "image": "x"}
+    greedy = {**theirs, "spec": {"template": {"spec": {"containers": [container]}}}}
+    with pytest.raises(Conflict, match='conflict with "numakube-operator"'):
+        await client.apply(DAEMON_SETS, greedy, **place)
+    taken = await client.apply(DAEMON_SETS, greedy, force=True, **place)
+    assert taken["metadata"]["generation"] > live["metadata"]["generation"]
+
+    async def ours_again() -> Document | None:
+        live = await client.get(DAEMON_SETS, name, namespace=NAMESPACE)
+        image = live["spec"]["template"]["spec"]["containers"][0]["image"]
+        return live if image == IMAGE else None
+
+    live = await until(ours_again, "the image is ours again")
+    assert live["metadata"]["annotations"]["example.com/team"] == "blue"
+    managers = {one["manager"] for one in live["metadata"]["managedFields"]}
+    assert {"numakube-operator", "somebody"} <= managers
+
+
+async def test_a_new_configuration_makes_new_exporters_and_mistakes_are_told(
+    site: Site,
+) -> None:
     """And the group that was removed takes its DaemonSet along."""
-    client = lab.client
+    client = site.client
     await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
     await in_state(client, OPERATORS, "Available")
     both = {
