@@ -70,11 +70,11 @@ class Usage:
         masks = [_mask(ground, holder) for holder in _holders(allotment)]
         single = [mask for mask in masks if mask.bit_count() == 1]
         shared = [mask for mask in masks if mask.bit_count() > 1]
-        bound = _bound(ground, share.cpus)
+        bound = bound_of(ground, share.cpus)
         return Usage(
             cpus=self.cpus | share.cpus,
             bound=Counter(self.bound) + Counter(bound),
-            unbound=_sum_of_zones(self.unbound, _unbound(ground, share, bound)),
+            unbound=add_zones(self.unbound, unbound_of(ground, share, bound)),
             single=_union(self.single, single),
             shared=_union(self.shared, shared),
             exclusive=_with_exclusive(self.exclusive, allotment),
@@ -94,18 +94,19 @@ def _mask(ground: Ground, share: Share) -> NumaMask:
     """Return where *share* is; told by its amounts or its CPUs if nobody wrote a mask."""
     mask = share.mask or sum(1 << zone for zone in ground.zone_ids if zone in share.zones)
     if not mask and share.cpus:
-        mask = sum(1 << zone for zone in _bound(ground, share.cpus))
+        mask = sum(1 << zone for zone in bound_of(ground, share.cpus))
     return mask & ground.all_zones
 
 
-def _bound(ground: Ground, cpus: int) -> dict[int, int]:
+def bound_of(ground: Ground, cpus: int) -> dict[int, int]:
+    """Return how many of *cpus* each NUMA node has; nodes without any are left out."""
     if not cpus:
         return {}
     counts = {zone: (cpus & of_zone).bit_count() for zone, of_zone in ground.cpus_of_zone.items()}
     return {zone: count for zone, count in counts.items() if count}
 
 
-def _unbound(ground: Ground, share: Share, bound: Mapping[int, int]) -> dict[int, Amounts]:
+def unbound_of(ground: Ground, share: Share, bound: Mapping[int, int]) -> dict[int, Amounts]:
     """Return what *share* takes besides its bound CPUs."""
     rest: dict[int, Amounts] = {}
     for zone, recorded in share.zones.items():
@@ -118,12 +119,14 @@ def _unbound(ground: Ground, share: Share, bound: Mapping[int, int]) -> dict[int
     return rest
 
 
-def _sum_of_zones(
-    one: Mapping[int, Amounts], other: Mapping[int, Amounts]
-) -> Mapping[int, Amounts]:
-    if not other:
-        return one
-    return {**one, **{zone: add_amounts(one.get(zone, {}), other[zone]) for zone in other}}
+def add_zones(*parts: Mapping[int, Amounts]) -> Mapping[int, Amounts]:
+    """Return the sum of *parts*, NUMA node by NUMA node."""
+    first, *others = (part for part in parts if part) if any(parts) else ({},)
+    total = dict(first)
+    for part in others:
+        for zone, amounts in part.items():
+            total[zone] = add_amounts(total[zone], amounts) if zone in total else amounts
+    return total
 
 
 def _union(first: NumaMask, masks: Iterable[NumaMask]) -> NumaMask:

@@ -58,6 +58,12 @@ def masks_over(nodes: tuple[int, ...]) -> tuple[NumaMask, ...]:
     )
 
 
+@lru_cache(maxsize=1024)
+def masks_of_size(nodes: tuple[int, ...], size: int) -> tuple[NumaMask, ...]:
+    """Return every subset of *nodes* with *size* members, in the order of `masks_over`."""
+    return tuple(sum(subset) for subset in combinations([1 << node for node in nodes], size))
+
+
 def sums_over(amounts: Mapping[int, int]) -> dict[NumaMask, int]:
     """Return for every mask of the nodes in *amounts* the sum over its members."""
     sums = {0: 0}

@@ -1,0 +1,128 @@
+"""Whether a node can take a pod whose placement we decide, and what the pod is given there.
+
+With scope ``pod`` the pod is one holder with the sum of its requests. With scope ``container``
+each container is one, in order of start, and a pod never is in its own way: neither for exclusive
+placement nor for CPUs that an init container is done with. Containers that are ignored, or ask for
+nothing that is placed, are given nothing and run in the shared pool.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.allotment.device_offers import DeviceOffer
+from numakube.allotment.granting import Grant
+from numakube.allotment.ground import CPU_MILLI
+from numakube.allotment.holdings import Allotment, Share
+from numakube.allotment.needs import Need, need_of_container, need_of_pod
+from numakube.allotment.refusals import Refusal, Why
+from numakube.allotment.room import Room
+from numakube.allotment.scoring import FULL_SCORE, fullness_score, sum_of
+from numakube.allotment.searching import Search
+from numakube.allotment.supply import Supply
+from numakube.allotment.totals import total_of
+from numakube.allotment.words import BindPolicy, CpuExclusive, Policy, Scope
+from numakube.kubelet.demand import Role
+from numakube.values.numamask import nodes_of
+from numakube.values.resources import CPU
+
+if TYPE_CHECKING:
+    from numakube.allotment.ledger import Ledger
+    from numakube.allotment.rules import Rule
+    from numakube.allotment.wishes import PodWish
+
+_NOBODY: Final = ""
+"""No pod has this UID, so the one that is rated adds to all others."""
+_NOTHING: Final = Share()
+
+
+def admit(ledger: Ledger, wish: PodWish, rule: Rule) -> Allotment | Refusal:
+    """Return what the pod is given, or why the node cannot take it.
+
+    Args:
+        ledger: what other pods hold; the pod itself is not in it.
+        wish: what the pod wishes.
+        rule: what holds for it on the node.
+    """
+    if rule.scope is Scope.CONTAINER:
+        return _admit_containers(ledger, wish, rule)
+    share = _admit_one(Room(ledger=ledger), need_of_pod(wish, rule, ledger.ground))
+    if isinstance(share, Refusal):
+        return share
+    return Allotment(total=share, cpu_exclusive=_exclusive(wish, share))
+
+
+def rate(ledger: Ledger, allotment: Allotment, rule: Rule) -> int:
+    """Return how good a place the node is for a pod with *allotment*, 0 to 100.
+
+    Args:
+        ledger: what other pods hold, as for `admit`.
+        allotment: what the pod would be given.
+        rule: what holds for it on the node.
+    """
+    with_pod = ledger.with_pod(_NOBODY, allotment)
+    holders = allotment.containers.values() if allotment.containers else (allotment.total,)
+    scores = [_rate_one(with_pod, share, rule) for share in holders]
+    return sum(scores) // len(scores)
+
+
+def _rate_one(with_pod: Ledger, share: Share, rule: Rule) -> int:
+    """Return how full the NUMA nodes of *share* are, and less the more of them there are.
+
+    Policies that allow several nodes would rather have one: any node that places the pod on one
+    comes before any that needs two.
+    """
+    zones = nodes_of(share.mask) or with_pod.ground.zone_ids
+    total, free = sum_of(with_pod.ground.totals, zones), sum_of(with_pod.free_zones, zones)
+    taken = {name: total[name] - free[name] for name in total}
+    score = fullness_score(rule.strategy, total=total, taken=taken)
+    if rule.policy in (Policy.BEST_EFFORT, Policy.RESTRICTED) and share.mask:
+        return (FULL_SCORE + score) // (2 * share.mask.bit_count())
+    return score
+
+
+def _admit_containers(ledger: Ledger, wish: PodWish, rule: Rule) -> Allotment | Refusal:
+    room = Room(ledger=ledger)
+    shares: dict[str, Share] = {}
+    for container in wish.containers:
+        if container.ignored_under(rule.scope):
+            continue
+        need = need_of_container(container, wish, rule, ledger.ground)
+        share = _admit_one(room, need)
+        if isinstance(share, Refusal):
+            return share
+        if share != _NOTHING:
+            shares[container.name] = share
+            room = room.after(share, stays=container.role is not Role.INIT)
+    total = total_of(room, shares.values())
+    return Allotment(total=total, containers=shares, cpu_exclusive=_exclusive(wish, total))
+
+
+def _admit_one(room: Room, need: Need) -> Share | Refusal:
+    if refusal := _impossible(room.ledger, need):
+        return refusal
+    if need.empty:
+        return _NOTHING
+    supply, devices = Supply(room, need), DeviceOffer(room, need)
+    grant = Grant(supply, devices)
+    if need.policy is Policy.NONE or not (need.amounts or devices.types):
+        return grant.anywhere()
+    mask = Search(supply, devices).run()
+    return mask if isinstance(mask, Refusal) else grant.on(mask)
+
+
+def _impossible(ledger: Ledger, need: Need) -> Refusal | None:
+    """Return what no pod could change."""
+    if need.policy and need.asks and not ledger.ground.zone_ids:
+        return Refusal(why=Why.NO_ZONES, container=need.container)
+    if need.bind is BindPolicy.NONE:
+        return None
+    if ledger.facts.cpus is None or not ledger.facts.cpus.places:
+        return Refusal(why=Why.NO_CPU_LAYOUT, container=need.container)
+    if need.amounts[CPU] % CPU_MILLI:
+        return Refusal(why=Why.NOT_WHOLE_CPUS, container=need.container, resource=CPU)
+    return None
+
+
+def _exclusive(wish: PodWish, total: Share) -> CpuExclusive:
+    return wish.cpus.exclusive if total.cpus else CpuExclusive.NONE

@@ -1,0 +1,114 @@
+"""What one holder, a pod or a container, must be given on a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.allotment.ground import CPU_MILLI
+from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Policy, Strategy
+from numakube.values.resources import CPU
+
+if TYPE_CHECKING:
+    from numakube.allotment.ground import Ground
+    from numakube.allotment.rules import Rule
+    from numakube.allotment.wishes import ContainerWish, DeviceWish, PodWish
+    from numakube.values.resources import Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """What one holder must be given.
+
+    Attributes:
+        container: empty for a pod as a whole.
+        amounts: of resources that NUMA nodes have figures for.
+        asks: whether it asks for anything at all.
+        bind: how its CPUs are picked; `BindPolicy.NONE` if it runs in a shared pool.
+        required: the policy that the pick must meet, if any.
+        devices: what the pod wants of devices, if the holder wants any of them.
+    """
+
+    container: str = ""
+    amounts: Amounts
+    asks: bool = True
+    policy: Policy
+    exclusive: Exclusive
+    strategy: Strategy
+    bind: BindPolicy = BindPolicy.NONE
+    required: BindPolicy = BindPolicy.NONE
+    cpu_exclusive: CpuExclusive = CpuExclusive.NONE
+    devices: DeviceWish | None = None
+
+    @property
+    def cpus(self) -> int:
+        """How many CPUs it gets for itself."""
+        return self.amounts.get(CPU, 0) // CPU_MILLI if self.bind is not BindPolicy.NONE else 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to give: no policy or nothing to place, and no CPUs to bind."""
+        return not (self.cpus or self.devices or (self.policy and self.amounts))
+
+
+def need_of_pod(wish: PodWish, rule: Rule, ground: Ground) -> Need:
+    """Return what a pod needs as a whole."""
+    bind = rule.bind if wish.requests.get(CPU, 0) else BindPolicy.NONE
+    return Need(
+        amounts=_placed(wish.requests, ground, bind),
+        asks=any(wish.requests.values()),
+        policy=rule.policy,
+        exclusive=rule.exclusive,
+        strategy=rule.strategy,
+        bind=bind,
+        required=bind if rule.bind_required else BindPolicy.NONE,
+        cpu_exclusive=wish.cpus.exclusive,
+        devices=wish.devices,
+    )
+
+
+def need_of_container(container: ContainerWish, wish: PodWish, rule: Rule, ground: Ground) -> Need:
+    """Return what one container of a pod needs; its own rule comes before the pod's."""
+    bind, required = _binding(container, rule, ground)
+    wanted = wish.devices
+    return Need(
+        container=container.name,
+        amounts=_placed(container.requests, ground, bind),
+        asks=any(container.requests.values()),
+        policy=rule.policy if container.policy is None else container.policy,
+        exclusive=_exclusive(container, wish, rule),
+        strategy=rule.strategy,
+        bind=bind,
+        required=required,
+        cpu_exclusive=container.cpus.exclusive,
+        devices=wanted if wanted and wanted.by_container.get(container.name) else None,
+    )
+
+
+def _placed(requests: Amounts, ground: Ground, bind: BindPolicy) -> Amounts:
+    placed = {
+        name: amount for name, amount in requests.items() if amount > 0 and name in ground.resources
+    }
+    if bind is not BindPolicy.NONE:
+        placed[CPU] = requests[CPU]
+    return placed
+
+
+def _binding(container: ContainerWish, rule: Rule, ground: Ground) -> tuple[BindPolicy, BindPolicy]:
+    """Return how the CPUs of *container* are picked, and which policy the pick must meet."""
+    none = BindPolicy.NONE
+    wish, facts = container.cpus, ground.facts
+    asked = container.requests.get(CPU, 0)
+    may_bind = rule.bind is not none and (wish.bound or facts.binds_all)
+    if not may_bind or not asked or asked % CPU_MILLI:
+        return none, none
+    required = wish.required or facts.bind_policy
+    return required or wish.preferred or rule.bind, required
+
+
+def _exclusive(container: ContainerWish, wish: PodWish, rule: Rule) -> Exclusive:
+    if container.exclusive is not None:
+        return container.exclusive
+    if container.policy and wish.exclusive is None:
+        return Exclusive.REQUIRED
+    return rule.exclusive

@@ -1,0 +1,126 @@
+"""The search for NUMA nodes: small sets first, and no further than the policy has to look.
+
+There are 255 sets of eight NUMA nodes. A single node is all that ``SingleNUMANode`` looks at; the
+other policies stop at the first size that has an answer, because a wider set is never better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from numakube.allotment.exclusivity import Neighbours
+from numakube.allotment.merging import Surroundings
+from numakube.allotment.policies import Decision, decide, reason
+from numakube.allotment.refusals import Refusal, Why
+from numakube.allotment.words import Policy
+from numakube.values.numamask import NumaMask, masks_of_size
+from numakube.values.resources import CPU, quantity_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.allotment.device_offers import DeviceOffer
+    from numakube.allotment.hints import Hint
+    from numakube.allotment.supply import Supply
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search for the NUMA nodes of one holder."""
+
+    supply: Supply
+    devices: DeviceOffer
+
+    def run(self) -> NumaMask | Refusal:
+        """Return the NUMA nodes, or why there are none."""
+        if refusal := self._hopeless():
+            return refusal
+        policy = self.supply.need.policy
+        around = self._around()
+        hints: dict[str, list[Hint]] = {name: [] for name in self._names()}
+        decision = Decision(mask=around.zones, admitted=policy is Policy.BEST_EFFORT, settled=False)
+        for size in self._sizes():
+            self._look(hints, size)
+            decision = decide(policy, hints, around)
+            if decision.settled or self._is_futile(hints):
+                break
+        return decision.mask if decision.admitted else self._unaligned(hints, around)
+
+    def _names(self) -> tuple[str, ...]:
+        return (*self.supply.need.amounts, *self.devices.types)
+
+    def _sizes(self) -> range:
+        count = len(self.supply.room.ledger.ground.zone_ids)
+        single = self.supply.need.policy is Policy.SINGLE_NUMA_NODE
+        return range(1, (1 if single else count) + 1)
+
+    def _look(self, hints: dict[str, list[Hint]], size: int) -> None:
+        """Add to *hints* the sets of *size* nodes."""
+        restricted = self.supply.need.policy is Policy.RESTRICTED
+        common: set[NumaMask] | None = None
+        for name in self.supply.need.amounts:
+            preferred = restricted or not hints[name]
+            found = self.supply.hints(name, size, preferred=preferred)
+            hints[name] += found
+            masks = {hint.mask for hint in found if hint.mask is not None}
+            common = masks if common is None else common & masks
+        self._look_for_devices(hints, size, common)
+
+    def _look_for_devices(
+        self, hints: dict[str, list[Hint]], size: int, common: set[NumaMask] | None
+    ) -> None:
+        """Add sets for devices; once the smallest are known, only where all else can be had."""
+        masks: Sequence[NumaMask] = masks_of_size(self.supply.room.ledger.ground.zone_ids, size)
+        first = not any(hints[name] for name in self.devices.types)
+        if not first and common is not None:
+            masks = [mask for mask in masks if mask in common]
+        found = self.devices.hints(masks, preferred=first) if self.devices.types else []
+        for name in self.devices.types:
+            hints[name] += found
+
+    def _is_futile(self, hints: dict[str, list[Hint]]) -> bool:
+        """Tell whether wider sets cannot be preferred: devices want the smallest there are."""
+        restricted = self.supply.need.policy is Policy.RESTRICTED
+        return restricted and any(hints[name] for name in self.devices.types)
+
+    def _around(self) -> Surroundings:
+        ledger = self.supply.room.ledger
+        return Surroundings(
+            zones=ledger.ground.all_zones,
+            neighbours=Neighbours.of(ledger.numa_status),
+            exclusive=self.supply.need.exclusive,
+        )
+
+    def _hopeless(self) -> Refusal | None:
+        """Return why no set of NUMA nodes will do, if even all of them together have too little."""
+        if isinstance(self.devices.best, Refusal):
+            return self.devices.best
+        name = self.supply.short_of()
+        return None if name is None else too_little(self.supply, name)
+
+    def _unaligned(self, hints: dict[str, list[Hint]], around: Surroundings) -> Refusal:
+        """Return why not; sets that would do but for the policy are in it, for people."""
+        need, supply = self.supply.need, self.supply
+        if need.policy is Policy.SINGLE_NUMA_NODE:
+            for name in need.amounts:
+                sizes = iter(range(2, len(supply.room.ledger.ground.zone_ids) + 1))
+                while not hints[name] and (size := next(sizes, 0)):
+                    hints[name] += supply.hints(name, size, preferred=True)
+        detail = reason(need.policy, hints, around)
+        return Refusal(why=Why.UNALIGNED, container=need.container, detail=detail)
+
+
+def too_little(supply: Supply, resource: str) -> Refusal:
+    """Return a refusal because all NUMA nodes together have too little of *resource*."""
+    need = supply.need
+    wanted = need.amounts[resource]
+    left = sum(supply.available[resource].values())
+    few = resource == CPU and need.cpus > supply.cpus.bit_count()
+    strict = need.policy is not Policy.BEST_EFFORT
+    why = Why.TOO_FEW_CPUS if few else Why.UNSATISFIED if strict else Why.ZONES_TOO_SMALL
+    detail = (
+        f"{quantity_of(resource, wanted)} wanted,"
+        f" {quantity_of(resource, left)} left on all NUMA nodes"
+    )
+    return Refusal(why=why, container=need.container, resource=resource, detail=detail)

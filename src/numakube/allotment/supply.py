@@ -1,0 +1,141 @@
+"""What each NUMA node can give one holder, resource by resource, and on which sets it is enough.
+
+CPUs of one's own are counted in whole CPUs, or in whole cores where whole cores are a must, and
+only as far as the NUMA node's CPU time is not taken by pods in the shared pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from numakube.allotment.cpus.required import usable
+from numakube.allotment.ground import CPU_MILLI, amplified
+from numakube.allotment.hints import Hint
+from numakube.allotment.scoring import FULL_SCORE, SCORED, fullness_score, sum_of
+from numakube.allotment.words import BindPolicy
+from numakube.values.numamask import NumaMask, masks_of_size, nodes_of, sums_over
+from numakube.values.resources import CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.allotment.needs import Need
+    from numakube.allotment.room import Room
+
+
+@dataclass(frozen=True)
+class Supply:
+    """What NUMA nodes can give for a need."""
+
+    room: Room
+    need: Need
+
+    @cached_property
+    def cpus(self) -> int:
+        """CPUs that can be bound, as the policy that must be met allows."""
+        layout = self.room.ledger.facts.cpus
+        if layout is None:
+            return 0
+        required = self.need.required
+        lent = usable(layout, self.room.lent, required)
+        if not lent or required is not BindPolicy.SPREAD_BY_PCPUS:
+            return usable(layout, self.room.cpus, required)
+        busy = sum(core.cpus for core in layout.cores if core.cpus & lent)
+        return lent | usable(layout, self.room.cpus & ~busy, required)
+
+    def unit(self, resource: str) -> int:
+        """Return what *resource* is given out in."""
+        layout = self.room.ledger.facts.cpus
+        if resource != CPU or not self.need.cpus or layout is None:
+            return 1
+        full = self.need.required is BindPolicy.FULL_PCPUS
+        return CPU_MILLI * (layout.cpus_per_core if full else 1)
+
+    @cached_property
+    def available(self) -> Mapping[str, Mapping[int, int]]:
+        """How much of each needed resource each NUMA node can give, in whole units."""
+        zones = self.room.zones
+        by_resource: dict[str, Mapping[int, int]] = {}
+        for name in self.need.amounts:
+            unit = self.unit(name)
+            if unit > 1:
+                by_resource[name] = {zone: self._bindable(zone) // unit * unit for zone in zones}
+            else:
+                by_resource[name] = {zone: free.get(name, 0) for zone, free in zones.items()}
+        return by_resource
+
+    def short_of(self) -> str | None:
+        """Return a resource that all NUMA nodes together have too little of, if there is one."""
+        for name, amount in self.need.amounts.items():
+            if sum(self.available[name].values()) < amount:
+                return name
+        return None
+
+    def hints(self, resource: str, size: int, *, preferred: bool) -> list[Hint]:
+        """Return the sets of *size* NUMA nodes on which there is enough of *resource*.
+
+        Sets with a node that has nothing of it are no place for it.
+        """
+        available, amount = self.available[resource], self.need.amounts[resource]
+        having = tuple(zone for zone in available if available[zone] > 0)
+        sums = self._sums(resource)
+        return [
+            Hint(mask, preferred, self.score(mask))
+            for mask in masks_of_size(having, size)
+            if sums[mask] >= amount
+        ]
+
+    def score(self, mask: NumaMask) -> int:
+        """Return how good a place *mask* is: CPUs to be used again, then the strategy."""
+        if mask not in self._scores:
+            zones = nodes_of(mask)
+            total = sum_of(self.room.ledger.ground.totals, zones)
+            free = sum_of(self.room.zones, zones)
+            taken = {name: total[name] - free[name] + self._cost(name) for name in SCORED}
+            score = fullness_score(self.need.strategy, total=total, taken=taken)
+            self._scores[mask] = score + self._reuse(zones)
+        return self._scores[mask]
+
+    def _reuse(self, zones: tuple[int, ...]) -> int:
+        """Return what counts for CPUs that an init container of the pod has had: more than all."""
+        lent = self.cpus & self.room.lent if self.need.cpus else 0
+        if not lent:
+            return 0
+        of_zone = self.room.ledger.ground.cpus_of_zone
+        count = sum((lent & of_zone[zone]).bit_count() for zone in zones)
+        return (FULL_SCORE + 1) * min(count, self.need.cpus) // self.need.cpus
+
+    @cached_property
+    def _scores(self) -> dict[NumaMask, int]:
+        return {}
+
+    @cached_property
+    def _all_sums(self) -> dict[str, Mapping[NumaMask, int]]:
+        return {}
+
+    def _sums(self, resource: str) -> Mapping[NumaMask, int]:
+        if resource not in self._all_sums:
+            self._all_sums[resource] = sums_over(self.available[resource])
+        return self._all_sums[resource]
+
+    def _cost(self, resource: str) -> int:
+        amount = self.need.amounts.get(resource, 0)
+        if resource == CPU and self.need.cpus:
+            return amplified(amount, self.room.ledger.ground.ratio(CPU))
+        return amount
+
+    def _bindable(self, zone: int) -> int:
+        """Return how many thousandths of CPUs *zone* can bind."""
+        cpus = self.cpus & self.room.ledger.ground.cpus_of_zone[zone]
+        lent = (cpus & self.room.lent).bit_count()
+        others = min(cpus.bit_count() - lent, self.new_cpus(zone))
+        return (lent + others) * CPU_MILLI
+
+    def new_cpus(self, zone: int) -> int:
+        """Return how many CPUs besides those lent the CPU time of *zone* is enough for."""
+        ground = self.room.ledger.ground
+        if CPU not in ground.totals[zone]:
+            return ground.cpus_of_zone[zone].bit_count()
+        return self.room.zones[zone][CPU] // amplified(CPU_MILLI, ground.ratio(CPU))
