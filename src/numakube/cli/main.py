@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "bundle": Lazy("numakube.cli.bundle", "Collect everything about a cluster into one file."),
     "dashboard": Lazy("numakube.cli.dashboard", "Serve pages that show a cluster by NUMA zone."),
     "cache": Lazy("numakube.cli.cache", "Show what schedulers believe of nodes."),
+    "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
     "demo": Lazy(
         "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
     ),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from numakube.allotment.checking import TEMPLATES
 from numakube.api.codec import convert
 from numakube.api.core import Pod
 from numakube.api.yamls import load_manifests
@@ -14,17 +15,6 @@ from numakube.errors import MalformedObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_TEMPLATES: Final = {
-    "Deployment": ("spec", "template"),
-    "ReplicaSet": ("spec", "template"),
-    "StatefulSet": ("spec", "template"),
-    "DaemonSet": ("spec", "template"),
-    "ReplicationController": ("spec", "template"),
-    "Job": ("spec", "template"),
-    "CronJob": ("spec", "jobTemplate", "spec", "template"),
-}
-"""Where kinds keep the pod that they make."""
 
 
 def pods_in(file: str) -> tuple[Pod, ...]:
@@ -36,7 +26,7 @@ def pods_in(file: str) -> tuple[Pod, ...]:
     subject = "standard input" if file == "-" else file
     pods = tuple(_pods(load_manifests(read_text(file), subject), subject))
     if not pods:
-        raise MalformedObject(subject, f"no pod, nor a template of {', '.join(_TEMPLATES)}")
+        raise MalformedObject(subject, f"no pod, nor a template of {', '.join(TEMPLATES)}")
     return pods
 
 
@@ -45,17 +35,17 @@ def _pods(trees: Any, subject: str) -> Iterator[Pod]:  # noqa: ANN401 - document
         kind = tree.get("kind", "Pod")
         if kind == "Pod":
             yield _pod(tree, f"{subject}: Pod")
-        elif kind in _TEMPLATES:
+        elif kind in TEMPLATES:
             yield _from_template(tree, kind, subject)
 
 
 def _from_template(tree: dict[str, Any], kind: str, subject: str) -> Pod:
     meta = tree.get("metadata") or {}
     template: Any = tree
-    for step in _TEMPLATES[kind]:
+    for step in TEMPLATES[kind]:
         template = template.get(step) if isinstance(template, dict) else None
     if not isinstance(template, dict):
-        path = ".".join(_TEMPLATES[kind])
+        path = ".".join(TEMPLATES[kind])
         raise MalformedObject(f"{subject}: {kind} {meta.get('name')}", "is required", path=path)
     pod = _pod(template, f"{subject}: {kind} {meta.get('name')}")
     metadata = msgspec.structs.replace(
