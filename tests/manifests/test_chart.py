@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -121,17 +120,3 @@ def test_the_schema_knows_every_value_and_refuses_others() -> None:
                 check(one, rule["properties"][key])
 
     check(default_values(), schema)
-
-
-@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not on the PATH")
-def test_helm_itself_renders_the_same(tmp_path: Path) -> None:
-    """The real one, with the default values."""
-    for path, text in FILES.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text, encoding="utf-8")
-    helm = shutil.which("helm")
-    assert helm is not None
-    words = [helm, "template", "x", str(tmp_path), "--namespace", "numakube"]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
-    documents = list(load_manifests(done.stdout, "helm"))
-    assert by_key(documents) == by_key(rendered(default_values()))

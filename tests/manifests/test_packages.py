@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.real.api_server import assets
 
 from numakube.api.yamls import load_manifests
 from numakube.manifests.components import COMPONENTS, DEFAULT, Choices, objects_of
@@ -16,6 +19,7 @@ from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.sbom import sbom
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+KUBECTL = shutil.which("kubectl", path=os.pathsep.join((str(assets() or ""), os.environ["PATH"])))
 
 
 @pytest.mark.parametrize(("folder", "files"), [("kustomize", bases()), ("olm", bundle())])
@@ -45,6 +49,23 @@ def test_each_base_has_what_deploy_applies(folder: str) -> None:
         (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in found
     ]
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
+@pytest.mark.parametrize("folder", ["default", *COMPONENTS])
+def test_kustomize_itself_builds_each_base(folder: str) -> None:
+    """The real one, which is a part of kubectl."""
+    assert KUBECTL is not None
+    words = [KUBECTL, "kustomize", str(DEPLOY / "kustomize" / folder)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
+    built = load_manifests(done.stdout, "kustomize")
+    written = load_manifests(bases()[f"{folder}/objects.yaml"], folder)
+
+    def key(one: dict[str, Any]) -> tuple[str, ...]:
+        metadata = one["metadata"]
+        return one["kind"], metadata.get("namespace", ""), metadata["name"]
+
+    assert sorted(built, key=key) == sorted(written, key=key)
 
 
 def test_the_bundle_installs_the_operator_that_we_deploy() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numakube
 from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.components import COMPONENTS, Choices
+from numakube.manifests.components import COMPONENTS, Choices, component_objects
 from numakube.manifests.monitoring.alerts import prometheus_rule
 from numakube.manifests.service_monitors import service_monitors
 
@@ -45,6 +45,8 @@ _SEPARATE: Final[Mapping[str, str]] = {
 """Kinds that can be left out of every component."""
 _ON: Final = ("exporter", "scheduler")
 """Components that are on by default."""
+_NO_TEXTS: Final = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
+_DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def _about() -> dict[str, Any]:
 
 def _template(component: str) -> str:
     parts = []
-    for document in COMPONENTS[component](_CHOICES):
+    for document in component_objects(component, _CHOICES):
         if document["kind"] in ("Namespace", "CustomResourceDefinition"):
             continue  # Helm makes namespaces itself, and takes kinds from a folder of their own.
         text = "---\n" + _with_expressions(dump_yaml(document))
@@ -145,9 +147,16 @@ def _schema() -> dict[str, Any]:
         "IfNotPresent",
         "Never",
     ]
+    for name in ("repository", "tag"):
+        schema["properties"]["image"]["properties"][name]["pattern"] = "^[^\\s\"']+$"
+    schema["properties"]["exporter"]["properties"]["period"]["pattern"] = _DURATION
     scheduler = schema["properties"]["scheduler"]["properties"]
     scheduler["replicas"]["minimum"] = 1
     scheduler["name"]["pattern"] = "^[a-z]([-a-z0-9.]*[a-z0-9])?$"
+    # Templates do not quote it, and to YAML these are no names.
+    scheduler["name"]["not"] = {
+        "enum": ["false", "n", "no", "null", "off", "on", "true", "y", "yes"]
+    }
     schema["properties"]["global"] = {"type": "object"}
     return schema
 

@@ -57,12 +57,24 @@ def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, An
     """
     documents: list[dict[str, Any]] = []
     for name in in_order(components):
-        documents += COMPONENTS[name](choices)
+        documents += component_objects(name, choices)
     kinds = _unique(one for one in documents if one["kind"] == "CustomResourceDefinition")
+    own = {one["metadata"]["name"]: one for one in documents if one["kind"] == "Namespace"}
     rest = _unique(
         one for one in documents if one["kind"] not in ("CustomResourceDefinition", "Namespace")
     )
-    return [*kinds, *_namespaces(rest), *rest]
+    return [*kinds, *_namespaces(rest, own), *rest]
+
+
+def component_objects(name: str, choices: Choices) -> list[dict[str, Any]]:
+    """Return the objects of one component; our image is pulled as chosen wherever it runs."""
+    documents = COMPONENTS[name](choices)
+    for document in documents:
+        template = document.get("spec", {}).get("template", {})
+        for container in template.get("spec", {}).get("containers", ()):
+            if container["image"] == choices.image:
+                container["imagePullPolicy"] = choices.pull_policy
+    return documents
 
 
 def in_order(components: Iterable[str]) -> list[str]:
@@ -87,18 +99,22 @@ def _unique(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(by_key.values())
 
 
-def _namespaces(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the namespaces of *documents*; those with node agents let them see their hosts."""
+def _namespaces(
+    documents: list[dict[str, Any]], own: Mapping[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the namespaces of *documents*; those with node agents let them see their hosts.
+
+    Those that a component has described itself, in *own*, keep their labels.
+    """
     agents = {one["metadata"]["namespace"] for one in documents if one["kind"] == "DaemonSet"}
     names = {one["metadata"].get("namespace", "") for one in documents} - {"", "kube-system"}
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, **({"labels": _PRIVILEGED} if name in agents else {})},
-        }
-        for name in sorted(names)
-    ]
+    namespaces = []
+    for name in sorted(names):
+        described = own[name]["metadata"].get("labels", {}) if name in own else {}
+        labels = {**described, **(_PRIVILEGED if name in agents else {})}
+        metadata = {"name": name, **({"labels": labels} if labels else {})}
+        namespaces.append({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    return namespaces
 
 
 def _api(_: Choices) -> list[dict[str, Any]]:

@@ -1,0 +1,87 @@
+"""The chart installed, changed and removed by the real helm, on the lab and on a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.apps.operator.test_on_the_lab import remove_definition, until
+from tests.sites.site import Opener, Site, SiteOptions
+
+from numakube.kube.catalog import (
+    CLUSTER_ROLES,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODE_RESOURCE_TOPOLOGIES,
+)
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import uniform_plans
+
+HELM = shutil.which("helm")
+CHART = Path(__file__).parents[3] / "deploy" / "chart"
+NAMESPACE = "numakube"
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(HELM is None, reason="helm is not on the PATH"),
+]
+
+
+@pytest.fixture
+async def site(sites: Opener) -> AsyncIterator[Site]:
+    """A cluster of two nodes that knows no topologies."""
+    plans = uniform_plans(2, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
+    async with sites(SiteOptions(plans=plans, exporters=False)) as site:
+        await remove_definition(site.client)
+        yield site
+
+
+async def helm(site: Site, *words: str) -> str:
+    """Run helm as the administrator of a cluster, and return what it prints."""
+    assert HELM is not None
+    folders = {
+        f"HELM_{name}_HOME": str(site.folder / f"helm-{name.lower()}")
+        for name in ("CACHE", "CONFIG", "DATA")
+    }
+    told = ("--kubeconfig", str(site.kubeconfig), "--namespace", NAMESPACE)
+    process = await asyncio.create_subprocess_exec(
+        *(HELM, *words, *told),
+        env={"PATH": os.environ["PATH"], "HOME": str(site.folder), **folders},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, complaints = await process.communicate()
+    assert process.returncode == 0, complaints.decode()
+    return out.decode()
+
+
+async def test_the_chart_is_installed_changed_and_removed(site: Site) -> None:
+    """Kinds stay, as Helm has it; nothing else does."""
+    client = site.client
+    waiting = ("--wait", "--timeout", "4m")
+    notes = await helm(site, "install", "x", str(CHART), "--create-namespace", *waiting)
+    assert "Pods with schedulerName numakube-scheduler are placed by NUMA topology." in notes
+
+    async def reported() -> bool:
+        found = await client.list(NODE_RESOURCE_TOPOLOGIES)
+        return {one.metadata.name for one in found.items} == {"node-0", "node-1"}
+
+    await until(reported, "both nodes are reported")
+    more = ("--set", "scheduler.replicas=2", "--set", "operator.enabled=true")
+    await helm(site, "upgrade", "x", str(CHART), *more, *waiting)
+    found = (await client.list(DEPLOYMENTS, namespace=NAMESPACE)).items
+    ready = {one["metadata"]["name"]: one["status"]["readyReplicas"] for one in found}
+    assert ready == {"numakube-scheduler": 2, "numaresources-controller-manager": 1}
+
+    await helm(site, "uninstall", "x", *waiting)
+    left = [*(await client.list(DEPLOYMENTS)).items, *(await client.list(DAEMON_SETS)).items]
+    roles = (await client.list(CLUSTER_ROLES)).items
+    assert left == []
+    assert [one for one in roles if "numa" in one["metadata"]["name"]] == []
+    kinds = (await client.list(CUSTOM_RESOURCE_DEFINITIONS)).items
+    assert len([one for one in kinds if "numa" in str(one["spec"]["names"])]) == 2
