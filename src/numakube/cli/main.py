@@ -37,6 +37,7 @@ COMMANDS: Final = {
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
     ),
     "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
+    "enforcer": Lazy("numakube.cli.enforcer", "Give containers what a scheduler allotted to them."),
     "exporter": Lazy(
         "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
     ),
@@ -71,7 +72,7 @@ COMMANDS: Final = {
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
 }
 
-NODE_AGENTS: Final = ("exporter", "sriov")
+NODE_AGENTS: Final = ("enforcer", "exporter", "sriov")
 """What runs on every node, where memory counts."""
 
 OK: Final = 0

@@ -120,10 +120,6 @@ class FakeCgroups:
             self._cpuset / group / MEMS: self._inherited(above, MEMS),
             self._cpu / group / self.version.quota: quota or _UNLIMITED[self.version],
         }
-        if self.version is Version.V2:
-            files |= {
-                self._cpuset / group / name: _CONTROLLERS for name in (CONTROLLERS, SUBTREE_CONTROL)
-            }
         for path, text in files.items():
             path.write_text(f"{text}\n", encoding="ascii")
 

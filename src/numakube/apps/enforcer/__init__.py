@@ -1,0 +1,8 @@
+"""The enforcer: gives containers the CPUs and memory nodes that a scheduler allotted to them.
+
+For nodes whose kubelet aligns nothing. `deciding` says, as a pure function of the node's pods and
+its CPUs, what every container may run on; `planning` turns that into settings of control groups,
+`executing` writes them and remembers what was there before, and `enforcer` does so whenever
+something changes. Kubelets with a static CPU Manager keep what is theirs: pods that they pinned are
+never touched.
+"""

@@ -1,0 +1,133 @@
+"""The enforcer's loop: wake up, read, decide, write, report; one pass at a time.
+
+A pass follows every change of a pod, of a group and of the kubelet's state, and comes now and then
+anyway. Nothing is done before all pods of the node are known: half of them would make the pools of
+the others too large. While the API is away the last that was known holds, and drift is repaired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from numakube.apps.enforcer.deciding import decide
+from numakube.apps.enforcer.executing import Outcome
+from numakube.apps.enforcer.pods import departed, state_of, uid_in_groups
+from numakube.errors import NumakubeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numakube.api.core import Pod
+    from numakube.apps.enforcer.deciding import Decisions, PodState
+    from numakube.apps.enforcer.executing import Executor
+    from numakube.apps.enforcer.metrics import EnforcerMetrics
+    from numakube.apps.enforcer.node_reading import NodeReader
+    from numakube.apps.enforcer.reporting import Reporter
+    from numakube.kube.clock import Clock
+
+SETTLE_SECONDS: Final = 0.02
+"""How long changes are gathered: many come at once when a pod does."""
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Knowledge(Protocol):
+    """What the API says."""
+
+    def pods(self) -> Sequence[Pod]:
+        """Return the node's pods."""
+        ...
+
+    def node_annotations(self) -> Mapping[str, str]:
+        """Return the annotations of the node."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Enforcer:
+    """Looks after the groups of one node.
+
+    Attributes:
+        knowledge: what the API says.
+        reader: what the node says.
+        executor: changes groups.
+        period: seconds after which a pass comes anyway.
+        watched: told which groups to watch after every pass.
+        trouble: why the last pass could not be made.
+    """
+
+    knowledge: Knowledge
+    reader: NodeReader
+    executor: Executor
+    reporter: Reporter
+    metrics: EnforcerMetrics
+    clock: Clock
+    period: float
+    watched: Callable[[Sequence[str]], None] = lambda groups: None
+    trouble: str = "no pass has been made yet"
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def wake(self) -> None:
+        """Make a pass soon."""
+        self._news.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Make passes until *stop* is set; whoever sets it wakes the loop."""
+        while not stop.is_set():
+            self._news.clear()
+            await self.step()
+            with contextlib.suppress(TimeoutError):
+                async with self.clock.timeout(self.period):
+                    await self._news.wait()
+            if not stop.is_set():
+                await self.clock.sleep(SETTLE_SECONDS)
+
+    async def step(self) -> Outcome:
+        """Make a pass."""
+        objects = {uid_in_groups(pod): pod for pod in self.knowledge.pods()}
+        annotations = dict(self.knowledge.node_annotations())
+        pods = [state_of(pod) for pod in objects.values()]
+        try:
+            with self.metrics.pass_seconds.time():
+                decisions, outcome = await asyncio.to_thread(self._pass, pods, annotations)
+        except (NumakubeError, OSError) as error:
+            return self._failed(str(error))
+        self.reporter.say(self.reader.problems)
+        self.reporter.report(objects, decisions, outcome)
+        self.metrics.show(decisions, outcome)
+        self.watched(outcome.watched)
+        self.trouble = outcome.trouble
+        return outcome
+
+    async def restore(self) -> Outcome:
+        """Put everything back as it was."""
+        outcome = await asyncio.to_thread(self.executor.restore)
+        for refused in outcome.refused:
+            _log.error("not_restored", group=refused.group, error=refused.why)
+        _log.info("restored", files=len(outcome.changes))
+        return outcome
+
+    def _pass(
+        self, pods: list[PodState], annotations: Mapping[str, str]
+    ) -> tuple[Decisions, Outcome]:
+        """Do what blocks."""
+        node = self.reader.read(annotations)
+        trouble = self.executor.look()
+        known = {pod.uid for pod in pods}
+        pods += [departed(uid) for uid in sorted(self.executor.remembered() - known)]
+        decisions = decide(pods, node)
+        if trouble:
+            return decisions, Outcome(trouble=trouble)
+        return decisions, self.executor.apply(pods, decisions)
+
+    def _failed(self, why: str) -> Outcome:
+        self.metrics.failures.inc()
+        if why != self.trouble:
+            _log.error("pass_failed", error=why)
+        self.trouble = why
+        return Outcome(trouble=why)

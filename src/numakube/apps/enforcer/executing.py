@@ -1,0 +1,226 @@
+"""Writing what was decided, remembering what was there before, and putting that back.
+
+Everything here blocks and runs in a thread, one pass at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from numakube.apps.enforcer.planning import (
+    Owner,
+    Past,
+    Plan,
+    make_plan,
+    targets_of,
+    uids_with_originals,
+)
+from numakube.node.cgroups.controllers import hand_down_cpuset
+from numakube.node.cgroups.files import CPUS, MEMS, Version
+from numakube.node.cgroups.ordering import Setting, read_setting, writes_for
+from numakube.node.cgroups.scanning import find_parent, folders, scan
+from numakube.values.cpuset import CpuSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.apps.enforcer.deciding import Decisions, PodState
+    from numakube.apps.enforcer.originals import OriginalsFile
+    from numakube.apps.enforcer.planning import Target
+    from numakube.node.cgroups.files import Groups
+    from numakube.node.cgroups.ordering import Write
+    from numakube.node.cgroups.scanning import PodGroups
+
+_UNKNOWN: Final = Owner(uid="", pod="", container="")
+
+
+class Kind(StrEnum):
+    """Why a file was written; the texts are labels of a metric."""
+
+    APPLIED = "applied"
+    DRIFT = "drift"
+    RESTORED = "restored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A file that was written, or would have been."""
+
+    owner: Owner
+    group: str
+    file: str
+    before: str
+    after: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A file that could not be written."""
+
+    owner: Owner
+    group: str
+    why: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What a pass did.
+
+    Attributes:
+        watched: groups in which something may change.
+        trouble: why nothing could be done at all.
+    """
+
+    changes: list[Change] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    watched: list[str] = field(default_factory=list)
+    trouble: str = ""
+
+
+class Executor:
+    """Changes groups.
+
+    Attributes:
+        found: the groups of pods, as of the last `look`.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        state: OriginalsFile,
+        *,
+        parent: str = "",
+        quota: bool = True,
+        dry_run: bool = False,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            groups: what is changed.
+            state: where originals are kept.
+            parent: the group of all pods; found by itself if empty.
+            quota: lift the limit of CPU time of containers with CPUs of their own.
+            dry_run: only say what would be written.
+        """
+        self._groups = groups
+        self._state = state
+        self._wanted_parent = parent
+        self._quota = quota
+        self._dry_run = dry_run
+        self._originals = state.load()
+        self._written: dict[str, Setting] = {}
+        self._parent: str | None = None
+        self.found: Mapping[str, PodGroups] = {}
+
+    def look(self) -> str:
+        """Find the groups of pods; return why that is not possible, or the empty text."""
+        self._parent = find_parent(self._groups, self._wanted_parent)
+        if self._parent is None:
+            self.found = {}
+            return f"there is no group {self._wanted_parent or 'kubepods'} of pods yet"
+        nested = self._groups.version is Version.V1
+        self.found = scan(self._groups, self._parent, nested=nested)
+        return ""
+
+    def remembered(self) -> set[str]:
+        """Return the uids of pods whose groups are there and not as they were."""
+        return uids_with_originals(self._originals) & self.found.keys()
+
+    def apply(self, pods: Iterable[PodState], decisions: Decisions) -> Outcome:
+        """Let groups be as decided; those that nothing was decided about get back what they had."""
+        targets = targets_of(
+            pods, decisions.pods, self.found, self._groups.version, quota=self._quota
+        )
+        outcome = self._settle(targets)
+        if self._parent is not None:
+            outcome.watched = folders(self._parent, self.found)
+        return outcome
+
+    def restore(self) -> Outcome:
+        """Let all groups be as they were."""
+        return self._settle({})
+
+    def _settle(self, targets: Mapping[str, Target]) -> Outcome:
+        outcome = Outcome()
+        if not self._dry_run:
+            outcome.refused += self._hand_down(targets)
+        now = self._now(targets)
+        version = self._groups.version
+        plan = make_plan(
+            targets, now, Past(originals=self._originals, written=self._written), version
+        )
+        writes = writes_for(now, plan.wanted, version)
+        owners = {group: target.owner for group, target in targets.items()}
+        if self._dry_run:
+            outcome.changes = [self._change(write, now, owners, plan) for write in writes]
+            return outcome
+        # First what is needed to undo it, then the change.
+        self._state.save(self._originals | plan.originals)
+        self._perform(writes, now, owners, plan, outcome)
+        refused = {one.group for one in outcome.refused}
+        unsettled = refused & plan.released & self._originals.keys()
+        self._originals = plan.originals | {group: self._originals[group] for group in unsettled}
+        self._state.save(self._originals)
+        settled = targets.keys() - refused
+        self._written = {group: one for group, one in plan.wanted.items() if group in settled}
+        return outcome
+
+    def _perform(
+        self,
+        writes: Iterable[Write],
+        now: Mapping[str, Setting],
+        owners: Mapping[str, Owner],
+        plan: Plan,
+        outcome: Outcome,
+    ) -> None:
+        # A group may be written twice, wider first: only the last time is worth a word.
+        changes: dict[tuple[str, str], Change] = {}
+        for write in writes:
+            why = self._groups.write(write.group, write.file, write.text)
+            if why:
+                owner = owners.get(write.group, _UNKNOWN)
+                outcome.refused.append(Refused(owner=owner, group=write.group, why=why))
+            else:
+                changes[write.group, write.file] = self._change(write, now, owners, plan)
+        outcome.changes += changes.values()
+
+    def _change(
+        self, write: Write, now: Mapping[str, Setting], owners: Mapping[str, Owner], plan: Plan
+    ) -> Change:
+        group, file = write.group, write.file
+        wrote = _text(self._written.get(group), file, self._groups.version)
+        kind = Kind.APPLIED
+        if group not in owners:
+            kind = Kind.RESTORED
+        elif wrote is not None and wrote == _text(plan.wanted[group], file, self._groups.version):
+            kind = Kind.DRIFT
+        before = _text(now[group], file, self._groups.version) or ""
+        owner = owners.get(group, _UNKNOWN)
+        return Change(
+            owner=owner, group=group, file=file, before=before, after=write.text, kind=kind
+        )
+
+    def _hand_down(self, targets: Mapping[str, Target]) -> list[Refused]:
+        refused = []
+        for group, target in targets.items():
+            if why := hand_down_cpuset(self._groups, group):
+                refused.append(Refused(owner=target.owner, group=group, why=why))
+        return refused
+
+    def _now(self, targets: Mapping[str, Target]) -> dict[str, Setting]:
+        names = targets.keys() | self._originals.keys()
+        return {
+            name: read_setting(self._groups, name) for name in names if self._groups.exists(name)
+        }
+
+
+def _text(setting: Setting | None, file: str, version: Version) -> str | None:
+    if setting is None:
+        return None
+    if file == version.quota:
+        return setting.quota
+    bits = {CPUS: setting.cpus, MEMS: setting.mems}[file]
+    return None if bits is None else str(CpuSet(bits))

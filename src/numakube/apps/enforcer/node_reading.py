@@ -1,0 +1,107 @@
+"""What the enforcer needs to know of its node: CPUs, and who has what of them already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.allotment.layouts import layout_of
+from numakube.allotment.spelling import read_json
+from numakube.api.checkpoints.cpu import CpuManagerState, peek_cpu_manager_state
+from numakube.api.koordinator import keys
+from numakube.api.koordinator.nodes import NodeReservation, SystemQosResource
+from numakube.apps.enforcer.deciding import NodeState
+from numakube.errors import InvalidValue
+from numakube.kubelet.machines.sysfs import CPUS
+from numakube.node.sysfs import read_machine
+from numakube.values.cpuset import CpuSet, union
+from numakube.values.numamask import mask_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numakube.kubelet.machine import Machine
+
+STATIC: Final = "static"
+_NONE: Final = CpuManagerState(policy="none", default_cpus=CpuSet())
+
+
+class NodeReader:
+    """Reads a node again and again; its machine only if CPUs come or go.
+
+    Attributes:
+        problems: what could not be read the last time, each naming its source.
+    """
+
+    def __init__(self, *, sysfs: Path, cpu_state: Path, memory: bool = True) -> None:
+        """Prepare.
+
+        Args:
+            sysfs: the tree that describes the machine.
+            cpu_state: the state file of the kubelet's CPU Manager.
+            memory: whether memory follows what was allotted.
+        """
+        self._sysfs = sysfs
+        self._cpu_state = cpu_state
+        self._memory = memory
+        self._machine: tuple[str, Machine] | None = None
+        self.problems: list[str] = []
+
+    def read(self, annotations: Mapping[str, str]) -> NodeState:
+        """Return what the node is now; *annotations* are those of its object.
+
+        Raises:
+            MalformedObject: sysfs makes no sense.
+            CorruptCheckpoint: the kubelet's state makes no sense.
+        """
+        self.problems = []
+        machine = self._read_machine()
+        kubelet = self._read_kubelet()
+        reservation = read_json(NodeReservation, annotations, keys.NODE_RESERVATION, self.problems)
+        system = read_json(SystemQosResource, annotations, keys.NODE_SYSTEM_QOS, self.problems)
+        reserved = reservation.reserved_cpus if reservation else ""
+        exclusive = system.cpuset_exclusive if system else None
+        return NodeState(
+            layout=layout_of(machine),
+            memory_nodes=mask_of(node.id for node in machine.nodes if node.memory_bytes),
+            static=kubelet.policy == STATIC,
+            pinned=pinned_by(kubelet),
+            kept=self._cpus(reserved, keys.NODE_RESERVATION),
+            system_cpus=self._cpus(system.cpuset if system else "", keys.NODE_SYSTEM_QOS),
+            system_exclusive=exclusive is not False,
+            binds_memory=self._memory,
+        )
+
+    def _read_machine(self) -> Machine:
+        try:
+            online = (self._sysfs / CPUS / "online").read_text(encoding="ascii")
+        except OSError:
+            online = ""
+        if self._machine is None or self._machine[0] != online:
+            self._machine = online, read_machine(self._sysfs)
+        return self._machine[1]
+
+    def _read_kubelet(self) -> CpuManagerState:
+        try:
+            data = self._cpu_state.read_bytes()
+        except FileNotFoundError:
+            return _NONE
+        return peek_cpu_manager_state(data, path=str(self._cpu_state))
+
+    def _cpus(self, text: str, key: str) -> int:
+        try:
+            return CpuSet.parse(text).bits
+        except InvalidValue as error:
+            self.problems.append(f"node annotation {key}: {error}")
+            return 0
+
+
+def pinned_by(kubelet: CpuManagerState) -> dict[str, int]:
+    """Return the CPUs that the kubelet has given out, by uid."""
+    pinned = {
+        uid: union(cpus.bits for cpus in containers.values())
+        for uid, containers in kubelet.entries.items()
+    }
+    for uid, cpus in kubelet.pod_entries.items():
+        pinned[uid] = pinned.get(uid, 0) | cpus.bits
+    return pinned

@@ -1,0 +1,62 @@
+"""What the enforcer needs to know of pods, from the API's objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.allotment.annotations import allotment_of
+from numakube.allotment.qos import qos_of
+from numakube.api.koordinator import keys
+from numakube.apps.enforcer.deciding import PodState
+from numakube.node.cgroups.names import bare_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.allotment.holdings import Allotment
+    from numakube.api.core import ContainerStatus, Pod
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""On the API's image of a static pod: the uid that its groups have."""
+_DONE: Final = frozenset({"Succeeded", "Failed"})
+
+
+def state_of(pod: Pod) -> PodState:
+    """Return what matters of *pod*; one that is done holds nothing any more."""
+    problems: list[str] = []
+    return PodState(
+        uid=uid_in_groups(pod),
+        name=f"{pod.metadata.namespace}/{pod.metadata.name}",
+        qos=qos_of(pod.metadata.labels),
+        containers={
+            bare_id(status.container_id): status.name
+            for status in _statuses(pod)
+            if status.container_id
+        },
+        allotment=_allotment(pod, problems),
+        problems=tuple(problems),
+    )
+
+
+def departed(uid: str) -> PodState:
+    """Return a pod that still runs but that the API does not have any more."""
+    return PodState(uid=uid, name=f"(uid {uid})")
+
+
+def uid_in_groups(pod: Pod) -> str:
+    """Return the uid by which the kubelet names the groups of *pod*."""
+    return pod.metadata.annotations.get(_MIRROR) or pod.metadata.uid
+
+
+def _allotment(pod: Pod, problems: list[str]) -> Allotment | None:
+    """Return what a scheduler gave *pod*; what others merely observed is not enforced."""
+    done = pod.status is not None and pod.status.phase in _DONE
+    if done or keys.RESOURCE_STATUS not in pod.metadata.annotations:
+        return None
+    return allotment_of(pod, problems)
+
+
+def _statuses(pod: Pod) -> Iterable[ContainerStatus]:
+    if pod.status is not None:
+        yield from pod.status.init_container_statuses
+        yield from pod.status.container_statuses

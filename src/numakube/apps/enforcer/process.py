@@ -1,0 +1,221 @@
+"""The enforcer as a process: from settings to an exit code.
+
+    code = await run(values, Surroundings(), stop)
+
+The same function runs it as a program of its own, as a container of the lab, and in tests: what
+surrounds it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import structlog
+
+from numakube.apps.enforcer.enforcer import Enforcer
+from numakube.apps.enforcer.executing import Executor, Outcome
+from numakube.apps.enforcer.metrics import EnforcerMetrics
+from numakube.apps.enforcer.node_reading import NodeReader
+from numakube.apps.enforcer.originals import OriginalsFile
+from numakube.apps.enforcer.reporting import Reporter
+from numakube.apps.metrics import new_registry
+from numakube.apps.process import cluster_of, listen_of
+from numakube.apps.serving import Health, Serving
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.connect import connect
+from numakube.kube.events import EventRecorder
+from numakube.kube.reflector import Reflector
+from numakube.node.cgroups.files import CgroupFiles, detect
+from numakube.node.cgroups.watching import GroupWatch
+from numakube.node.file_watch import FileWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping, Sequence
+
+    from numakube.api.core import Pod
+    from numakube.api.nodes import Node
+    from numakube.apps.settings import Values
+    from numakube.apps.surroundings import Surroundings
+    from numakube.kube.client import Client
+
+Outcomes: TypeAlias = Callable[[Outcome], None]
+
+COMPONENT: Final = "numakube-enforcer"
+FAILED: Final = 1
+_CPU_STATE: Final = "cpu_manager_state"
+_EVENT_SECONDS: Final = 10.0
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+def node_name_of(values: Values) -> str:
+    """Return the name of the node."""
+    return str(values["node_name"] or socket.gethostname())
+
+
+def make_executor(values: Values, around: Surroundings, *, dry_run: bool = False) -> Executor:
+    """Return what changes groups.
+
+    Raises:
+        ConfigError: there are no groups to change, or no place for state.
+    """
+    return Executor(
+        _groups(values, around),
+        OriginalsFile(around.locate(values["state_dir"])),
+        parent=values["cgroup_parent"],
+        quota=values["unset_quota"],
+        dry_run=dry_run,
+    )
+
+
+async def run(
+    values: Values,
+    around: Surroundings,
+    stop: asyncio.Event,
+    *,
+    once: bool = False,
+    dry_run: bool = False,
+    show: Outcomes | None = None,
+) -> int:
+    """Enforce until *stop* is set; return the exit code.
+
+    Args:
+        values: the settings.
+        around: what surrounds the process.
+        stop: ends it.
+        once: make one pass only, and leave things as they are then.
+        dry_run: likewise, and change nothing.
+        show: is told what that pass did.
+
+    Raises:
+        ConfigError: it cannot even start.
+    """
+    config = cluster_of(values, env=around.env, root=around.root)
+    async with connect(config, clock=around.clock, env=around.env, user_agent=COMPONENT) as client:
+        process = EnforcerProcess(values, around, client, dry_run=dry_run)
+        if once or dry_run:
+            return await process.once(stop, show)
+        return await process.run(stop)
+
+
+class EnforcerProcess:
+    """A running enforcer with everything around its loop."""
+
+    def __init__(
+        self, values: Values, around: Surroundings, client: Client, *, dry_run: bool = False
+    ) -> None:
+        self._values = values
+        self._around = around
+        name = node_name_of(values)
+        self._name = name
+        self._registry = new_registry("enforcer")
+        self._pods: Reflector[Pod] = Reflector(client, PODS, fields=f"spec.nodeName={name}")
+        self._node: Reflector[Node] = Reflector(client, NODES, fields=f"metadata.name={name}")
+        self._events = EventRecorder(client, component=COMPONENT, instance=name)
+        state = around.locate(values["kubelet_dir"]) / _CPU_STATE
+        self._groups = _groups(values, around)
+        self._watch = GroupWatch(self._wake)
+        self._files = FileWatch([state], lambda _: self._wake(), clock=around.clock)
+        self.enforcer = Enforcer(
+            knowledge=self,
+            reader=NodeReader(
+                sysfs=around.locate(values["sysfs"]), cpu_state=state, memory=values["memory"]
+            ),
+            executor=make_executor(values, around, dry_run=dry_run),
+            reporter=Reporter(None if dry_run else self._events),
+            metrics=EnforcerMetrics(self._registry),
+            clock=around.clock,
+            period=values["period"],
+            watched=lambda groups: self._watch.watch(map(self._groups.path, groups)),
+        )
+        self._pods.store.subscribe(lambda _: self._wake())
+        self._node.store.subscribe(lambda _: self._wake())
+
+    def pods(self) -> Sequence[Pod]:
+        """Return the node's pods."""
+        return list(self._pods.store.values())
+
+    def node_annotations(self) -> Mapping[str, str]:
+        """Return the annotations of the node."""
+        return next((one.metadata.annotations for one in self._node.store.values()), {})
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Enforce until *stop* is set; then put things back, if that is wanted."""
+        _log.info("enforcer_started", node=self._name, version=int(self._groups.version))
+        async with AsyncExitStack() as stack:
+            await self._serve(stack)
+            async with asyncio.TaskGroup() as tasks:
+                jobs = [tasks.create_task(job) for job in (*self._jobs(), self._files.run())]
+                jobs.append(tasks.create_task(self._end_with(stop)))
+                self._watch.open()
+                try:
+                    if await self._all_known(stop):
+                        await self.enforcer.run(stop)
+                finally:
+                    self._watch.close()
+                    if self._values["restore"]:
+                        await self.enforcer.restore()
+                for job in jobs:
+                    job.cancel()
+        _log.info("enforcer_ended", node=self._name)
+        return 0
+
+    async def once(self, stop: asyncio.Event, show: Outcomes | None) -> int:
+        """Make one pass; return the exit code."""
+        async with asyncio.TaskGroup() as tasks:
+            jobs = [tasks.create_task(job) for job in (*self._jobs(), self._end_with(stop))]
+            outcome = None
+            if await self._all_known(stop):
+                outcome = await self.enforcer.step()
+                with contextlib.suppress(TimeoutError):
+                    async with self._around.clock.timeout(_EVENT_SECONDS):
+                        await self._events.flush()
+            for job in jobs:
+                job.cancel()
+        self._watch.close()
+        if outcome is None:
+            return FAILED
+        if show is not None:
+            show(outcome)
+        return FAILED if outcome.trouble or outcome.refused else 0
+
+    async def _all_known(self, stop: asyncio.Event) -> bool:
+        """Wait until all pods are known; tell whether they are."""
+        waiting = [asyncio.ensure_future(one) for one in (self._synced(), stop.wait())]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for one in waiting:
+            one.cancel()
+        return not stop.is_set()
+
+    async def _synced(self) -> None:
+        await self._pods.synced.wait()
+        await self._node.synced.wait()
+
+    async def _end_with(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._wake()
+
+    def _wake(self) -> None:
+        self.enforcer.wake()
+
+    def _jobs(self) -> list[Coroutine[None, None, None]]:
+        return [self._pods.run(), self._node.run(), self._events.run()]
+
+    async def _serve(self, stack: AsyncExitStack) -> None:
+        if not self._around.serve:
+            return
+        health = Health()
+        health.ready("pods", lambda: "" if self._pods.synced.is_set() else "not listed yet")
+        health.ready("groups", lambda: self.enforcer.trouble)
+        listen = self._around.placed(listen_of(self._values, locate=self._around.locate))
+        serving = Serving(listen, health=health, registry=self._registry)
+        _log.info("serving", url=(await stack.enter_async_context(serving)).url)
+
+
+def _groups(values: Values, around: Surroundings) -> CgroupFiles:
+    return CgroupFiles(detect(around.locate(values["cgroup_root"])))

@@ -1,0 +1,90 @@
+"""Telling people what was done: in the log, and on pods for which something could not be done.
+
+Every trouble is told once, and once more only after it has been gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import structlog
+
+from numakube.apps.enforcer.deciding import Problem
+from numakube.apps.enforcer.executing import Kind
+from numakube.kube.catalog import PODS
+from numakube.kube.events import reference_to
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.api.core import Pod
+    from numakube.apps.enforcer.deciding import Decisions
+    from numakube.apps.enforcer.executing import Outcome, Refused
+    from numakube.kube.events import EventRecorder
+
+NOT_CONFINED: Final = "CannotSetCPUs"
+_Told: TypeAlias = tuple[str, str, str]
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Reporter:
+    """Tells of what passes did."""
+
+    def __init__(self, events: EventRecorder | None) -> None:
+        self._events = events
+        self._told: set[_Told] = set()
+        self._said: set[str] = set()
+
+    def report(self, pods: Mapping[str, Pod], decisions: Decisions, outcome: Outcome) -> None:
+        """Tell of a pass; *pods* are the API's objects by the uid that their groups have."""
+        self._log_changes(decisions, outcome)
+        problems = [*decisions.problems, *map(_problem, outcome.refused)]
+        told = {(one.uid, one.reason, one.message) for one in problems}
+        for one in dict.fromkeys(problems):
+            if (one.uid, one.reason, one.message) not in self._told:
+                self._tell(one, pods.get(one.uid))
+        self._told = told
+
+    def say(self, problems: Iterable[str]) -> None:
+        """Log what is wrong with the node."""
+        now = set(problems)
+        for text in sorted(now - self._said):
+            _log.warning("odd_node", problem=text)
+        self._said = now
+
+    def _tell(self, problem: Problem, pod: Pod | None) -> None:
+        _log.error("not_enforced", pod=problem.pod, reason=problem.reason, problem=problem.message)
+        if self._events is not None and pod is not None:
+            self._events.warning(reference_to(PODS, pod), problem.reason, problem.message)
+
+    def _log_changes(self, decisions: Decisions, outcome: Outcome) -> None:
+        moved = 0
+        for change in outcome.changes:
+            confined = decisions.pods.get(change.owner.uid)
+            bound = confined is not None and confined.whole.bound
+            moved += not bound
+            say = _log.debug
+            if change.kind is Kind.DRIFT:
+                say = _log.warning
+            elif bound:
+                say = _log.info
+            say(
+                str(change.kind),
+                pod=change.owner.pod,
+                container=change.owner.container,
+                group=change.group,
+                file=change.file,
+                before=change.before,
+                after=change.after,
+            )
+        if moved:
+            _log.info("shared_groups_written", files=moved)
+
+
+def _problem(refused: Refused) -> Problem:
+    owner = refused.owner
+    where = f"container {owner.container}" if owner.container else f"group {refused.group}"
+    return Problem(
+        uid=owner.uid, pod=owner.pod, reason=NOT_CONFINED, message=f"{where}: {refused.why}"
+    )

@@ -1,0 +1,50 @@
+"""Noticing that groups come, go and are written, with inotify where it can be had.
+
+The kernel tells of what programs do: runtimes that make groups, and whoever writes a file. Where
+there is no inotify nothing is noticed, and whoever depends on it looks now and then anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from numakube.node.inotify import Inotify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+
+class GroupWatch:
+    """Watches the folders of groups, which may go at any time."""
+
+    def __init__(self, changed: Callable[[], None], *, inotify: bool = True) -> None:
+        """Prepare a watch; call `open` inside an event loop, and `close` at the end."""
+        self._changed = changed
+        self._inotify = Inotify.open() if inotify else None
+        self._watched: set[Path] = set()
+
+    def open(self) -> None:
+        """Begin to listen."""
+        if self._inotify is not None:
+            asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._told)
+
+    def watch(self, folders: Iterable[Path]) -> None:
+        """Watch *folders* from now on; others are gone."""
+        if self._inotify is None:
+            return
+        wanted = set(folders)
+        known = self._watched & wanted
+        self._watched = known | {one for one in wanted - known if self._inotify.watch(one)}
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fileno())
+            self._inotify.close()
+            self._inotify = None
+
+    def _told(self) -> None:
+        if self._inotify is not None and any(True for _ in self._inotify.changes()):
+            self._changed()

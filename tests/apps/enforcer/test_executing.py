@@ -1,0 +1,280 @@
+"""Groups become what was decided, and what they were again; no write is ever refused."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from numakube.allotment.holdings import Allotment, Share
+from numakube.allotment.layouts import layout_of
+from numakube.apps.enforcer.deciding import NodeState, PodState, decide
+from numakube.apps.enforcer.executing import Executor, Kind, Outcome
+from numakube.apps.enforcer.originals import FILE, OriginalsFile
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.node.cgroups.files import CPUS, MEMS, Version
+from numakube.node.cgroups.names import container_group, pod_group
+from numakube.node.cgroups.strict_fake import StrictGroups
+from numakube.values.cpuset import CpuSet
+
+NODE = NodeState(layout=layout_of(from_shape("2 sockets, 4 cores, 16Gi")), memory_nodes=0b11)
+PARENT = "kubepods.slice"
+VERSIONS = pytest.mark.parametrize("version", list(Version))
+QUOTA = {Version.V1: "200000", Version.V2: "200000 100000"}
+
+
+def identity(uid: str, name: str) -> str:
+    """Return the id of a container."""
+    return (uid + name).encode().hex().ljust(64, "0")
+
+
+def state(uid: str, cpus: str = "", *, memory: int | None = None) -> PodState:
+    """Return a pod with one container, with CPUs of its own if given."""
+    zones = {} if memory is None else {memory: {"memory": 1 << 30}}
+    share = Share(cpus=CpuSet.parse(cpus).bits, zones=zones)
+    return PodState(
+        uid=uid,
+        name=f"ns/{uid}",
+        containers={identity(uid, "app"): "app"},
+        allotment=Allotment(total=share) if cpus or zones else None,
+    )
+
+
+def group_of(uid: str, name: str = "") -> str:
+    """Return the group of a pod, or of one of its containers."""
+    pod = pod_group(PARENT, "Burstable", uid)
+    return container_group(pod, f"containerd://{identity(uid, name)}") if name else pod
+
+
+class Machine:
+    """A machine with an enforcer that can crash."""
+
+    def __init__(self, version: Version, folder: Path) -> None:
+        self.groups = StrictGroups(version, NODE.layout.all, 0b11)
+        self.groups.add(PARENT)
+        self.folder = folder
+        self.executor = Executor(self.groups, OriginalsFile(folder))
+
+    def start(self, *uids: str) -> None:
+        """Run pods with a sandbox and a container."""
+        for uid in uids:
+            self.groups.add(group_of(uid, "sandbox"))
+            self.groups.add(group_of(uid, "app"), quota=QUOTA[self.groups.version])
+
+    def crash(self) -> None:
+        """Go on with a new process."""
+        self.executor = Executor(self.groups, OriginalsFile(self.folder))
+
+    def enforce(self, *pods: PodState) -> Outcome:
+        """Make a pass."""
+        assert self.executor.look() == ""
+        gone = self.executor.remembered() - {pod.uid for pod in pods}
+        all_pods = [*pods, *(PodState(uid=uid, name=uid) for uid in gone)]
+        outcome = self.executor.apply(all_pods, decide(all_pods, NODE))
+        assert outcome.refused == []
+        return outcome
+
+    def cpus(self, uid: str, name: str = "") -> str:
+        """Return the CPUs that a group can use."""
+        return str(CpuSet(self._effective(group_of(uid, name))))
+
+    def snapshot(self, groups: Iterable[str]) -> dict[tuple[str, str], str | None]:
+        """Return everything that could have been written."""
+        files = (CPUS, MEMS, self.groups.version.quota)
+        return {(group, file): self.groups.read(group, file) for group in groups for file in files}
+
+    def _effective(self, group: str) -> int:
+        own = CpuSet.parse(self.groups.read(group, CPUS) or "").bits
+        if not group:
+            return own
+        above = self._effective(group.rpartition("/")[0])
+        return own & above or above
+
+
+def all_groups(*uids: str) -> list[str]:
+    """Return the groups of pods and containers."""
+    return [group_of(uid, name) for uid in uids for name in ("", "sandbox", "app")]
+
+
+@VERSIONS
+def test_a_bound_pod_is_confined_and_others_move_off(version: Version, tmp_path: Path) -> None:
+    """The container, its pod and its sandbox get the CPUs; shared pods the rest."""
+    machine = Machine(version, tmp_path)
+    machine.start("a", "b")
+    machine.enforce(state("a", "0-1", memory=0), state("b"))
+    assert machine.groups.read(group_of("a", "app"), CPUS) == "0-1"
+    assert machine.groups.read(group_of("a", "app"), MEMS) == "0"
+    assert {machine.cpus("a", name) for name in ("", "app", "sandbox")} == {"0-1"}
+    assert {machine.cpus("b", name) for name in ("", "app", "sandbox")} == {"2-7"}
+
+
+@VERSIONS
+def test_a_bound_container_is_not_throttled(version: Version, tmp_path: Path) -> None:
+    """Neither is its pod; others are as before."""
+    machine = Machine(version, tmp_path)
+    machine.start("a", "b")
+    machine.enforce(state("a", "0-1"), state("b"))
+    quota = machine.groups.read(group_of("a", "app"), version.quota) or ""
+    assert quota.split()[0] == version.unlimited
+    assert machine.groups.read(group_of("b", "app"), version.quota) == QUOTA[version]
+
+
+@VERSIONS
+def test_a_second_pass_writes_nothing(version: Version, tmp_path: Path) -> None:
+    """What is as decided is left alone, also by a new process."""
+    machine = Machine(version, tmp_path)
+    machine.start("a", "b")
+    pods = (state("a", "0-1", memory=1), state("b"))
+    assert machine.enforce(*pods).changes
+    assert machine.enforce(*pods).changes == []
+    machine.crash()
+    assert machine.enforce(*pods).changes == []
+
+
+@VERSIONS
+def test_cpus_are_given_back_when_a_pod_ends(version: Version, tmp_path: Path) -> None:
+    """Then others have everything again, as if nothing had been."""
+    machine = Machine(version, tmp_path)
+    machine.start("a", "b")
+    before = machine.snapshot(all_groups("b"))
+    machine.enforce(state("a", "0-1"), state("b"))
+    machine.groups.remove(group_of("a"))
+    outcome = machine.enforce(state("b"))
+    assert machine.snapshot(all_groups("b")) == before
+    assert {change.kind for change in outcome.changes} == {Kind.RESTORED}
+
+
+@VERSIONS
+def test_drift_is_repaired_and_called_so(version: Version, tmp_path: Path) -> None:
+    """Somebody else's write does not last."""
+    machine = Machine(version, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    if version is Version.V1:
+        machine.groups.write(group_of("a"), CPUS, "0-7")
+    machine.groups.write(group_of("a", "app"), CPUS, "0-7")
+    outcome = machine.enforce(state("a", "0-1"))
+    assert {change.kind for change in outcome.changes} == {Kind.DRIFT}
+    assert machine.groups.read(group_of("a", "app"), CPUS) == "0-1"
+
+
+@VERSIONS
+def test_a_new_container_is_confined_before_it_is_known(version: Version, tmp_path: Path) -> None:
+    """Its pod's group is, and so is whatever starts in it."""
+    machine = Machine(version, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    machine.groups.add(group_of("a", "late"))
+    assert machine.cpus("a", "late") == "0-1"
+    machine.enforce(state("a", "0-1"))
+    machine.executor.restore()
+    assert machine.cpus("a", "late") == "0-7"
+
+
+@VERSIONS
+@pytest.mark.parametrize("crash", [False, True])
+def test_everything_is_put_back(version: Version, crash: bool, tmp_path: Path) -> None:
+    """On exit, and after a crash by the process that comes next."""
+    machine = Machine(version, tmp_path)
+    machine.start("a", "b")
+    before = machine.snapshot(all_groups("a", "b"))
+    machine.enforce(state("a", "0-1", memory=0), state("b"))
+    if crash:
+        machine.crash()
+    assert machine.executor.restore().refused == []
+    assert machine.snapshot(all_groups("a", "b")) == before
+
+
+@VERSIONS
+def test_a_changed_limit_is_what_is_put_back(version: Version, tmp_path: Path) -> None:
+    """A kubelet that resizes a container in place does not resize it in vain."""
+    machine = Machine(version, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    resized = QUOTA[version].replace("2", "3", 1)
+    machine.groups.write(group_of("a", "app"), version.quota, resized)
+    machine.enforce(state("a", "0-1"))
+    machine.executor.restore()
+    assert machine.groups.read(group_of("a", "app"), version.quota) == resized
+
+
+def test_inner_groups_of_containers_follow(tmp_path: Path) -> None:
+    """In version 1 they have sets of their own, and get back what they had."""
+    machine = Machine(Version.V1, tmp_path)
+    machine.start("a")
+    inner = f"{group_of('a', 'app')}/init"
+    machine.groups.add(inner)
+    machine.groups.write(inner, CPUS, "1-3")
+    machine.enforce(state("a", "0-1"))
+    assert machine.groups.read(inner, CPUS) == "1"
+    machine.enforce(state("a", "6-7"))
+    assert machine.groups.read(inner, CPUS) == "6-7"
+    machine.executor.restore()
+    assert machine.groups.read(inner, CPUS) == "1-3"
+
+
+def test_what_was_forced_out_of_the_api_leaves_exclusive_cpus(tmp_path: Path) -> None:
+    """A pod that still runs without an object shares with the others."""
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a", "b")
+    machine.enforce(state("a", "0-1"))
+    machine.enforce(state("b", "0-1"))
+    assert machine.cpus("a", "app") == "2-7"
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    """It tells what would be written."""
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a")
+    machine.executor = Executor(machine.groups, OriginalsFile(tmp_path), dry_run=True)
+    outcome = machine.enforce(state("a", "0-1"))
+    assert [change.after for change in outcome.changes if change.file == CPUS] == ["0-1"] * 3
+    assert machine.groups.history == []
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_group_that_cannot_be_changed_is_named(tmp_path: Path) -> None:
+    """With its pod and container."""
+    machine = Machine(Version.V1, tmp_path)
+    machine.start("a")
+    machine.groups.write(group_of("a", "app"), CPUS, "0-3")
+    machine.groups.write(group_of("a", "sandbox"), CPUS, "0-3")
+    for group in (group_of("a"), group_of("a").rpartition("/")[0], PARENT):
+        assert machine.groups.write(group, CPUS, "0-3") == ""
+    assert machine.executor.look() == ""
+    pods = [state("a", "4-5")]
+    refused = machine.executor.apply(pods, decide(pods, NODE)).refused
+    assert {(one.owner.pod, one.why) for one in refused} == {("ns/a", "EACCES")}
+
+
+def test_a_broken_state_file_is_put_aside(tmp_path: Path) -> None:
+    """Nothing can be undone then, but everything else works."""
+    (tmp_path / FILE).write_text("{]")
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    assert (tmp_path / FILE).with_suffix(".broken").read_text() == "{]"
+
+
+SETS = st.sampled_from(["", "0-1", "2-3", "0,4", "5-7"])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(data=st.data(), version=st.sampled_from(Version))
+def test_any_history_can_be_undone(
+    data: st.DataObject, version: Version, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever was decided, and however often the process crashed."""
+    machine = Machine(version, tmp_path_factory.mktemp("state"))
+    machine.start("a", "b")
+    before = machine.snapshot(all_groups("a", "b"))
+    steps = data.draw(st.lists(st.tuples(SETS, SETS, st.booleans()), min_size=1, max_size=5))
+    for first, second, crash in steps:
+        machine.enforce(state("a", first, memory=0 if first else None), state("b", second))
+        if first:
+            assert machine.cpus("a", "app") == first
+        if crash:
+            machine.crash()
+    assert machine.executor.restore().refused == []
+    assert machine.snapshot(all_groups("a", "b")) == before
