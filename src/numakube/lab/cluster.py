@@ -28,6 +28,7 @@ from numakube.lab.api.server import ApiServer
 from numakube.lab.control import ControlServer
 from numakube.lab.crew import Crew
 from numakube.lab.dashboard import LabDashboard
+from numakube.lab.enforcers import deploy_enforcers
 from numakube.lab.exporters.steering import steer
 from numakube.lab.faults import FaultKind, FaultRule, Faults
 from numakube.lab.inprocess import InProcess
@@ -59,6 +60,7 @@ class LabOptions:
         tls: whether to serve HTTPS, with an authority of the lab's own.
         rbac: whether users other than the administrator need rights.
         exporters: whether every node has an exporter, which publishes its zones.
+        enforcers: whether every node has the enforcer, deployed as on a real cluster.
     """
 
     name: str = "lab"
@@ -69,6 +71,7 @@ class LabOptions:
     tls: bool = False
     rbac: bool = False
     exporters: bool = False
+    enforcers: bool = False
 
 
 def uniform_plans(
@@ -142,6 +145,8 @@ class Lab:
             await stack.enter_async_context(control)
             self._folder.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
             self._folder.kubeconfig.chmod(0o600)
+            if self._options.enforcers:
+                await deploy_enforcers(self.client)
             self._stack = stack.pop_all()
         return self
 

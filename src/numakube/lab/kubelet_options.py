@@ -28,6 +28,9 @@ DEFAULTS: Final = {
     "cpu": "static",
     "memory": "Static",
 }
+UNALIGNED: Final = "policy=none,cpu=none,memory=None"
+"""Words of a kubelet that aligns nothing."""
+
 _NAMES: Final = (*DEFAULTS, "reserved-cpus", "max-pods")
 _KUBE_RESERVED: Final = "412Mi"
 _EVICTION: Final = "100Mi"

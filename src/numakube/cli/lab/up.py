@@ -67,6 +67,18 @@ _MOST_VFS = 248
     show_default=True,
     help="Publish every node's NUMA zones, as an exporter on it does.",
 )
+@click.option(
+    "--enforcer",
+    is_flag=True,
+    help="Nodes whose kubelets align nothing, unless --kubelet says so, with the enforcer.",
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A label of every node; can be given several times.",
+)
 @click.option("--detach", is_flag=True, help="Go on in the background; see lab down.")
 @log_options
 def command(
@@ -83,9 +95,11 @@ def command(
     log_level: str,
     log_format: str,
     *,
+    labels: tuple[str, ...],
     tls: bool,
     rbac: bool,
     exporters: bool,
+    enforcer: bool,
     detach: bool,
 ) -> None:
     """Start a lab and run it until interrupted.
@@ -93,15 +107,18 @@ def command(
     Prints the path of a kubeconfig and the dashboard's address. Ctrl-C leaves nothing behind.
     """
     from numakube.lab.cluster import LabOptions
+    from numakube.lab.kubelet_options import UNALIGNED
     from numakube.lab.processes.output import Routed
 
     configure_logs(log_level, log_format, stream=Routed(sys.stderr))
     if not tls and not _is_loopback(host):
         raise click.UsageError(f"--host {host} can be reached by others: it needs --tls.")
+    if enforcer:
+        kubelet = f"{UNALIGNED},{kubelet}"
     options = LabOptions(
         name=name,
         plans=tuple(
-            replace(plan, virtual_functions=vfs)
+            replace(plan, virtual_functions=vfs, labels={**plan.labels, **_labels(labels)})
             for plan in _plans(nodes, machine, dump, kubelet, kubernetes)
         ),
         host=host,
@@ -110,6 +127,7 @@ def command(
         tls=tls,
         rbac=rbac,
         exporters=exporters,
+        enforcers=enforcer,
     )
     folder = run_dir(name)
     folder.create()
@@ -122,6 +140,14 @@ def command(
         asyncio.run(_run(options, folder, quiet=detach))
     finally:
         folder.remove()
+
+
+def _labels(words: tuple[str, ...]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words]
+    for word, (key, equals, _) in zip(words, pairs, strict=True):
+        if not key or not equals:
+            raise click.UsageError(f"--label {word}: write it as KEY=VALUE.")
+    return {key: value for key, _, value in pairs}
 
 
 def _is_loopback(host: str) -> bool:

@@ -4,7 +4,7 @@
     <folder>/cpu_manager_state
     <folder>/memory_manager_state
     <folder>/device-plugins/kubelet_internal_checkpoint
-    <folder>/sys/...
+    <folder>/sys/...            with control groups in sys/fs/cgroup, see `cgroups`
 
 Checkpoints are replaced as a whole (a new file, then a rename), so that a reader never sees half
 of one.

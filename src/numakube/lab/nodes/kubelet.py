@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.state_files import StateFiles
     from numakube.lab.nodes.addresses import NodeAddresses
     from numakube.lab.nodes.aligner import Aligner
+    from numakube.lab.nodes.cgroups import NodeCgroups
     from numakube.lab.nodes.plan import NodePlan
     from numakube.lab.nodes.timeline import Runtime
     from numakube.node.podresources import AllocatableResources, PodResources
@@ -94,6 +95,7 @@ class LabKubelet:
         lag_seconds: how long it takes to notice a change of a pod.
         admission: the book-keeping of the present incarnation; ``None`` if it is stopped.
         addresses: the node's addresses, and those of its pods.
+        cgroups: the node's control groups, if it has any.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class LabKubelet:
         disk: Disk | None = None,
         changed: Callable[[], None] | None = None,
         aligner_of: Callable[[Admission], Aligner] = ModelAligner,
+        cgroups: NodeCgroups | None = None,
     ) -> None:
         """Prepare a kubelet; `start` it.
 
@@ -121,6 +124,7 @@ class LabKubelet:
             disk: where checkpoint files are kept; in memory if not given.
             changed: called when what is held or offered has changed.
             aligner_of: makes what gives out resources, at every start of the kubelet.
+            cgroups: the node's control groups, if it has any.
         """
         self.plan = plan
         self.state = KubeletState.STOPPED
@@ -136,6 +140,7 @@ class LabKubelet:
         self._changed = changed or (lambda: None)
         self._told = -1
         self._aligner_of = aligner_of
+        self.cgroups = cgroups
         self._keeper: PodKeeper | None = None
         self._starting = False
         # When to look at which pod, by the monotonic clock; in order of arrival.
@@ -169,6 +174,7 @@ class LabKubelet:
             addresses=self.addresses,
             runtime=self._runtime,
             aligner=self._aligner_of(admission),
+            cgroups=self.cgroups,
             on_change=lambda: self._save(admission),
         )
         self._starting = True
@@ -254,7 +260,10 @@ class LabKubelet:
         """Register, and admit the pods again that were there before."""
         await self.reporter.register(admission.offer())
         pods = sorted(self._pods.select("node", self.name), key=_creation)
-        self._runtime.retain(self.name, {pod.metadata.uid for pod in pods})
+        uids = {pod.metadata.uid for pod in pods}
+        self._runtime.retain(self.name, uids)
+        if self.cgroups is not None:
+            self.cgroups.restart(uids)
         for pod in pods:
             await self._visit(keeper, key_of(pod))
         admission.all_pods_known()

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from numakube.lab.nodes.addresses import NodeAddresses
     from numakube.lab.nodes.admission import Admission
     from numakube.lab.nodes.aligner import Aligner
+    from numakube.lab.nodes.cgroups import NodeCgroups
     from numakube.lab.nodes.timeline import PodRun, Runtime
 
 COMPONENT: Final = "kubelet"
@@ -84,6 +85,7 @@ class PodKeeper:
         addresses: NodeAddresses,
         runtime: Runtime,
         aligner: Aligner | None = None,
+        cgroups: NodeCgroups | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare a keeper.
@@ -96,6 +98,7 @@ class PodKeeper:
             addresses: where pods' addresses come from.
             runtime: what runs the containers.
             aligner: what gives out resources, if not the model alone.
+            cgroups: the node's control groups, if it has any.
             on_change: called after a change of what is held and before the API hears of it.
         """
         self._name = node_name
@@ -105,6 +108,7 @@ class PodKeeper:
         self._addresses = addresses
         self._runtime = runtime
         self._aligner = aligner or ModelAligner(admission)
+        self._cgroups = cgroups
         self._on_change = on_change
         self._records: dict[ObjectKey, _Record] = {}
 
@@ -155,6 +159,8 @@ class PodKeeper:
         self._admission.update(pod)
         record.stop = _stop_of(pod, record.stop, now=now)
         run = await self._run(pod, record, now=now)
+        if self._cgroups is not None:
+            self._cgroups.show(pod, run, self._admission.model)
         status = observed_status(pod, run, place=self._place(pod), begun=record.begun, now=now)
         if status.phase in (SUCCEEDED, FAILED):
             record.final = status
@@ -192,11 +198,17 @@ class PodKeeper:
         self._runtime.forget(record.uid)
         self._aligner.forget(record.uid)
         self._addresses.release(record.uid)
+        self._remove_groups(record.uid)
         if self._admission.is_active(record.uid):
             self._admission.release(record.uid)
             self._on_change()
 
+    def _remove_groups(self, uid: str) -> None:
+        if self._cgroups is not None:
+            self._cgroups.remove(uid)
+
     def _release(self, pod: Pod) -> None:
+        self._remove_groups(pod.metadata.uid)
         self._admission.release(pod.metadata.uid)
         self._on_change()
 

@@ -20,7 +20,8 @@ from numakube.kube.store import Removed
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.lab.nodes.addresses import MAX_NODES, NodeAddresses
 from numakube.lab.nodes.aligner import ModelAligner
-from numakube.lab.nodes.files import NodeFolder
+from numakube.lab.nodes.cgroups import NodeCgroups, make_tree
+from numakube.lab.nodes.files import SYSFS, NodeFolder
 from numakube.lab.nodes.folders import FolderWatch
 from numakube.lab.nodes.heartbeats import Heartbeats
 from numakube.lab.nodes.kubelet import KubeletState, LabKubelet
@@ -227,9 +228,13 @@ class NodePool:
             raise ConfigError(f"node {name!r} is there already")
         folder = None if self._root is None else NodeFolder(self._root / name)
         sockets = self._sockets_in(folder, name)
+        cgroups = None
         if folder is not None:
             # A sysfs tree has thousands of files.
             await asyncio.to_thread(folder.prepare, plan)
+            if sockets is not None:
+                # Files for every pod are for nodes on which programs run.
+                cgroups = NodeCgroups(make_tree(plan.machine, folder.path / SYSFS))
         kubelet = LabKubelet(
             plan,
             client=self._client,
@@ -240,6 +245,7 @@ class NodePool:
             disk=folder,
             changed=lambda: self._tell(name),
             aligner_of=ModelAligner if sockets is None else sockets.attach,
+            cgroups=cgroups,
         )
         kubelet.start()
         self._kubelets[name] = kubelet

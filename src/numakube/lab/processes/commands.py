@@ -105,6 +105,17 @@ async def run_exporter(process: Process) -> int:
     return await perform(line, options_of(line, around), around, process.stop, process.log)
 
 
+async def run_enforcer(process: Process) -> int:
+    """Run ``numakube enforcer``, which serves on the lab's own host, behind ``pods/proxy``."""
+    from numakube.apps.enforcer import command
+
+    line = command.parse(process.args)
+    elsewhere = Elsewhere(move=True, announce=process.announce)
+    around = replace(_around(process), serve=True, elsewhere=elsewhere)
+    values = command.values_of(line, around)
+    return await command.perform(line, values, around, process.stop, process.log)
+
+
 async def run_sriov(process: Process) -> int:
     """Run ``numakube sriov``."""
     from numakube.apps.sriov import command

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.lab.processes.commands import (
     explained,
+    run_enforcer,
     run_exporter,
     run_extender,
     run_gc,
@@ -26,6 +27,7 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {
         "version": print_version,
         "lab-probe": run_probe,
+        "enforcer": explained(run_enforcer),
         "exporter": explained(run_exporter),
         "gc": explained(run_gc),
         "scheduler": explained(run_scheduler),
