@@ -22,6 +22,7 @@ TITLES = {
     "extender": "Extender",
     "operator": "Operator",
     "sriov": "SR-IOV device plugin",
+    "enforcer": "Enforcer",
     "process": "Every process",
 }
 UNITS = {

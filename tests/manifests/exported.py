@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.gc.metrics import GcMetrics
@@ -51,6 +52,7 @@ def exported() -> list[Exported]:
         "extender": ExtenderMetrics,
         "operator": OperatorMetrics,
         "sriov": SriovMetrics,
+        "enforcer": EnforcerMetrics,
     }.items():
         registry = new_registry(component)
         make(registry)

@@ -9,6 +9,7 @@ from typing import Any
 from numakube.api.crds import crd
 from numakube.api.yamls import dump_yaml
 from numakube.apps.sriov.reading import read_config
+from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
@@ -50,6 +51,14 @@ def test_the_exporter_file_is_up_to_date() -> None:
     home = namespace(manifest.namespace)
     home["metadata"]["labels"] = privileged
     assert is_up_to_date("exporter.yaml", [crd(), home, *manifest.objects()])
+
+
+def test_the_enforcer_file_is_up_to_date() -> None:
+    """With a namespace that lets it write the host's control groups."""
+    manifest = EnforcerManifest()
+    home = namespace(manifest.namespace)
+    home["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "privileged"}
+    assert is_up_to_date("enforcer.yaml", [home, *manifest.objects()])
 
 
 def test_the_extender_file_is_up_to_date() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.crds import crd
 from numakube.errors import ConfigError
+from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
@@ -88,7 +89,8 @@ def in_order(components: Iterable[str]) -> list[str]:
     if unknown:
         known = ", ".join((*COMPONENTS, ALL))
         raise ConfigError(f"there is no component {unknown[0]!r}; there are {known}")
-    return [name for name in COMPONENTS if name in asked or ALL in asked]
+    everything = COMPONENTS.keys() - ON_REQUEST if ALL in asked else set()
+    return [name for name in COMPONENTS if name in asked or name in everything]
 
 
 def _unique(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -165,6 +167,12 @@ def _sriov(choices: Choices) -> list[dict[str, Any]]:
     return SriovManifest(namespace=choices.namespace, image=choices.image).objects()
 
 
+def _enforcer(choices: Choices) -> list[dict[str, Any]]:
+    return EnforcerManifest(
+        namespace=choices.namespace, image=choices.image, pull_policy=choices.pull_policy
+    ).objects()
+
+
 def _operator(choices: Choices) -> list[dict[str, Any]]:
     return OperatorManifest(namespace=choices.namespace, image=choices.image).objects()
 
@@ -176,10 +184,13 @@ COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = Map
         "scheduler": _scheduler,
         "extender": _extender,
         "sriov": _sriov,
+        "enforcer": _enforcer,
         "operator": _operator,
     }
 )
 ALL: Final = "all"
+ON_REQUEST: Final = frozenset({"enforcer"})
+"""What `ALL` leaves out: it changes how pods run that nobody asked about."""
 DEFAULT: Final = ("api", "exporter", "scheduler")
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {"topology-updater": "exporter", "scheduler-plugin": "scheduler"}

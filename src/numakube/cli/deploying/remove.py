@@ -15,7 +15,7 @@ from numakube.cli.deploying.options import (
     on_cluster,
     wait_options,
 )
-from numakube.manifests.components import objects_of
+from numakube.manifests.components import ALL, ON_REQUEST, objects_of
 
 if TYPE_CHECKING:
     from numakube.kube.client import Client
@@ -45,7 +45,8 @@ def command(
     Without a name: api, exporter and scheduler.
     Only what `numakube deploy` made is deleted. What it put to rest is woken again.
     """
-    documents = objects_of(components, choices)
+    everything = ON_REQUEST if ALL in components else ()
+    documents = objects_of((*components, *everything), choices)
 
     async def work(client: Client) -> int:
         from numakube.apps.deployer.adoption import wake_all

@@ -1,0 +1,109 @@
+"""The enforcer on every node: a DaemonSet that may write control groups, and nothing else there.
+
+Root owns the host's control groups, so it runs as root; it has no capability, is not privileged and
+sees neither processes nor devices of the host. Where SELinux is enforced, only an unconfined type
+may write them. On nodes without pods that were given CPUs it writes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numakube.manifests.network import allow_api_server, allow_scraping, deny_all
+from numakube.manifests.node_agents import (
+    CONTAINER_SECURITY,
+    CREATED,
+    POD_SECURITY,
+    HostFolder,
+    daemon_set,
+    host_paths,
+    probes,
+)
+from numakube.manifests.roles import cluster_role, rule, service_account
+
+NAME: Final = "numakube-enforcer"
+_PORT: Final = 2114
+_STATE: Final = "/var/lib/numakube-enforcer"
+_FOLDERS: Final = (
+    HostFolder(name="sys", path="/sys", inside="/host/sys"),
+    HostFolder(name="cgroup", path="/sys/fs/cgroup", inside="/host/cgroup", writable=True),
+    HostFolder(name="kubelet", path="/var/lib/kubelet", inside="/host/kubelet"),
+    HostFolder(name="state", path=_STATE, type=CREATED, writable=True),
+)
+_LABELS: Final = {"app.kubernetes.io/name": NAME}
+_SECURITY: Final = {**POD_SECURITY, "seLinuxOptions": {"type": "spc_t"}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcerManifest:
+    """What is deployed.
+
+    Attributes:
+        memory: whether memory follows what was allotted, too.
+    """
+
+    namespace: str = "numakube"
+    image: str = "ghcr.io/numakube/numakube:latest"
+    pull_policy: str = "IfNotPresent"
+    memory: bool = True
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        account = service_account(NAME, self.namespace)
+        return [
+            account,
+            *cluster_role(NAME, self._rules(), account),
+            deny_all(f"{NAME}-default-deny", self.namespace, _LABELS),
+            allow_api_server(f"{NAME}-egress-to-api-server", self.namespace, _LABELS),
+            allow_scraping(f"{NAME}-ingress-to-metrics", self.namespace, _LABELS, _PORT),
+            self.daemon_set(),
+        ]
+
+    def daemon_set(self) -> dict[str, Any]:
+        """Return the DaemonSet."""
+        volumes, mounts = host_paths(_FOLDERS)
+        pod: dict[str, Any] = {
+            "serviceAccountName": NAME,
+            "securityContext": _SECURITY,
+            "containers": [{**self._container(), "volumeMounts": mounts}],
+            "volumes": volumes,
+        }
+        return daemon_set(NAME, self.namespace, pod)
+
+    @staticmethod
+    def _rules() -> list[dict[str, Any]]:
+        return [
+            rule("", ["pods", "nodes"], ["list", "watch"]),
+            rule("", ["events"], ["create", "patch"]),
+        ]
+
+    def _container(self) -> dict[str, Any]:
+        args = [
+            "enforcer",
+            "--cgroup-root=/host/cgroup",
+            "--sysfs=/host/sys",
+            "--kubelet-state-dir=/host/kubelet",
+            f"--state-dir={_STATE}",
+            f"--bind-address=0.0.0.0:{_PORT}",
+            "--insecure-serving",
+        ]
+        return {
+            "name": "enforcer",
+            "image": self.image,
+            "imagePullPolicy": self.pull_policy,
+            "args": args if self.memory else [*args, "--no-memory"],
+            "env": [
+                {
+                    "name": "NODE_NAME",
+                    "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
+                }
+            ],
+            "ports": [{"name": "metrics", "containerPort": _PORT}],
+            **probes("metrics"),
+            "resources": {
+                "requests": {"cpu": "50m", "memory": "96Mi"},
+                "limits": {"memory": "256Mi"},
+            },
+            "securityContext": CONTAINER_SECURITY,
+        }

@@ -1,0 +1,135 @@
+"""From an annotation to a control group: everything as it is deployed, in a lab."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.apps.enforcer.world import NODE, World, enforced_lab, until
+
+from numakube.node.cgroups.files import CPUS
+
+pytestmark = pytest.mark.timeout(300)
+
+EVERYTHING = "0-7"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A lab with one node of two NUMA nodes with four CPUs each, and the enforcer."""
+    async with enforced_lab() as world:
+        await world.deploy()
+        yield world
+
+
+async def test_a_bound_pod_has_its_cpus_for_itself_until_it_ends(world: World) -> None:
+    """Others move off, come back, and drift does not last."""
+    await world.create("shared")
+    assert await world.cpus("shared") == EVERYTHING
+
+    status = {
+        "cpuset": "0-1",
+        "numaNodeResources": [{"node": 0, "resources": {"cpu": "2", "memory": "64Mi"}}],
+    }
+    await world.create("bound", status=status, cpus="2")
+    await world.runs_on("bound", "0-1")
+    await world.runs_on("shared", "2-7")
+    tree, group = world.tree(), await world.group("bound")
+    assert tree.mems(group) == "0"
+    assert tree.quota(group).startswith("max")
+
+    # Somebody widens the container, then the kubelet starts again and writes everything anew.
+    tree.files.write(group, CPUS, EVERYTHING)
+    await world.runs_on("bound", "0-1")
+    await world.lab.pool.restart(NODE)
+    await world.runs_on("bound", "0-1")
+    await world.runs_on("shared", "2-7")
+
+    await world.delete("bound")
+    await world.runs_on("shared", EVERYTHING)
+
+
+async def test_each_container_gets_its_own(world: World) -> None:
+    """By its name; one that was not aligned runs near the others, off their CPUs."""
+    own = [
+        {"name": "a", "cpuset": "0-1", "numaNodeResources": [{"node": 0, "resources": {"cpu": 2}}]},
+        {"name": "b", "cpuset": "4", "numaNodeResources": [{"node": 1, "resources": {"cpu": 1}}]},
+    ]
+    status = {
+        "cpuset": "0-1,4",
+        "numaNodeResources": [
+            {"node": 0, "resources": {"cpu": 2}},
+            {"node": 1, "resources": {"cpu": 1}},
+        ],
+        "containers": own,
+    }
+    await world.create("pod", status=status, containers=("a", "b", "side"))
+    await world.runs_on("pod", "0-1", container="a")
+    await world.runs_on("pod", "4", container="b")
+    await world.runs_on("pod", "2-3,5-7", container="side")
+
+
+async def test_a_pod_without_cpus_of_its_own_stays_near_its_memory(world: World) -> None:
+    """It shares the pool of its NUMA node."""
+    near = {"numaNodeResources": [{"node": 1, "resources": {"cpu": "2", "memory": "64Mi"}}]}
+    await world.create("near", status=near)
+    await world.create("bound", cpuset="6-7")
+    await world.runs_on("near", "4-5")
+    assert world.tree().mems(await world.group("near")) == "1"
+
+
+async def test_what_cannot_be_read_is_told_and_left_alone(world: World) -> None:
+    """With the field, on the pod itself."""
+    await world.create("bad", status={"cpuset": "0-x"})
+    message = await world.told("bad", "InvalidAllotment")
+    assert "scheduling.koordinator.sh/resource-status" in message
+    assert "cpuset" in message
+    await world.create("bound", cpuset="0")
+    await world.runs_on("bound", "0")
+    assert await world.cpus("bad") == EVERYTHING
+
+
+async def test_everything_is_put_back_when_the_enforcer_goes(world: World) -> None:
+    """And a new one begins where the old one ended."""
+    await world.create("bound", cpuset="0-1")
+    await world.create("shared")
+    await world.runs_on("bound", "0-1")
+    await world.runs_on("shared", "2-7")
+
+    await world.withdraw()
+    tree = world.tree()
+    assert await world.cpus("bound") == await world.cpus("shared") == EVERYTHING
+    assert {tree.cpus(group) for group in tree.groups()} == {""}
+
+    await world.deploy()
+    await world.runs_on("bound", "0-1")
+    await world.runs_on("shared", "2-7")
+
+
+async def test_a_lab_can_be_started_with_enforcers() -> None:
+    """On every node, whose groups are its own."""
+    async with enforced_lab(nodes=2, enforcers=True) as world:
+        await world.create("here", cpuset="0-1")
+        await world.create("there", cpuset="0-1", node="node-1")
+        await world.create("shared", node="node-1")
+        await world.runs_on("here", "0-1")
+        await world.runs_on("there", "0-1", node="node-1")
+        await world.runs_on("shared", "2-7", node="node-1")
+
+
+async def test_a_static_kubelets_pods_are_left_alone() -> None:
+    """What it has pinned stays pinned, and its shared pool is its own business."""
+    async with enforced_lab(kubelet="policy=none,cpu=static,memory=None") as world:
+        await world.deploy()
+        await world.create("pinned", cpus="2")
+        pinned = await world.cpus("pinned")
+        assert pinned != EVERYTHING
+        await world.create("shared")
+        shared = await world.cpus("shared")
+        await world.create("bound", cpuset="7")
+        await world.runs_on("bound", "7")
+
+        async def untouched() -> bool:
+            return (await world.cpus("pinned"), await world.cpus("shared")) == (pinned, shared)
+
+        await until(untouched, "the kubelet's pods are as they were")

@@ -1,0 +1,186 @@
+"""A lab whose kubelets align nothing, with the enforcer as it is deployed.
+
+async with enforced_lab() as world:
+    await world.deploy()
+    await world.create("a", cpuset="0-1")
+    await world.runs_on("a", "0-1")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numakube.api.core import Pod
+from numakube.api.koordinator import keys
+from numakube.apps.deployer.engine import Engine
+from numakube.errors import NotFound
+from numakube.kube.catalog import CORE_EVENTS, DAEMON_SETS, PODS
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.lab.kubelet_options import UNALIGNED
+from numakube.lab.nodes.cgroups import group_of_container
+from numakube.lab.rundir import RunDir
+from numakube.manifests.components import Choices, objects_of
+from numakube.node.cgroups.fake import FakeCgroups
+
+NODE = "node-0"
+SHAPE = "2 sockets, 4 cores, 16Gi"
+LIMIT_SECONDS = 120.0
+PAUSE_SECONDS = 0.02
+
+
+async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Wait until something holds."""
+    try:
+        async with asyncio.timeout(LIMIT_SECONDS):
+            while True:
+                if await holds():
+                    return
+                await asyncio.sleep(PAUSE_SECONDS)
+    except TimeoutError:
+        raise AssertionError(f"never: {what}") from None
+
+
+@asynccontextmanager
+async def enforced_lab(
+    *, nodes: int = 1, shape: str = SHAPE, kubelet: str = UNALIGNED, enforcers: bool = False
+) -> AsyncIterator[World]:
+    """Run a lab in which rights count."""
+    with tempfile.TemporaryDirectory(prefix="enf-") as path:
+        folder = RunDir(Path(path) / "t")
+        folder.create()
+        plans = uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
+        options = LabOptions(name="t", plans=plans, rbac=True, enforcers=enforcers)
+        async with Lab(options, folder) as lab:
+            yield World(lab)
+
+
+@dataclass(frozen=True)
+class World:
+    """A lab and what one does with it."""
+
+    lab: Lab
+
+    def tree(self, node: str = NODE) -> FakeCgroups:
+        """Return the control groups of a node."""
+        cgroups = self.lab.pool.kubelet(node).cgroups
+        assert cgroups is not None
+        return cgroups.tree
+
+    async def deploy(self, *components: str) -> None:
+        """Deploy the enforcer, and other components; wait until they are ready."""
+        documents = objects_of(("enforcer", *components), Choices())
+        engine = Engine(client=self.lab.client, tell=lambda _: None)
+        await engine.deploy(documents)
+        assert await engine.wait_ready(documents, LIMIT_SECONDS, lambda _: None) == ""
+
+    async def withdraw(self) -> None:
+        """Take the enforcer away; its pods are told to end."""
+        await self.lab.client.delete(
+            DAEMON_SETS, "numakube-enforcer", namespace="numakube", propagation="Foreground"
+        )
+
+        async def gone() -> bool:
+            pods = (await self.lab.client.list(PODS, namespace="numakube")).items
+            return not pods
+
+        await until(gone, "the enforcer is gone")
+
+    async def create(
+        self,
+        name: str,
+        *,
+        cpuset: str = "",
+        status: Mapping[str, Any] | None = None,
+        node: str = NODE,
+        cpus: str = "",
+        containers: tuple[str, ...] = ("app",),
+    ) -> Pod:
+        """Create a pod on a node with an allotment, and wait until it runs."""
+        allotted = {"cpuset": cpuset} if cpuset else status
+        annotations = {} if allotted is None else {keys.RESOURCE_STATUS: json.dumps(allotted)}
+        amounts = {"cpu": cpus, "memory": "64Mi"} if cpus else {}
+        document = {
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "nodeName": node,
+                "containers": [
+                    {
+                        "name": one,
+                        "image": "registry.example/app:1",
+                        "resources": {"requests": amounts, "limits": amounts},
+                    }
+                    for one in containers
+                ],
+            },
+        }
+        await self.lab.client.create(PODS.raw, document, namespace="default")
+        return await self.running(name)
+
+    async def get(self, name: str) -> Pod:
+        """Return a pod."""
+        return await self.lab.client.get(PODS, name, namespace="default")
+
+    async def running(self, name: str) -> Pod:
+        """Wait until a pod runs; return it."""
+
+        async def runs() -> bool:
+            status = (await self.get(name)).status
+            return status is not None and status.phase == "Running"
+
+        await until(runs, f"{name} runs")
+        return await self.get(name)
+
+    async def delete(self, name: str) -> None:
+        """Delete a pod, and wait until it is gone."""
+        await self.lab.client.delete(PODS, name, namespace="default")
+
+        async def gone() -> bool:
+            try:
+                await self.get(name)
+            except NotFound:
+                return True
+            return False
+
+        await until(gone, f"{name} is gone")
+
+    async def group(self, name: str, container: str = "app") -> str:
+        """Return the control group of a container."""
+        return group_of_container(await self.get(name), container)
+
+    async def cpus(self, name: str, container: str = "app", node: str = NODE) -> str:
+        """Return the CPUs that a container can run on."""
+        return self.tree(node).effective_cpus(await self.group(name, container))
+
+    async def runs_on(
+        self, name: str, cpus: str, *, container: str = "app", node: str = NODE
+    ) -> None:
+        """Wait until a container can run on just these CPUs."""
+
+        async def holds() -> bool:
+            return await self.cpus(name, container, node) == cpus
+
+        await until(holds, f"{container} of {name} runs on {cpus}")
+
+    async def told(self, name: str, reason: str) -> str:
+        """Wait for an event about a pod; return its message."""
+        said: list[str] = []
+
+        async def holds() -> bool:
+            events = (await self.lab.client.list(CORE_EVENTS, namespace="default")).items
+            said[:] = [
+                one.message
+                for one in events
+                if one.involved_object.name == name and one.reason == reason
+            ]
+            return bool(said)
+
+        await until(holds, f"{name} has an event {reason}")
+        return said[0]
