@@ -22,11 +22,11 @@ NAME: Final = "enforcer"
 
 Echo: TypeAlias = Callable[[str], None]
 
-HELP: Final = """Give containers of this node the CPUs and memory that a scheduler allotted to them.
+HELP: Final = """Give containers what a scheduler allotted to them.
 
-For nodes whose kubelet aligns nothing. Writes cpuset.cpus and cpuset.mems of control groups,
-version 1 or 2, keeps other pods off CPUs that a pod has for itself, repairs what others change, and
-puts everything back at the end.
+For nodes whose kubelet aligns nothing. Sets CPUs and memory nodes of control groups, version 1 or
+2, keeps other pods off CPUs that a pod has for itself, repairs what others change, and puts
+everything back at the end.
 """
 
 
