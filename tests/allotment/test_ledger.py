@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ from numakube.allotment.facts import CpuLayout, DevicePlace, NodeFacts
 from numakube.allotment.ground import amplified
 from numakube.allotment.holdings import Allotment, HeldDevice, Share
 from numakube.allotment.ledger import Ledger, NumaStatus
-from numakube.allotment.words import CpuExclusive
+from numakube.allotment.words import BindPolicy, CpuExclusive
 
 TWO = layout_of("2x1x4x2")
 CORE = "koordinator.sh/gpu-core"
@@ -170,6 +172,8 @@ def test_names_of_nodes_and_pods_are_not_in_the_key() -> None:
         facts_of_layout(TWO, ratios={"cpu": 1.5}),
         facts_of_layout(layout_of("2x2x2x2")),
         facts_of_layout(TWO, devices=(DevicePlace(type="gpu", minor=0),)),
+        replace(facts_of_layout(TWO), binds_all=True),
+        replace(facts_of_layout(TWO), bind_policy=BindPolicy.FULL_PCPUS),
         NodeFacts(node="n"),
     ],
 )

@@ -108,19 +108,20 @@ def requests_of(*containers: ContainerWish) -> Mapping[str, int]:
     return largest_amounts(peak, add_amounts(sidecars, *apps))
 
 
-@st.composite
-def pods(draw: st.DrawFn, *, bind: BindPolicy, roles: tuple[Role, ...] = tuple(Role)) -> PodWish:
+def pods(
+    *, bind: BindPolicy, required: bool = False, roles: tuple[Role, ...] = tuple(Role)
+) -> st.SearchStrategy[PodWish]:
     """Draw a pod of one to three small containers; bound ones ask for whole CPUs."""
-    count = draw(st.integers(1, 3))
-    kinds = sorted(
-        draw(st.lists(st.sampled_from(roles), min_size=count, max_size=count)),
-        key=lambda role: role is Role.APP,
-    )
-    containers = []
-    for number, role in enumerate(kinds):
-        cpu = draw(st.integers(0, 4)) * 1000 if bind else draw(st.integers(0, 3000))
-        memory = draw(st.sampled_from([0, 1, 3]))
-        containers.append(
-            container(f"c{number}", role, bind=bind, cpu=f"{cpu}m", memory=f"{memory}Gi")
-        )
-    return pod(*containers, exclusive=draw(st.sampled_from(CpuExclusive)))
+    cpu = st.sampled_from([0, 1000, 2000, 3000, 4000] if bind else [0, 300, 1000, 2700])
+    one = st.tuples(st.sampled_from(roles), cpu, st.sampled_from([0, 1, 3]))
+
+    def build(parts: list[tuple[Role, int, int]], exclusive: CpuExclusive) -> PodWish:
+        parts.sort(key=lambda part: part[0] is Role.APP)
+        must = bind if required else BindPolicy.NONE
+        containers = [
+            container(f"c{at}", role, bind=bind, required=must, cpu=f"{milli}m", memory=f"{gib}Gi")
+            for at, (role, milli, gib) in enumerate(parts)
+        ]
+        return pod(*containers, exclusive=exclusive)
+
+    return st.builds(build, st.lists(one, min_size=1, max_size=3), st.sampled_from(CpuExclusive))

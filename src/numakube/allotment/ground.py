@@ -89,6 +89,7 @@ class Ground:
         plain = (
             [(cpu.id, cpu.core, cpu.socket, cpu.numa) for cpu in places],
             facts.reserved_cpus,
+            (facts.bind_policy.value, facts.binds_all),
             sorted(facts.ratios.items()),
             sorted_zones(self.totals),
             [_plain_device(device) for device in facts.devices],

@@ -1,0 +1,171 @@
+"""What holds for every pod on every node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.strategies.nodes import GIB, facts_of_layout, layouts
+from tests.strategies.wishes import FULL, SPREAD, pods, rule
+
+from numakube.allotment.admission import admit, rate
+from numakube.allotment.cpus.required import meets
+from numakube.allotment.ground import CPU_MILLI
+from numakube.allotment.holdings import Allotment, Share
+from numakube.allotment.ledger import Ledger
+from numakube.allotment.refusals import Refusal
+from numakube.allotment.rules import Rule
+from numakube.allotment.wishes import PodWish
+from numakube.allotment.words import BindPolicy, Exclusive, Policy, Scope, Strategy
+from numakube.kubelet.demand import Role
+from numakube.values.numamask import nodes_of
+from numakube.values.resources import add_amounts
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Ledger:
+    """Draw an idle node."""
+    layout = draw(layouts())
+    ratio = draw(st.sampled_from([1.0, 1.0, 1.5, 1.337]))
+    facts = facts_of_layout(
+        layout,
+        memory=draw(st.sampled_from([3, 8])) * GIB,
+        reserved=draw(st.sampled_from(["", "0", "0-1"])),
+        ratios={"cpu": ratio} if ratio > 1 else {},
+    )
+    return Ledger.of(facts, {})
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[PodWish, Rule]:
+    """Draw a pod and the rule it is under."""
+    bind = draw(st.sampled_from([BindPolicy.NONE, FULL, SPREAD]))
+    required = bool(bind) and draw(st.booleans())
+    under = rule(
+        draw(st.sampled_from(Policy)),
+        scope=draw(st.sampled_from(Scope)),
+        exclusive=draw(st.sampled_from(Exclusive)),
+        bind=bind,
+        required=required,
+        strategy=draw(st.sampled_from(Strategy)),
+    )
+    return draw(pods(bind=bind, required=required)), under
+
+
+def check_sums(ledger: Ledger) -> None:
+    """Check that nobody has what another has, and no NUMA node gave more than it has."""
+    seen = 0
+    for held in ledger.allotments.values():
+        assert held.total.cpus & seen == 0
+        assert held.total.cpus & ~ledger.ground.bindable == 0
+        seen |= held.total.cpus
+    for zone, total in ledger.ground.totals.items():
+        taken = add_amounts(
+            *(held.total.zones.get(zone, {}) for held in ledger.allotments.values())
+        )
+        bound = (seen & ledger.ground.cpus_of_zone[zone]).bit_count() * CPU_MILLI
+        recorded = taken.get("cpu", 0)
+        assert max(bound, recorded) <= total["cpu"]
+        assert taken.get("memory", 0) <= total["memory"]
+        left = total["cpu"] - ledger.free_zones[zone]["cpu"]
+        assert left >= max(bound, recorded)
+
+
+def check_shares(ledger: Ledger, wish: PodWish, under: Rule, got: Allotment) -> None:
+    """Check that everybody got what it asked for, where the policy says."""
+    holders = got.containers if under.scope is Scope.CONTAINER else {"": got.total}
+    asked = {one.name: one.requests for one in wish.containers}
+    for name, share in holders.items():
+        wanted = asked.get(name, wish.requests)
+        if under.bind:
+            assert share.cpus.bit_count() * CPU_MILLI == wanted.get("cpu", 0)
+        check_place(ledger, under, share, {key: amount for key, amount in wanted.items() if amount})
+
+
+def check_place(ledger: Ledger, under: Rule, share: Share, wanted: dict[str, int]) -> None:
+    """Check one holder."""
+    layout = ledger.facts.cpus
+    assert layout is not None
+    if under.bind_required:
+        assert meets(layout, share.cpus, under.bind)
+    if under.policy is Policy.NONE:
+        assert (share.mask, share.zones) == (0, {})
+        return
+    assert add_amounts(*share.zones.values()) == wanted
+    assert set(share.zones) <= set(nodes_of(share.mask))
+    inside = sum(ledger.ground.cpus_of_zone[zone] for zone in nodes_of(share.mask))
+    assert share.cpus & ~inside == 0
+    if under.policy is Policy.SINGLE_NUMA_NODE:
+        assert share.mask.bit_count() == bool(wanted)
+
+
+@settings(max_examples=150)
+@given(ledger=nodes(), turns=st.lists(st.tuples(requests(), st.integers(0, 9)), max_size=8))
+def test_nothing_is_given_twice_whoever_comes_and_goes(
+    ledger: Ledger, turns: list[tuple[tuple[PodWish, Rule], int]]
+) -> None:
+    """Sums hold after every step, and what left is there again."""
+    idle = ledger
+    for number, ((wish, under), gone) in enumerate(turns):
+        got = admit(ledger, wish, under)
+        if isinstance(got, Allotment):
+            check_shares(ledger, wish, under, got)
+            assert 0 <= rate(ledger, got, under) <= 100
+            ledger = ledger.with_pod(str(number), got)
+            check_sums(ledger)
+        ledger = ledger.without([str(gone)])
+    assert ledger.without(ledger.allotments).key == idle.key
+
+
+@given(ledger=nodes(), request=requests())
+def test_answers_depend_on_the_key_alone(ledger: Ledger, request: tuple[PodWish, Rule]) -> None:
+    """Ledgers with one key are one to every pod, whatever the node is called."""
+    wish, under = request
+    got = admit(ledger, wish, under)
+    twin = Ledger.of(replace(ledger.facts, node="twin", problems=("x",)), {"nobody": Allotment()})
+    assert twin.key == ledger.key
+    assert admit(twin, wish, under) == got
+
+
+@settings(max_examples=200)
+@given(data=st.data(), ledger=nodes())
+def test_scope_container_places_whatever_scope_pod_places_on_one_numa_node(
+    data: st.DataObject, ledger: Ledger
+) -> None:
+    """For pods without plain init containers.
+
+    The NUMA node that has room for all of them has room for each at its turn, however many of the
+    others went there. Whole cores as a must are another matter: containers that do not ask for
+    whole cores each may do so together.
+    """
+    bind = data.draw(st.sampled_from([BindPolicy.NONE, FULL, SPREAD]))
+    required = bind is SPREAD and data.draw(st.booleans())
+    strategy = data.draw(st.sampled_from(Strategy))
+    for number in range(data.draw(st.integers(0, 3))):
+        other = admit(ledger, data.draw(pods(bind=bind)), rule(Policy.RESTRICTED, bind=bind))
+        if isinstance(other, Allotment):
+            ledger = ledger.with_pod(str(number), other)
+    wish = data.draw(pods(bind=bind, required=required, roles=(Role.APP, Role.SIDECAR)))
+    exclusive = data.draw(st.sampled_from(Exclusive))
+    under = rule(bind=bind, required=required, strategy=strategy, exclusive=exclusive)
+    if isinstance(admit(ledger, wish, under), Allotment):
+        each = replace(under, scope=Scope.CONTAINER)
+        assert isinstance(admit(ledger, wish, each), Allotment)
+
+
+@given(ledger=nodes(), request=requests())
+def test_stricter_policies_refuse_what_looser_ones_take(
+    ledger: Ledger, request: tuple[PodWish, Rule]
+) -> None:
+    """A pod that fits one NUMA node fits under every policy, on as few of them."""
+    wish, under = request
+    single = admit(ledger, wish, replace(under, policy=Policy.SINGLE_NUMA_NODE))
+    restricted = admit(ledger, wish, replace(under, policy=Policy.RESTRICTED))
+    best_effort = admit(ledger, wish, replace(under, policy=Policy.BEST_EFFORT))
+    if isinstance(single, Allotment):
+        assert restricted == single
+    if isinstance(restricted, Allotment):
+        assert best_effort == restricted
+    if isinstance(best_effort, Refusal):
+        assert isinstance(restricted, Refusal)
