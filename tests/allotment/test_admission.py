@@ -481,7 +481,7 @@ class TestDevices:
         ledger = self.node(0, 1)
         wish = pod(cpu="10", devices=self.gpus(1))
         refusal = refused(ledger, wish, rule(RESTRICTED))
-        assert refusal.detail == "cpu prefer [] among [] & gpu prefer [01 10] among [01 10]"
+        assert refusal.detail == "cpu prefer [11] among [11] & gpu prefer [01 10] among [01 10]"
         assert given(ledger, wish, rule(BEST_EFFORT)).total.mask == 0b11
         given(ledger, pod(cpu="10", devices=self.gpus(2)), rule(RESTRICTED))
 

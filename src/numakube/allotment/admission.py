@@ -17,13 +17,12 @@ from numakube.allotment.holdings import Allotment, Share
 from numakube.allotment.needs import Need, need_of_container, need_of_pod
 from numakube.allotment.refusals import Refusal, Why
 from numakube.allotment.room import Room
-from numakube.allotment.scoring import FULL_SCORE, fullness_score, sum_of
+from numakube.allotment.scoring import FULL_SCORE, Places
 from numakube.allotment.searching import Search
 from numakube.allotment.supply import Supply
 from numakube.allotment.totals import total_of
 from numakube.allotment.words import BindPolicy, CpuExclusive, Policy, Scope
 from numakube.kubelet.demand import Role
-from numakube.values.numamask import nodes_of
 from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
@@ -72,10 +71,9 @@ def _rate_one(with_pod: Ledger, share: Share, rule: Rule) -> int:
     Policies that allow several nodes would rather have one: any node that places the pod on one
     comes before any that needs two.
     """
-    zones = nodes_of(share.mask) or with_pod.ground.zone_ids
-    total, free = sum_of(with_pod.ground.totals, zones), sum_of(with_pod.free_zones, zones)
-    taken = {name: total[name] - free[name] for name in total}
-    score = fullness_score(rule.strategy, total=total, taken=taken)
+    ground = with_pod.ground
+    places = Places(strategy=rule.strategy, totals=ground.totals, free=with_pod.free_zones, more={})
+    score = places.score(share.mask & ground.all_zones or ground.all_zones)
     if rule.policy in (Policy.BEST_EFFORT, Policy.RESTRICTED) and share.mask:
         return (FULL_SCORE + score) // (2 * share.mask.bit_count())
     return score

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from numakube.allotment.ground import CPU_MILLI
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Need:
     """What one holder must be given.
 
@@ -40,7 +41,7 @@ class Need:
     cpu_exclusive: CpuExclusive = CpuExclusive.NONE
     devices: DeviceWish | None = None
 
-    @property
+    @cached_property
     def cpus(self) -> int:
         """How many CPUs it gets for itself."""
         return self.amounts.get(CPU, 0) // CPU_MILLI if self.bind is not BindPolicy.NONE else 0

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.allotment.exclusivity import Neighbours
+from numakube.allotment.hints import Hint
 from numakube.allotment.merging import Surroundings
 from numakube.allotment.policies import Decision, decide, reason
 from numakube.allotment.refusals import Refusal, Why
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.allotment.device_offers import DeviceOffer
-    from numakube.allotment.hints import Hint
     from numakube.allotment.supply import Supply
 
 
@@ -51,20 +51,22 @@ class Search:
         return (*self.supply.need.amounts, *self.devices.types)
 
     def _sizes(self) -> range:
-        count = len(self.supply.room.ledger.ground.zone_ids)
-        single = self.supply.need.policy is Policy.SINGLE_NUMA_NODE
-        return range(1, (1 if single else count) + 1)
+        """Return the sizes of sets to look at: no smaller than amounts need, as devices allow."""
+        most = len(self.supply.room.ledger.ground.zone_ids)
+        if self.supply.need.policy is Policy.SINGLE_NUMA_NODE:
+            most = 1
+        needed = [self.supply.fewest_nodes(name) for name in self.supply.need.amounts]
+        return range(1 if self.devices.types else max(needed, default=1), most + 1)
 
     def _look(self, hints: dict[str, list[Hint]], size: int) -> None:
-        """Add to *hints* the sets of *size* nodes."""
+        """Add to *hints* the sets of *size* nodes; only those in all lists need a score."""
         restricted = self.supply.need.policy is Policy.RESTRICTED
-        common: set[NumaMask] | None = None
-        for name in self.supply.need.amounts:
+        masks = {name: self.supply.masks(name, size) for name in self.supply.need.amounts}
+        common = set.intersection(*map(set, masks.values())) if masks else None
+        scores = {mask: self.supply.score(mask) for mask in common or ()}
+        for name, found in masks.items():
             preferred = restricted or not hints[name]
-            found = self.supply.hints(name, size, preferred=preferred)
-            hints[name] += found
-            masks = {hint.mask for hint in found if hint.mask is not None}
-            common = masks if common is None else common & masks
+            hints[name] += [Hint(mask, preferred, scores.get(mask, 0)) for mask in found]
         self._look_for_devices(hints, size, common)
 
     def _look_for_devices(
@@ -100,13 +102,12 @@ class Search:
         return None if name is None else too_little(self.supply, name)
 
     def _unaligned(self, hints: dict[str, list[Hint]], around: Surroundings) -> Refusal:
-        """Return why not; sets that would do but for the policy are in it, for people."""
+        """Return why not; for people, with the smallest sets that have enough of a resource."""
         need, supply = self.supply.need, self.supply
-        if need.policy is Policy.SINGLE_NUMA_NODE:
-            for name in need.amounts:
-                sizes = iter(range(2, len(supply.room.ledger.ground.zone_ids) + 1))
-                while not hints[name] and (size := next(sizes, 0)):
-                    hints[name] += supply.hints(name, size, preferred=True)
+        for name in need.amounts:
+            if not hints[name]:
+                masks = supply.masks(name, supply.fewest_nodes(name))
+                hints[name] += [Hint(mask, preferred=True) for mask in masks]
         detail = reason(need.policy, hints, around)
         return Refusal(why=Why.UNALIGNED, container=need.container, detail=detail)
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from numakube.allotment.cpus.required import usable
 from numakube.allotment.ground import CPU_MILLI, amplified
-from numakube.allotment.hints import Hint
-from numakube.allotment.scoring import FULL_SCORE, SCORED, fullness_score, sum_of
+from numakube.allotment.scoring import FULL_SCORE, SCORED, LazySums, Places
 from numakube.allotment.words import BindPolicy
-from numakube.values.numamask import NumaMask, masks_of_size, nodes_of, sums_over
+from numakube.values.numamask import NumaMask, masks_of_size, nodes_of
 from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
@@ -66,59 +65,64 @@ class Supply:
                 by_resource[name] = {zone: free.get(name, 0) for zone, free in zones.items()}
         return by_resource
 
+    def fewest_nodes(self, resource: str) -> int:
+        """Return how many NUMA nodes it takes to have enough of *resource*; 0 if all are too few.
+
+        No smaller set needs to be looked at.
+        """
+        missing = self.need.amounts[resource]
+        for count, most in enumerate(sorted(self.available[resource].values(), reverse=True), 1):
+            missing -= most
+            if missing <= 0:
+                return count
+        return 0
+
     def short_of(self) -> str | None:
         """Return a resource that all NUMA nodes together have too little of, if there is one."""
-        for name, amount in self.need.amounts.items():
-            if sum(self.available[name].values()) < amount:
-                return name
-        return None
+        return next((name for name in self.need.amounts if not self.fewest_nodes(name)), None)
 
-    def hints(self, resource: str, size: int, *, preferred: bool) -> list[Hint]:
+    def masks(self, resource: str, size: int) -> list[NumaMask]:
         """Return the sets of *size* NUMA nodes on which there is enough of *resource*.
 
         Sets with a node that has nothing of it are no place for it.
         """
+        if size < self.fewest_nodes(resource):
+            return []
         available, amount = self.available[resource], self.need.amounts[resource]
-        having = tuple(zone for zone in available if available[zone] > 0)
-        sums = self._sums(resource)
-        return [
-            Hint(mask, preferred, self.score(mask))
-            for mask in masks_of_size(having, size)
-            if sums[mask] >= amount
-        ]
+        if size == 1:
+            return [1 << zone for zone, left in available.items() if left >= amount]
+        having = tuple(zone for zone, left in available.items() if left > 0)
+        sums = self._sums[resource]
+        return [mask for mask in masks_of_size(having, size) if sums[mask] >= amount]
 
     def score(self, mask: NumaMask) -> int:
         """Return how good a place *mask* is: CPUs to be used again, then the strategy."""
-        if mask not in self._scores:
-            zones = nodes_of(mask)
-            total = sum_of(self.room.ledger.ground.totals, zones)
-            free = sum_of(self.room.zones, zones)
-            taken = {name: total[name] - free[name] + self._cost(name) for name in SCORED}
-            score = fullness_score(self.need.strategy, total=total, taken=taken)
-            self._scores[mask] = score + self._reuse(zones)
-        return self._scores[mask]
+        return self._places.score(mask) + self._reuse(mask)
 
-    def _reuse(self, zones: tuple[int, ...]) -> int:
+    @cached_property
+    def _places(self) -> Places:
+        return Places(
+            strategy=self.need.strategy,
+            totals=self.room.ledger.ground.totals,
+            free=self.room.zones,
+            more={name: self._cost(name) for name in SCORED},
+        )
+
+    def _reuse(self, mask: NumaMask) -> int:
         """Return what counts for CPUs that an init container of the pod has had: more than all."""
         lent = self.cpus & self.room.lent if self.need.cpus else 0
         if not lent:
             return 0
         of_zone = self.room.ledger.ground.cpus_of_zone
-        count = sum((lent & of_zone[zone]).bit_count() for zone in zones)
+        count = sum((lent & of_zone[zone]).bit_count() for zone in nodes_of(mask))
         return (FULL_SCORE + 1) * min(count, self.need.cpus) // self.need.cpus
 
     @cached_property
-    def _scores(self) -> dict[NumaMask, int]:
-        return {}
-
-    @cached_property
-    def _all_sums(self) -> dict[str, Mapping[NumaMask, int]]:
-        return {}
-
-    def _sums(self, resource: str) -> Mapping[NumaMask, int]:
-        if resource not in self._all_sums:
-            self._all_sums[resource] = sums_over(self.available[resource])
-        return self._all_sums[resource]
+    def _sums(self) -> Mapping[str, Mapping[NumaMask, int]]:
+        return {
+            name: LazySums({1 << zone: left for zone, left in available.items()})
+            for name, available in self.available.items()
+        }
 
     def _cost(self, resource: str) -> int:
         amount = self.need.amounts.get(resource, 0)
