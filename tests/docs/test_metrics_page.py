@@ -23,6 +23,7 @@ TITLES = {
     "operator": "Operator",
     "sriov": "SR-IOV device plugin",
     "enforcer": "Enforcer",
+    "webhook": "Admission webhook",
     "process": "Every process",
 }
 UNITS = {
@@ -40,6 +41,7 @@ UNITS = {
     "leader_election_master_status": "0 or 1",
     "numakube_operator_condition": "0 or 1",
     "numakube_sriov_registered": "0 or 1",
+    "numakube_webhook_registered": "0 or 1",
     "numakube_sriov_config_valid": "0 or 1",
 }
 

@@ -13,6 +13,7 @@ from numakube.apps.metrics import new_registry
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.sriov.metrics import SriovMetrics
+from numakube.apps.webhook.metrics import WebhookMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +54,7 @@ def exported() -> list[Exported]:
         "operator": OperatorMetrics,
         "sriov": SriovMetrics,
         "enforcer": EnforcerMetrics,
+        "webhook": WebhookMetrics,
     }.items():
         registry = new_registry(component)
         make(registry)

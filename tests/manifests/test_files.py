@@ -15,6 +15,7 @@ from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
+from numakube.manifests.webhook import WebhookManifest
 
 FOLDER = Path(__file__).parents[2] / "deploy"
 HEAD = (
@@ -85,3 +86,10 @@ def test_the_sriov_file_is_up_to_date() -> None:
         "intel.com/sriov_dpdk",
     ]
     assert config.remarks == ()
+
+
+def test_the_webhook_file_is_up_to_date() -> None:
+    """With what API servers ask it about."""
+    manifest = WebhookManifest()
+    documents = [namespace(manifest.namespace), *manifest.objects()]
+    assert is_up_to_date("webhook.yaml", documents)

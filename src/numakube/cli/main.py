@@ -69,6 +69,7 @@ COMMANDS: Final = {
     "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
     "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
     "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
+    "webhook": Lazy("numakube.cli.webhook", "Refuse pods whose NUMA annotations are wrong."),
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
 }
 

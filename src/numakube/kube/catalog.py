@@ -96,6 +96,12 @@ CUSTOM_RESOURCE_DEFINITIONS = _document(
     "CustomResourceDefinition",
     namespaced=False,
 )
+VALIDATING_WEBHOOK_CONFIGURATIONS = _document(
+    "admissionregistration.k8s.io",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
 NETWORK_POLICIES = _document("networking.k8s.io", "networkpolicies", "NetworkPolicy")
 SECURITY_CONTEXT_CONSTRAINTS = _document(
     "security.openshift.io",
@@ -123,6 +129,7 @@ _DOCUMENTS = (
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
     CUSTOM_RESOURCE_DEFINITIONS,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
     NETWORK_POLICIES,
     SECURITY_CONTEXT_CONSTRAINTS,
     POD_DISRUPTION_BUDGETS,

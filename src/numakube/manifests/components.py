@@ -15,6 +15,7 @@ from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
 from numakube.manifests.updaters import NfdManifest, RteManifest
+from numakube.manifests.webhook import WebhookManifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -177,6 +178,15 @@ def _operator(choices: Choices) -> list[dict[str, Any]]:
     return OperatorManifest(namespace=choices.namespace, image=choices.image).objects()
 
 
+def _webhook(choices: Choices) -> list[dict[str, Any]]:
+    return WebhookManifest(
+        namespace=choices.namespace,
+        image=choices.image,
+        replicas=choices.replicas,
+        pull_policy=choices.pull_policy,
+    ).objects()
+
+
 COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = MappingProxyType(
     {
         "api": _api,
@@ -186,6 +196,7 @@ COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = Map
         "sriov": _sriov,
         "enforcer": _enforcer,
         "operator": _operator,
+        "webhook": _webhook,
     }
 )
 ALL: Final = "all"

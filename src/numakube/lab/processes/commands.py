@@ -87,6 +87,15 @@ async def run_operator(process: Process) -> int:
     )
 
 
+async def run_webhook(process: Process) -> int:
+    """Run ``numakube webhook``; the lab's API server does not call it."""
+    from numakube.apps.webhook import command
+
+    elsewhere = Elsewhere(move=True, announce=process.announce)
+    around = replace(_around(process), serve=True, elsewhere=elsewhere)
+    return await command.perform(command.LINE.parse(process.args), around, process.stop)
+
+
 def _around(process: Process) -> Surroundings:
     """Return what surrounds a container; nothing is served, since its address leads nowhere."""
     return Surroundings(

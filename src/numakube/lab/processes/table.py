@@ -14,6 +14,7 @@ from numakube.lab.processes.commands import (
     run_operator,
     run_scheduler,
     run_sriov,
+    run_webhook,
 )
 from numakube.lab.processes.probe import run_probe
 from numakube.lab.processes.programs import print_version
@@ -34,6 +35,7 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
         "extender": explained(run_extender),
         "operator": explained(run_operator),
         "sriov": explained(run_sriov),
+        "webhook": explained(run_webhook),
     }
 )
 """Programs by name; a component joins by an entry here."""

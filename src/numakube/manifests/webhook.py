@@ -1,0 +1,185 @@
+"""The admission webhook: its Deployment, its rights, and what API servers ask it about.
+
+Its certificate is in a Secret that you provide, for the name of its Service; the webhook itself
+tells API servers of the authority in it. Pods are refused, the rest is for warnings. Nothing of it
+is needed for scheduling, hence ``failurePolicy: Ignore``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numakube.manifests.roles import cluster_role, rule, service_account
+
+NAME: Final = "numakube-webhook"
+SECRET: Final = "numakube-webhook-tls"  # noqa: S105 - the name of a Secret
+PORT: Final = 8443
+_TLS: Final = "/etc/numakube/webhook"
+_LABEL: Final = "app.kubernetes.io/name"
+_TIMEOUT_SECONDS: Final = 5
+_WORDED: Final = (
+    "has(object.metadata.annotations) && object.metadata.annotations.exists(key, "
+    'key.contains("scheduling.koordinator.sh/") || key == "volcano.sh/numa-topology-policy") || '
+    "has(object.metadata.labels) && object.metadata.labels.exists(key, "
+    'key.startsWith("koordinator.sh/"))'
+)
+"""Whether a pod says anything that could be wrong; API servers do not ask about others."""
+_POD_SECURITY: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+_CONTAINER_SECURITY: Final = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookManifest:
+    """What is deployed.
+
+    Attributes:
+        client_config: how API servers reach it; its Service by default.
+    """
+
+    namespace: str = "numakube"
+    image: str = "ghcr.io/numakube/numakube:latest"
+    replicas: int = 2
+    pull_policy: str = "IfNotPresent"
+    client_config: tuple[tuple[str, Any], ...] = ()
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation: whoever is asked comes before who asks."""
+        account = service_account(NAME, self.namespace)
+        return [
+            account,
+            *cluster_role(NAME, cluster_rules(), account),
+            self.service(),
+            self.budget(),
+            self.deployment(),
+            self.configuration(),
+        ]
+
+    def service(self) -> dict[str, Any]:
+        """Return the Service that API servers call."""
+        spec = {
+            "selector": {_LABEL: NAME},
+            "ports": [{"name": "https", "port": 443, "targetPort": "https"}],
+        }
+        return {"apiVersion": "v1", "kind": "Service", **self._named(), "spec": spec}
+
+    def budget(self) -> dict[str, Any]:
+        """Return the budget that keeps one replica during drains."""
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {_LABEL: NAME}}}
+        kind = "PodDisruptionBudget"
+        return {"apiVersion": "policy/v1", "kind": kind, **self._named(), "spec": spec}
+
+    def deployment(self) -> dict[str, Any]:
+        """Return the Deployment."""
+        pod = {
+            "serviceAccountName": NAME,
+            "priorityClassName": "system-cluster-critical",
+            "securityContext": _POD_SECURITY,
+            "containers": [self._container()],
+            "volumes": [{"name": "tls", "secret": {"secretName": SECRET}}],
+        }
+        template = {"metadata": {"labels": self._named()["metadata"]["labels"]}, "spec": pod}
+        spec = {
+            "replicas": self.replicas,
+            "selector": {"matchLabels": {_LABEL: NAME}},
+            "template": template,
+        }
+        return {"apiVersion": "apps/v1", "kind": "Deployment", **self._named(), "spec": spec}
+
+    def configuration(self) -> dict[str, Any]:
+        """Return what API servers ask about; the authority is filled in by the webhook."""
+        worded = [{"name": "says-something-of-numa", "expression": _WORDED}]
+        return {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": NAME, "labels": self._named()["metadata"]["labels"]},
+            "webhooks": [
+                {
+                    **self._hook("pods.numakube.dev", [_asked("", "v1", ["pods"])]),
+                    "namespaceSelector": self._elsewhere(),
+                    "matchConditions": worded,
+                },
+                {
+                    **self._hook("templates.numakube.dev", _TEMPLATE_RULES),
+                    "namespaceSelector": self._elsewhere(),
+                },
+                self._hook("nodes.numakube.dev", [_asked("", "v1", ["nodes"], "Cluster")]),
+            ],
+        }
+
+    def _hook(self, name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+        service = {"name": NAME, "namespace": self.namespace, "path": "/validate", "port": 443}
+        return {
+            "name": name,
+            "clientConfig": dict(self.client_config) or {"service": service},
+            "rules": rules,
+            "failurePolicy": "Ignore",
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "timeoutSeconds": _TIMEOUT_SECONDS,
+            "admissionReviewVersions": ["v1"],
+        }
+
+    def _elsewhere(self) -> dict[str, Any]:
+        """Return a selector that leaves the cluster's own pods and the webhook's alone."""
+        spared = list(dict.fromkeys(("kube-system", self.namespace)))
+        key = "kubernetes.io/metadata.name"
+        return {"matchExpressions": [{"key": key, "operator": "NotIn", "values": spared}]}
+
+    def _container(self) -> dict[str, Any]:
+        probe = {"port": "https", "scheme": "HTTPS"}
+        return {
+            "name": "webhook",
+            "image": self.image,
+            "imagePullPolicy": self.pull_policy,
+            "args": [
+                "webhook",
+                f"--bind-address=0.0.0.0:{PORT}",
+                f"--tls-cert-file={_TLS}/tls.crt",
+                f"--tls-key-file={_TLS}/tls.key",
+                f"--ca-file={_TLS}/ca.crt",
+                f"--configuration={NAME}",
+            ],
+            "ports": [{"name": "https", "containerPort": PORT}],
+            "livenessProbe": {"httpGet": {"path": "/livez", **probe}},
+            "readinessProbe": {"httpGet": {"path": "/readyz", **probe}},
+            "resources": {
+                "requests": {"cpu": "50m", "memory": "64Mi"},
+                "limits": {"memory": "256Mi"},
+            },
+            "securityContext": _CONTAINER_SECURITY,
+            "volumeMounts": [{"name": "tls", "mountPath": _TLS, "readOnly": True}],
+        }
+
+    def _named(self) -> dict[str, Any]:
+        labels = {_LABEL: NAME, "app.kubernetes.io/part-of": "numakube"}
+        return {"metadata": {"name": NAME, "namespace": self.namespace, "labels": labels}}
+
+
+def cluster_rules() -> list[dict[str, Any]]:
+    """Return what the webhook may do: look at its own configuration and change it."""
+    resources = ["validatingwebhookconfigurations"]
+    return [rule("admissionregistration.k8s.io", resources, ["get", "patch"], names=[NAME])]
+
+
+def _asked(
+    group: str, version: str, resources: list[str], scope: str = "Namespaced"
+) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": resources,
+        "scope": scope,
+    }
+
+
+_TEMPLATE_RULES: Final = [
+    _asked("apps", "v1", ["deployments", "statefulsets", "daemonsets", "replicasets"]),
+    _asked("batch", "v1", ["jobs", "cronjobs"]),
+    _asked("", "v1", ["replicationcontrollers"]),
+]
