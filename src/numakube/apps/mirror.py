@@ -145,8 +145,8 @@ class Mirror:
         """Stop counting an assumed pod: it was not bound."""
         node = self._assumed.pop(pod.uid, None)
         if node is not None:
-            self.cluster.remove_pod(pod.uid)
-            self._tell(EventKind.POD_DELETED, node=node, pod=pod)
+            assumed = self.cluster.remove_pod(pod.uid)
+            self._tell(EventKind.POD_DELETED, node=node, pod=assumed or pod)
 
     def apply(self, changes: Changes) -> None:
         """Take over what the cache believes now, and pass on what it has to tell."""
@@ -211,8 +211,7 @@ class Mirror:
                 claim = key if kind.resource is CLAIMS else ""
                 self._tell(kind.event, node=key if kind.of_node else "", claim=claim)
 
-        timing = _IMPATIENT if kind.optional else ReflectorTiming()
-        reflector: Reflector[Any] = Reflector(self._client, kind.resource, timing=timing)
+        reflector: Reflector[Any] = Reflector(self._client, kind.resource, optional=kind.optional)
         reflector.store.subscribe(on_change)
         self._others.append(reflector)
         if kind.optional:

@@ -26,6 +26,7 @@ from numakube.errors import (
     Forbidden,
     Invalid,
     MalformedObject,
+    NotFound,
     NumakubeError,
     TooManyRequests,
 )
@@ -101,6 +102,7 @@ class Reflector(Generic[T]):
         streaming: bool = False,
         timing: ReflectorTiming = DEFAULT_TIMING,
         on_malformed: Callable[[Malformed], None] | None = None,
+        optional: bool = False,
     ) -> None:
         """Prepare a reflector; `run` it in a task of its own.
 
@@ -115,6 +117,7 @@ class Reflector(Generic[T]):
                 it less memory; falls back to lists where the server does not know how.
             timing: for tests and special cases.
             on_malformed: told of each object that cannot be decoded, besides the log.
+            optional: nothing is amiss if the server lacks the kind; that is logged for the curious.
         """
         self.store: Store[T] = Store() if store is None else store
         self.synced = asyncio.Event()
@@ -128,6 +131,7 @@ class Reflector(Generic[T]):
         self._streaming = streaming
         self._timing = timing
         self._on_malformed = on_malformed
+        self._optional = optional
         self._reported: dict[ObjectKey, str] = {}
         self._backoff = Backoff(base=timing.backoff, cap=timing.longest_backoff, rng=client.rng)
         # An old state from the server's memory will do, except after signs that it is wrong.
@@ -307,9 +311,9 @@ class Reflector(Generic[T]):
         wait = self._backoff.next()
         if isinstance(failure, ApiError) and failure.retry_after is not None:
             wait = max(wait, min(failure.retry_after, self._timing.longest_backoff))
-        _log.warning(
-            "reflector_failed", resource=str(self), error=str(failure), wait=round(wait, 3)
-        )
+        absent = self._optional and isinstance(failure, NotFound | Forbidden)
+        log = _log.debug if absent else _log.warning
+        log("reflector_failed", resource=str(self), error=str(failure), wait=round(wait, 3))
         await self._client.clock.sleep(wait)
 
     def _needs_new_list(self, failure: NumakubeError) -> bool:

@@ -17,6 +17,7 @@ from numakube.scheduling.numa.plugin import (
     NodeResourceTopologyMatch,
 )
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
+from numakube.scheduling.podlevel.device_share import DeviceShare
 from numakube.scheduling.snapshot.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -91,6 +92,6 @@ def _notes(runtime: Runtime) -> tuple[str, ...]:
     return tuple(
         f"profile {runtime.profile.scheduler_name}: {note}"
         for plugin in runtime.profile.plugins().values()
-        if isinstance(plugin, NodeResourceTopologyMatch)
+        if isinstance(plugin, NodeResourceTopologyMatch | DeviceShare)
         for note in plugin.notes
     )

@@ -17,6 +17,7 @@ from numakube.scheduling.framework.registry import ENTRY_POINTS
 from numakube.scheduling.numa.plugin import REGISTRY as NUMA_PLUGINS
 from numakube.scheduling.plugins.registry import DEFAULT_PLUGINS, default_registry
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
+from numakube.scheduling.podlevel.registry import REGISTRY as PODLEVEL_PLUGINS
 from numakube.scheduling.preemption.plugin import DefaultPreemption
 from numakube.scheduling.preemption.registry import REGISTRY as PREEMPTION_PLUGINS
 
@@ -32,6 +33,7 @@ def our_plugins() -> dict[str, Factory]:
     return {
         **default_registry(),
         **NUMA_PLUGINS,
+        **PODLEVEL_PLUGINS,
         **PREEMPTION_PLUGINS,
         DefaultBinder.name: DefaultBinder.make,
         RejectionGuard.name: RejectionGuard.make,

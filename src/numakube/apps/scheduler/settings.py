@@ -35,6 +35,7 @@ PORT: Final = 10259
 NUMA_PLUGIN: Final = "NodeResourceTopologyMatch"
 NUMA_WEIGHT: Final = 5
 """Alignment outweighs any single default score, but not what a user asks for by affinity."""
+POD_LEVEL_PLUGIN: Final = "NodeNUMAResource"
 
 SETTINGS: Final = Settings(
     (
@@ -99,7 +100,12 @@ def configuration_of(flags: Mapping[str, Any], locate: Locate) -> KubeSchedulerC
 
 def default_configuration(scheduler_name: str = SCHEDULER_NAME) -> KubeSchedulerConfiguration:
     """Return the configuration of a scheduler that was told nothing."""
-    numa = PluginSet(enabled=(PluginRef(name=NUMA_PLUGIN, weight=NUMA_WEIGHT),))
+    numa = PluginSet(
+        enabled=(
+            PluginRef(name=NUMA_PLUGIN, weight=NUMA_WEIGHT),
+            PluginRef(name=POD_LEVEL_PLUGIN, weight=NUMA_WEIGHT),
+        )
+    )
     profile = ProfileConfig(scheduler_name=scheduler_name, plugins=Plugins(multi_point=numa))
     election = LeaderElectionConfig(resource_name=scheduler_name)
     return KubeSchedulerConfiguration(profiles=(profile,), leader_election=election)

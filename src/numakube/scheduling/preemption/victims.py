@@ -14,12 +14,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from numakube.scheduling.framework.status import Status, unresolvable
+from numakube.scheduling.podlevel.book import held_by
 from numakube.scheduling.preemption.budgets import split_by_violation
+from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.preemption.budgets import Budget
     from numakube.scheduling.preemption.trial import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -33,6 +34,7 @@ _PRIORITY_OFFSET: Final = 1 << 31
 _NOT_STARTED: Final = "~"
 """Sorts after every time."""
 _MOST_PAIRED_ZONES: Final = 8
+_SINGLE: Final = "single-numa-node"
 
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
@@ -104,26 +106,43 @@ def find_victims(
     best = _spare_most(trial(), lower, budgets)
     if isinstance(best, Status) or len(best.pods) <= 1:
         return best
-    for pool in _pools(node.numa, lower):
+    for pool in _pools(node, lower):
         found = _spare_most(trial(), pool, budgets)
         if isinstance(found, Victims) and found.cost < best.cost:
             best = found
     return best
 
 
-def _pools(belief: NumaBelief | None, pods: Sequence[PodInfo]) -> Iterator[Sequence[PodInfo]]:
+def _pools(node: NodeInfo, pods: Sequence[PodInfo]) -> Iterator[Sequence[PodInfo]]:
     """Yield the pods of each zone, and of each pair of zones if a pod may span them."""
-    if not isinstance(belief, KnowsPlaces) or belief.topology is None:
-        return
-    zones = [zone.id for zone in belief.topology.zones]
+    places = _places(node, pods)
+    zones = sorted(frozenset().union(*places.values()))
     sets = [frozenset({zone}) for zone in zones]
-    if belief.topology.policy != "single-numa-node" and len(zones) <= _MOST_PAIRED_ZONES:
+    topology = None if node.numa is None else node.numa.topology
+    if (topology is None or topology.policy != _SINGLE) and len(zones) <= _MOST_PAIRED_ZONES:
         sets += [frozenset(pair) for pair in combinations(zones, 2)]
-    places = {pod.uid: belief.places_of(pod.uid) for pod in pods}
     for chosen in sets:
         pool = [pod for pod in pods if places[pod.uid] & chosen]
         if 0 < len(pool) < len(pods):
             yield pool
+
+
+def _places(node: NodeInfo, pods: Sequence[PodInfo]) -> dict[str, frozenset[int]]:
+    """Return the NUMA nodes on which each of *pods* is known to hold something.
+
+    By its annotations, if a scheduler gave it some, and else by what is believed of its kubelet.
+    """
+    belief = node.numa
+    places: dict[str, frozenset[int]] = {}
+    for pod in pods:
+        held = held_by(pod)
+        if held is not None:
+            places[pod.uid] = frozenset((*held.total.zones, *nodes_of(held.total.mask)))
+        elif isinstance(belief, KnowsPlaces):
+            places[pod.uid] = belief.places_of(pod.uid)
+        else:
+            places[pod.uid] = frozenset()
+    return places
 
 
 def _spare_most(

@@ -170,10 +170,7 @@ class Cluster:
         self.room_generation += not booked
         info = self.node(node)
         if info is not None:
-            reported = _report_of(info.numa) is not _report_of(belief)
             info.numa = belief
-            if reported:
-                self.columns.write(info)
             self._write_zones(info)
             self._touch(info)
 
@@ -187,7 +184,6 @@ class Cluster:
         self.room_generation += 1
         info = self.node(node) if node else None
         if info is not None:
-            self.columns.write(info)
             self._touch(info)
 
     def live_rows(self) -> Rows:
@@ -222,11 +218,6 @@ class Cluster:
     def _touch(self, info: NodeInfo) -> None:
         self.generation += 1
         info.generation = self.generation
-
-
-def _report_of(belief: NumaBelief | None) -> object:
-    """Return what a belief rests on: the same object until the next report."""
-    return None if belief is None else belief.topology
 
 
 class Snapshot:
@@ -276,10 +267,7 @@ class Snapshot:
         return self._valid().images
 
     def column(self, key: Hashable, of: Callable[[NodeInfo], V | None]) -> Column[V]:
-        """Return what ``of(node)`` is for every node, kept up to date under *key*.
-
-        It may depend on the node's object, the latest report about it and its Device, not on pods.
-        """
+        """Return what ``of(node)`` is for every node, kept up to date under *key*."""
         cluster = self._valid()
         return cluster.columns.get(key, of, cluster.nodes())
 

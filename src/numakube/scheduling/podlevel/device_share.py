@@ -1,0 +1,79 @@
+"""Koordinator's plugin DeviceShare, in name: NodeNUMAResource gives devices as well.
+
+Devices and CPUs of a pod are chosen together here, by one plugin. Configuration files that name
+both load as they are; what they say of this one has no effect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.scheduling.framework.plugins import (
+    Filter,
+    PreBind,
+    PreFilter,
+    PreFilterResult,
+    PreScore,
+    Reserve,
+    VectorScore,
+)
+from numakube.scheduling.framework.status import SKIP, SUCCESS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.framework.verdicts import Amount, Rows
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+NAME: Final = "DeviceShare"
+_NOTE: Final = "DeviceShare does nothing here: NodeNUMAResource gives devices together with CPUs"
+
+
+class DeviceShare(PreFilter, Filter, PreScore, VectorScore, Reserve, PreBind):
+    """Takes part everywhere and does nothing."""
+
+    name = NAME
+
+    def __init__(self, args: Mapping[str, object]) -> None:
+        ignored = ", ".join(sorted(args.keys() - {"apiVersion", "kind"}))
+        self.notes = (f"{_NOTE}; its {ignored} has no effect" if ignored else _NOTE,)
+        """What the process should log about the settings."""
+
+    @classmethod
+    def make(cls, args: Mapping[str, object], handle: Handle) -> DeviceShare:
+        """Make the plugin."""
+        return cls(args)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Have nothing to do."""
+        return PreFilterResult(SKIP)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Have nothing against it."""
+        return SUCCESS
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Have nothing to do."""
+        return SKIP
+
+    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+        """Rate all nodes the same."""
+        return np.zeros(len(rows), dtype=np.int64)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Book nothing."""
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Have nothing to undo."""
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Have nothing to do."""
+        return SKIP
