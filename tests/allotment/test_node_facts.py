@@ -418,7 +418,10 @@ def test_devices_are_read_with_their_places() -> None:
                     "health": True,
                     "resources": {"koordinator.sh/rdma": "100"},
                     "topology": {"nodeID": 1, "pcieID": "pci0000:5e", "busID": "0000:5f:00.0"},
-                    "vfGroups": [{"vfs": [{"minor": -1, "busID": "b"}, {"busID": "a"}]}],
+                    "vfGroups": [
+                        {"vfs": [{"minor": -1, "busID": "b"}]},
+                        {"labels": {"fast": "yes"}, "vfs": [{"busID": "a"}]},
+                    ],
                 },
                 {"type": "gpu", "minor": 1, "topology": {"nodeID": -1}, "labels": {"a": "b"}},
                 {"type": "gpu", "minor": 0, "resources": {"koordinator.sh/gpu-core": "x"}},
@@ -432,6 +435,7 @@ def test_devices_are_read_with_their_places() -> None:
     assert (gpu1.numa, gpu1.labels) == (None, {"a": "b"})
     assert (rdma.numa, rdma.pcie, rdma.vfs) == (1, "pci0000:5e", ("a", "b"))
     assert rdma.resources == {"koordinator.sh/rdma": 100}
+    assert rdma.vf_labels == {"a": {"fast": "yes"}}
     assert [one.split(": ")[1] for one in found.problems] == [
         "spec.devices[2].resources",
         "spec.devices[3]",

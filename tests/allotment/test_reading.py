@@ -172,6 +172,12 @@ def test_the_policy_none_of_a_pod_is_no_policy(word: str) -> None:
         (HINT, {"rdma": {"allocateStrategy": "All"}}, "[rdma].allocateStrategy", "ApplyForAll"),
         (HINT, {"rdma": {"vfSelector": 1}}, "[rdma].vfSelector", "expected an object"),
         (HINT, {"nic": {}}, "[nic]", "use gpu, rdma, fpga"),
+        (
+            HINT,
+            {"gpu": {"selector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}},
+            "[gpu].selector",
+            "Like",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_key_and_field(key: str, value: Any, place: str, said: str) -> None:

@@ -13,11 +13,14 @@ from numakube.allotment.wishes import DeviceWish
 from numakube.allotment.words import Scope
 from numakube.api.koordinator import devices as api
 from numakube.api.koordinator import keys
+from numakube.api.selectors import selector_of
+from numakube.errors import InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from numakube.allotment.wishes import ContainerWish
+    from numakube.api.meta import LabelSelector
     from numakube.values.resources import Amounts
 
 TYPES: Final = (api.GPU, api.RDMA, api.FPGA)
@@ -151,7 +154,16 @@ def _read_hints(annotations: Mapping[str, str], problems: list[str]) -> api.Devi
         for field, word in said.items():
             place = annotation(key, f"[{kind}].{field}")
             _known(word, ("", *sorted(_HINT_WORDS[field])), place, problems)
+        for field, selector in (("selector", hint.selector), ("vfSelector", hint.vf_selector)):
+            _check_selector(selector, annotation(key, f"[{kind}].{field}"), problems)
     return hints
+
+
+def _check_selector(selector: LabelSelector | None, place: str, problems: list[str]) -> None:
+    try:
+        selector_of(selector)
+    except InvalidValue as error:
+        problems.append(f"{place}: {error}")
 
 
 def _known(word: str, known: Collection[str], place: str, problems: list[str]) -> None:

@@ -39,6 +39,9 @@ def _place_of(info: DeviceInfo, amounts: Amounts) -> DevicePlace:
         resources=amounts,
         labels=info.labels,
         vfs=tuple(sorted(vf.bus_id for group in info.vf_groups for vf in group.vfs)),
+        vf_labels={
+            vf.bus_id: group.labels for group in info.vf_groups if group.labels for vf in group.vfs
+        },
     )
 
 
