@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.strategies.nodes import (
     GIB,
@@ -133,6 +135,16 @@ class TestOnePod:
         assert got.total.zones == {0: {"memory": GIB}, 1: {"cpu": 2000}}
         assert got.total.mask == 0b11
         assert refused(ledger, pod(cpu="2", memory="1Gi"), rule(RESTRICTED)).why is Why.UNALIGNED
+
+    def test_gets_hugepages_in_whole_pages(self) -> None:
+        """Half a page is no page."""
+        zone = {"cpu": 4000, "hugepages-1Gi": 2 * GIB}
+        ledger = Ledger.of(NodeFacts(node="n", zones={0: zone, 1: zone}), {})
+        wish = PodWish(requests={"hugepages-1Gi": 3 * GIB})
+        assert given(ledger, wish, rule(RESTRICTED)).total.zones == {
+            0: {"hugepages-1Gi": GIB},
+            1: {"hugepages-1Gi": 2 * GIB},
+        }
 
     def test_is_placed_on_the_only_numa_node_of_a_small_machine(self) -> None:
         """And what it takes is on record there."""
@@ -515,6 +527,21 @@ class TestDevices:
         held = {name: share.devices[0].minor for name, share in got.containers.items()}
         assert held == {"a": 0, "b": 1}
         assert [device.minor for device in got.total.devices] == [0, 1]
+
+    def test_count_as_devices_where_the_node_lists_them(self) -> None:
+        """Figures of NUMA nodes for the same GPUs would tell another story."""
+        ledger = self.node(0, 0, 1)
+        zones = {zone: {**ledger.facts.zones[zone], "nvidia.com/gpu": 1} for zone in (0, 1)}
+        listed = Ledger.of(replace(ledger.facts, zones=zones), {})
+        wish = PodWish(requests={"cpu": 1000, "nvidia.com/gpu": 2}, devices=self.gpus(2))
+        got = given(listed, wish, rule())
+        assert got.total.zones == {0: {"cpu": 1000}}
+        assert [held.minor for held in got.total.devices] == [0, 1]
+        bare = Ledger.of(replace(listed.facts, devices=()), {})
+        assert given(bare, wish, rule(RESTRICTED)).total.zones == {
+            0: {"cpu": 500, "nvidia.com/gpu": 1},
+            1: {"cpu": 500, "nvidia.com/gpu": 1},
+        }
 
     def test_of_init_containers_are_used_again(self) -> None:
         """One GPU serves one after the other."""

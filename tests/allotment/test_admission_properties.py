@@ -100,7 +100,7 @@ def check_place(ledger: Ledger, under: Rule, share: Share, wanted: dict[str, int
         assert share.mask.bit_count() == bool(wanted)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(ledger=nodes(), turns=st.lists(st.tuples(requests(), st.integers(0, 9)), max_size=8))
 def test_nothing_is_given_twice_whoever_comes_and_goes(
     ledger: Ledger, turns: list[tuple[tuple[PodWish, Rule], int]]
@@ -128,7 +128,6 @@ def test_answers_depend_on_the_key_alone(ledger: Ledger, request: tuple[PodWish,
     assert admit(twin, wish, under) == got
 
 
-@settings(max_examples=200)
 @given(data=st.data(), ledger=nodes())
 def test_scope_container_places_whatever_scope_pod_places_on_one_numa_node(
     data: st.DataObject, ledger: Ledger

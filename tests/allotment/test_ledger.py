@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.strategies.nodes import (
     GIB,
@@ -182,6 +182,7 @@ def test_whatever_changes_answers_changes_the_key(other: NodeFacts) -> None:
     assert Ledger.of(facts_of_layout(TWO), {}).key != Ledger.of(other, {}).key
 
 
+@settings(max_examples=50)
 @given(data=st.data(), layout=layouts(), held=st.lists(wild_allotments(), max_size=4))
 def test_nonsense_on_pods_never_breaks_the_ledger(
     data: st.DataObject, layout: CpuLayout, held: list[Allotment]
@@ -205,6 +206,7 @@ def test_nonsense_on_pods_never_breaks_the_ledger(
     assert set(ledger.numa_status) == set(ledger.free_zones)
 
 
+@settings(max_examples=50)
 @given(held=st.lists(wild_allotments(), min_size=1, max_size=4), gone=st.integers(0, 3))
 def test_pods_that_came_one_by_one_and_left_again_leave_no_trace(
     held: list[Allotment], gone: int

@@ -90,6 +90,11 @@ def device_wish_of(
     )
 
 
+def device_type_of(resource: str) -> str:
+    """Return the type of devices that *resource* is about; empty if it is about none."""
+    return _TYPE_OF.get(resource, "")
+
+
 def requests_by_type(requests: Amounts) -> dict[str, dict[str, int]]:
     """Return the part of *requests* that is about devices, by type, in the Device's resources."""
     wanted: dict[str, dict[str, int]] = {}

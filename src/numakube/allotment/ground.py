@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
+from numakube.allotment.device_wishes import device_type_of
 from numakube.values.numamask import MAX_NODE_ID, mask_of
 from numakube.values.resources import CPU
 
@@ -56,8 +57,13 @@ class Ground:
 
     @cached_property
     def resources(self) -> frozenset[str]:
-        """Resources that some NUMA node has a figure for; others are not placed."""
-        return frozenset(name for zone in self.zone_ids for name in self.facts.zones[zone])
+        """Resources that are placed by the figures of NUMA nodes: those that some node has one for.
+
+        Devices that the node lists one by one are placed as such, which says more than figures.
+        """
+        listed = {device.type for device in self.facts.devices}
+        names = {name for zone in self.zone_ids for name in self.facts.zones[zone]}
+        return frozenset(name for name in names if device_type_of(name) not in listed)
 
     @cached_property
     def bindable(self) -> int:

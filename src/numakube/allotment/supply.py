@@ -15,7 +15,7 @@ from numakube.allotment.ground import CPU_MILLI, amplified
 from numakube.allotment.scoring import FULL_SCORE, SCORED, LazySums, Places
 from numakube.allotment.words import BindPolicy
 from numakube.values.numamask import NumaMask, masks_of_size, nodes_of
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, hugepage_bytes, is_hugepages, is_whole_hugepages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,9 +45,18 @@ class Supply:
         return lent | usable(layout, self.room.cpus & ~busy, required)
 
     def unit(self, resource: str) -> int:
-        """Return what *resource* is given out in."""
+        """Return what *resource* is given out in: whole CPUs or cores, whole pages, else units."""
+        if resource == CPU:
+            return self._cpu_unit
+        amount = self.need.amounts[resource]
+        if is_hugepages(resource) and is_whole_hugepages(resource, amount):
+            return hugepage_bytes(resource)
+        return 1
+
+    @cached_property
+    def _cpu_unit(self) -> int:
         layout = self.room.ledger.facts.cpus
-        if resource != CPU or not self.need.cpus or layout is None:
+        if not self.need.cpus or layout is None:
             return 1
         full = self.need.required is BindPolicy.FULL_PCPUS
         return CPU_MILLI * (layout.cpus_per_core if full else 1)
@@ -55,15 +64,13 @@ class Supply:
     @cached_property
     def available(self) -> Mapping[str, Mapping[int, int]]:
         """How much of each needed resource each NUMA node can give, in whole units."""
+        return {name: self._available(name, self.unit(name)) for name in self.need.amounts}
+
+    def _available(self, resource: str, unit: int) -> Mapping[int, int]:
         zones = self.room.zones
-        by_resource: dict[str, Mapping[int, int]] = {}
-        for name in self.need.amounts:
-            unit = self.unit(name)
-            if unit > 1:
-                by_resource[name] = {zone: self._bindable(zone) // unit * unit for zone in zones}
-            else:
-                by_resource[name] = {zone: free.get(name, 0) for zone, free in zones.items()}
-        return by_resource
+        if resource == CPU and self.need.cpus:
+            return {zone: self._bindable(zone) // unit * unit for zone in zones}
+        return {zone: free.get(resource, 0) // unit * unit for zone, free in zones.items()}
 
     def fewest_nodes(self, resource: str) -> int:
         """Return how many NUMA nodes it takes to have enough of *resource*; 0 if all are too few.
