@@ -1,4 +1,4 @@
-"""The clusters that the scenarios of a module share: one for each scope of the Topology Manager."""
+"""The clusters that the scenarios of a module share: for each scope, and with an operator."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from tests.field.cluster import Field, field_of
+from tests.field.operated import operated_lab
+
+from numakube.kube.client import Client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -34,3 +37,10 @@ async def pod_scope(shared_in_pod_scope: Field) -> AsyncIterator[Field]:
     """The nodes in pod scope, as free afterwards as before, and without workloads."""
     yield shared_in_pod_scope
     await shared_in_pod_scope.clear()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operated() -> AsyncIterator[Client]:
+    """A cluster of three nodes with an operator, exporters and a scheduler."""
+    async with operated_lab() as client:
+        yield client

@@ -1,88 +1,38 @@
-"""The operator's scenarios: configuration, removal of the scheduler, tolerations, by their ids."""
+"""The operator's scenarios: configuration, removal of the scheduler, pauses, by their ids."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
-
 import pytest
-import pytest_asyncio
 from tests.apps.operator.test_on_the_lab import (
-    IMAGE,
     NAMESPACE,
     aligned_pod,
     conditions,
-    create,
     in_state,
-    message_of,
     until,
-    wanted_exporters,
     wanted_scheduler,
 )
-from tests.sites.labs import lab_of
+from tests.field.operated import ALL, EXPORTERS, SCHEDULER, change, configure, until_on
 
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
-from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS
+from numakube.kube.catalog import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODE_RESOURCE_TOPOLOGIES,
+    PODS,
+)
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kube.resources import Document
-from numakube.manifests.operator import OperatorManifest
+from numakube.topology.view import NodeTopology, view_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
-EXPORTERS = "numaresourcesoperator"
-SCHEDULER = "numaresourcesscheduler"
-TAINT = {"key": "testkey", "value": "val1", "effect": "NoExecute"}
-TOLERATION = {"key": "testkey", "operator": "Equal", "value": "val1", "effect": "NoExecute"}
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client() -> AsyncIterator[Client]:
+@pytest.fixture
+def client(operated: Client) -> Client:
     """A cluster of three nodes with an operator, exporters and a scheduler."""
-    async with lab_of(3, rbac=True) as lab:
-        for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
-            await create(lab.client, document)
-        everywhere = wanted_exporters(nodeSelector={"matchLabels": {}})
-        await lab.client.create(OPERATORS.raw, everywhere)
-        await lab.client.create(SCHEDULERS.raw, wanted_scheduler())
-        await both_available(lab.client)
-        yield lab.client
-
-
-async def both_available(client: Client) -> None:
-    """Wait until exporters and scheduler are as they should be."""
-    await in_state(client, OPERATORS, "Available")
-    await in_state(client, SCHEDULERS, "Available")
-
-
-async def change(client: Client, name: str, spec: dict[str, Any]) -> None:
-    """Change the spec of one of the two objects."""
-    resource = OPERATORS if name == EXPORTERS else SCHEDULERS
-    await client.patch(resource.raw, name, merge_patch({"spec": spec}))
-
-
-def group(**config: Any) -> dict[str, Any]:
-    """Return a spec with one group of all nodes."""
-    return {"nodeGroups": [{"nodeSelector": {"matchLabels": {}}, "config": config}]}
-
-
-async def exporters(client: Client) -> list[Document]:
-    """Return the pods of the exporters that run."""
-    found = await client.list(PODS.raw, namespace=NAMESPACE, labels="name=resource-topology")
-    return [one for one in found.items if one.get("status", {}).get("phase") == "Running"]
-
-
-async def run_on(client: Client, count: int) -> None:
-    """Wait until so many exporters run, and no more."""
-
-    async def asked() -> bool:
-        return len(await exporters(client)) == count
-
-    await until(asked, f"{count} exporters")
-
-
-async def taint(client: Client, *taints: dict[str, str]) -> None:
-    """Give a node these taints and no others."""
-    await client.patch(NODES, "node-2", merge_patch({"spec": {"taints": list(taints)}}))
+    return operated
 
 
 async def running(client: Client, names: set[str]) -> bool:
@@ -93,26 +43,56 @@ async def running(client: Client, names: set[str]) -> bool:
     }
 
 
-async def test_84302_a_toleration_that_makes_no_sense_is_told(client: Client) -> None:
-    """In the words of the API server; taking it back helps."""
-    await change(client, EXPORTERS, group(tolerations=[{"key": "a", "operator": "foo"}]))
-    found = await in_state(client, OPERATORS, "Degraded")
-    assert "Unsupported value" in message_of(found, "Degraded")
-    await change(client, EXPORTERS, group())
-    await in_state(client, OPERATORS, "Available")
+async def free_cpus(client: Client) -> dict[str, list[int]]:
+    """Return how many CPUs the zones of every node have left."""
+    found: dict[str, list[int]] = {}
+    for one in (await client.list(NODE_RESOURCE_TOPOLOGIES)).items:
+        view = view_of(one)
+        assert isinstance(view, NodeTopology)
+        found[one.metadata.name] = [zone.available["cpu"] // 1000 for zone in view.zones]
+    return found
 
 
-async def test_84304_tolerations_follow_the_object(client: Client) -> None:
-    """Taints send exporters away that do not put up with them, and let them back."""
-    await change(client, EXPORTERS, group(tolerations=[TOLERATION]))
-    await in_state(client, OPERATORS, "Available")
-    await taint(client, TAINT)
-    await run_on(client, 3)
-    await change(client, EXPORTERS, group(tolerations=[{**TOLERATION, "value": "val2"}]))
-    await run_on(client, 2)
-    await taint(client)
-    await run_on(client, 3)
-    await change(client, EXPORTERS, group(tolerations=[]))
+def small_pod(name: str, resources: Document) -> Document:
+    """Return a pod with one container."""
+    document = aligned_pod(name)
+    document["spec"]["containers"][0]["resources"] = resources
+    return document
+
+
+async def test_85012_85013_47611_pods_run_while_nothing_is_reported(client: Client) -> None:
+    """Whatever their quality of service; when exporters go on, what they take is told."""
+    old = await until_on(client, *ALL)
+    await configure(client, infoRefreshPause="Enabled")
+
+    async def are_new() -> bool:
+        return not set((await until_on(client, *ALL)).values()) & set(old.values())
+
+    await until(are_new, "exporters that pause")
+    before = (await client.list(NODE_RESOURCE_TOPOLOGIES.raw)).items
+    free = await free_cpus(client)
+    asked = {
+        "best-effort": {},
+        "burstable": {"requests": {"memory": "256Mi"}},
+        "guaranteed": {"limits": {"cpu": "4", "memory": "256Mi"}},
+    }
+    for name, resources in asked.items():
+        await client.create(PODS.raw, small_pod(name, resources), namespace="default")
+    await until(lambda: running(client, set(asked)), "all of them run")
+    assert (await client.list(NODE_RESOURCE_TOPOLOGIES.raw)).items == before
+    await configure(client)
+    node = (await client.get(PODS, "guaranteed", namespace="default")).spec.node_name
+
+    async def is_told() -> bool:
+        now = await free_cpus(client)
+        taken = {
+            name: sorted(b - n for b, n in zip(free[name], now[name], strict=True)) for name in now
+        }
+        return taken == {name: [0, 4] if name == node else [0, 0] for name in ALL}
+
+    await until(is_told, "what the guaranteed pod takes is told")
+    for name in asked:
+        await client.delete(PODS, name, namespace="default", grace_seconds=0)
     await in_state(client, OPERATORS, "Available")
 
 

@@ -139,6 +139,25 @@ async def test_surging_never_leaves_a_node_without() -> None:
         assert fewest == 2
 
 
+@pytest.mark.parametrize("limits", [{}, {"maxSurge": 1, "maxUnavailable": 0}])
+async def test_a_pod_that_was_only_left_on_its_node_goes_with_the_next_update(
+    limits: dict[str, int],
+) -> None:
+    """A taint that keeps new pods away lets the old one stay, until it would have to be new."""
+    async with bench(*BOTH, nodes=("a", "b"), assign="") as lab:
+        update = {"type": "RollingUpdate", "rollingUpdate": limits}
+        await lab.apply(DAEMON_SETS, workload("agent", updateStrategy=update))
+        await lab.sees(DAEMON_SETS, "agent", rolled_out(2))
+        taint = {"key": "x", "effect": "NoSchedule"}
+        await lab.change(NODES, "b", {"spec": {"taints": [taint]}})
+        await lab.sees(DAEMON_SETS, "agent", lambda one: one.status.number_misscheduled == 1)
+        assert places(lab) == ["a", "b"]
+        await lab.change(DAEMON_SETS, "agent", {"spec": {"template": template(image="two")}})
+        await lab.until(PODS, lambda: places(lab) == ["a"])
+        await lab.sees(DAEMON_SETS, "agent", rolled_out(1))
+        assert {one.spec.containers[0].image for one in lab.pods.store.values()} == {"two"}
+
+
 async def test_on_delete_waits_for_the_user() -> None:
     """Only a pod that somebody deletes comes back new."""
     async with bench(*BOTH, nodes=("a",), assign="") as lab:

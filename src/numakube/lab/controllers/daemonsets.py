@@ -179,7 +179,7 @@ class _Look:
         unavailable = 0
         must: list[Pod] = []
         may: list[Pod] = []
-        for node in self._wanted():
+        for node in self._concerned():
             new, old = self._new_and_old(node)
             if old is None or new is not None:
                 unavailable += new is None or old is not None or not self._is_available(new)
@@ -210,7 +210,20 @@ class _Look:
             else:
                 surged += 1
         spare = max(0, self._surge() - surged)
-        return (*actions, *(self._create(node) for node in candidates[:spare]))
+        started = (self._create(node) for node in candidates[:spare])
+        return (*actions, *self._leaving(), *started)
+
+    def _leaving(self) -> tuple[Action, ...]:
+        """Delete old pods that were only left where they are, as far as others make up for them."""
+        wanted = set(self._wanted())
+        left = [self._new_and_old(node) for node in self._concerned() if node not in wanted]
+        old = [pod for new, pod in left if new is None and pod is not None]
+        must = [pod for pod in old if not self._is_available(pod)]
+        may = [pod for pod in old if self._is_available(pod)]
+        shown = [old or new for new, old in map(self._new_and_old, self._concerned())]
+        available = sum(pod is not None and self._is_available(pod) for pod in shown)
+        spare = max(0, available - len(wanted))
+        return tuple(self._delete(pod) for pod in (*must, *may[:spare]))
 
     def report(self) -> tuple[Action, ...]:
         """Return the change of the status, if it is to change."""
@@ -249,6 +262,10 @@ class _Look:
 
     def _wanted(self) -> list[str]:
         return [node for node, verdict in self._verdicts.items() if verdict.runs]
+
+    def _concerned(self) -> list[str]:
+        """Return the nodes that are to have a pod, and those that still have one."""
+        return [node for node, one in self._verdicts.items() if one.runs or self._by_node.get(node)]
 
     def _oldest_first(self, node: str) -> list[Pod]:
         pods = self._by_node.get(node, [])
