@@ -135,9 +135,9 @@ def test_memory_can_be_left_alone() -> None:
 
 def test_system_pods_run_where_their_node_says() -> None:
     """Others keep off unless they may share."""
-    node = NodeState(layout=NODE.layout, memory_nodes=0b11, system_cpus=bits("0-1"))
+    node = NodeState(layout=NODE.layout, system_cpus=bits("0-1"), kept=bits("0-1"))
     assert cpus_of(pod("sys", qos="SYSTEM"), pod("a"), node=node) == {"sys": "0-1", "a": "2-15"}
-    shared = NodeState(layout=NODE.layout, system_cpus=bits("0-1"), system_exclusive=False)
+    shared = NodeState(layout=NODE.layout, system_cpus=bits("0-1"))
     assert cpus_of(pod("sys", qos="SYSTEM"), pod("a"), node=shared) == {"sys": "0-1"}
 
 

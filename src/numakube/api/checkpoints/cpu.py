@@ -40,7 +40,7 @@ from numakube.api.checkpoints.loading import (
 )
 from numakube.api.checkpoints.spew import GoType
 from numakube.errors import CorruptCheckpoint, InvalidValue
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import CpuSet, union
 from numakube.values.gotext import quote, to_json
 
 DEFAULT_PATH: Final = "/var/lib/kubelet/cpu_manager_state"
@@ -64,6 +64,17 @@ class CpuManagerState:
     """CPUs at admission by pod uid and container name (in-place resize of exclusive CPUs)."""
     by_container_id: Mapping[str, CpuSet] = field(default_factory=dict)
     """CPUs by container id; only version 1 knows no more."""
+
+    @property
+    def by_pod(self) -> dict[str, int]:
+        """CPUs that were given out, by pod uid, as bits."""
+        given = {
+            uid: union(cpus.bits for cpus in containers.values())
+            for uid, containers in self.entries.items()
+        }
+        for uid, cpus in self.pod_entries.items():
+            given[uid] = given.get(uid, 0) | cpus.bits
+        return given
 
 
 def read_cpu_manager_state(

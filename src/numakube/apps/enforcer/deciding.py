@@ -73,8 +73,8 @@ class NodeState:
         static: whether its kubelet's CPU Manager gives out CPUs.
         pinned: CPUs that it has given out, by uid.
         kept: CPUs that the owner of the node keeps from pods.
-        system_cpus: CPUs for pods of class ``SYSTEM``; 0 if there are none in particular.
-        system_exclusive: whether other pods keep off them.
+        system_cpus: CPUs for pods of class ``SYSTEM``; 0 if there are none in particular. They are
+            among those that are kept unless others share them.
         binds_memory: whether memory follows what was allotted.
     """
 
@@ -84,7 +84,6 @@ class NodeState:
     pinned: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     kept: int = 0
     system_cpus: int = 0
-    system_exclusive: bool = True
     binds_memory: bool = True
 
 
@@ -216,9 +215,7 @@ def _pools(bound: Iterable[PodState], node: NodeState) -> Pools:
         node.layout,
         taken=union(taken.values()),
         taken_for_good=union(taken[pod.uid] for pod in bound if pod.qos == LSE),
-        apart=union(node.pinned.values())
-        | node.kept
-        | (node.system_cpus if node.system_exclusive else 0),
+        apart=union(node.pinned.values()) | node.kept,
     )
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.allotment.layouts import layout_of
+from numakube.allotment.node_cpus import kept_by_owner
 from numakube.allotment.spelling import read_json
 from numakube.api.checkpoints.cpu import CpuManagerState, peek_cpu_manager_state
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.nodes import NodeReservation, SystemQosResource
+from numakube.api.koordinator.nodes import SystemQosResource
 from numakube.apps.enforcer.deciding import NodeState
 from numakube.errors import InvalidValue
 from numakube.kubelet.machines.sysfs import CPUS
 from numakube.node.sysfs import read_machine
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of
 
 if TYPE_CHECKING:
@@ -57,18 +58,14 @@ class NodeReader:
         self.problems = []
         machine = self._read_machine()
         kubelet = self._read_kubelet()
-        reservation = read_json(NodeReservation, annotations, keys.NODE_RESERVATION, self.problems)
-        system = read_json(SystemQosResource, annotations, keys.NODE_SYSTEM_QOS, self.problems)
-        reserved = reservation.reserved_cpus if reservation else ""
-        exclusive = system.cpuset_exclusive if system else None
+        layout = layout_of(machine)
         return NodeState(
-            layout=layout_of(machine),
+            layout=layout,
             memory_nodes=mask_of(node.id for node in machine.nodes if node.memory_bytes),
             static=kubelet.policy == STATIC,
-            pinned=pinned_by(kubelet),
-            kept=self._cpus(reserved, keys.NODE_RESERVATION),
-            system_cpus=self._cpus(system.cpuset if system else "", keys.NODE_SYSTEM_QOS),
-            system_exclusive=exclusive is not False,
+            pinned=kubelet.by_pod,
+            kept=kept_by_owner(annotations, layout, self.problems),
+            system_cpus=_system_cpus(annotations),
             binds_memory=self._memory,
         )
 
@@ -88,20 +85,11 @@ class NodeReader:
             return _NONE
         return peek_cpu_manager_state(data, path=str(self._cpu_state))
 
-    def _cpus(self, text: str, key: str) -> int:
-        try:
-            return CpuSet.parse(text).bits
-        except InvalidValue as error:
-            self.problems.append(f"node annotation {key}: {error}")
-            return 0
 
-
-def pinned_by(kubelet: CpuManagerState) -> dict[str, int]:
-    """Return the CPUs that the kubelet has given out, by uid."""
-    pinned = {
-        uid: union(cpus.bits for cpus in containers.values())
-        for uid, containers in kubelet.entries.items()
-    }
-    for uid, cpus in kubelet.pod_entries.items():
-        pinned[uid] = pinned.get(uid, 0) | cpus.bits
-    return pinned
+def _system_cpus(annotations: Mapping[str, str]) -> int:
+    """Return the CPUs for pods of class ``SYSTEM``; what cannot be read is told by others."""
+    system = read_json(SystemQosResource, annotations, keys.NODE_SYSTEM_QOS, [])
+    try:
+        return CpuSet.parse(system.cpuset).bits if system is not None else 0
+    except InvalidValue:
+        return 0

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.apps.exporter.configuration import ExporterOptions
+    from numakube.apps.exporter.koordinator import KoordinatorInputs
     from numakube.apps.exporter.kubelet_config import ConfigSource
     from numakube.apps.exporter.node_object import NodeObject
+    from numakube.apps.exporter.pod_book import WatchedPods
     from numakube.apps.exporter.publishing import Publisher
     from numakube.apps.exporter.sources import CheckpointSource, PodResourcesReader
     from numakube.apps.surroundings import Surroundings
@@ -100,6 +102,30 @@ def make_publisher(options: ExporterOptions, client: Client, node: NodeObject) -
         owner=options["owner"],
         resync=options["resync"],
         timing_period=options["period"] if options["expose_timing"] else None,
+        ours=_koordinator_keys() if options["koordinator"] else frozenset(),
+    )
+
+
+def _koordinator_keys() -> frozenset[str]:
+    from numakube.apps.exporter.koordinator import WRITTEN
+
+    return WRITTEN
+
+
+def make_koordinator_source(
+    options: ExporterOptions,
+    around: Surroundings,
+    node: NodeObject | None = None,
+    pods: WatchedPods | None = None,
+) -> Callable[[], KoordinatorInputs]:
+    """Return what reads what koordlet's annotations need; without a cluster that is little."""
+    from numakube.apps.exporter.koordinator import KoordinatorInputs, read_cpu_info
+
+    cpu_info = read_cpu_info(around.locate(options["sysfs"]), around.locate("/proc"))
+    return lambda: KoordinatorInputs(
+        pods=() if pods is None else pods.objects(),
+        node={} if node is None else node.annotations,
+        cpu_info=cpu_info,
     )
 
 

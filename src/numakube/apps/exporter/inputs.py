@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.apps.exporter.koordinator import KoordinatorInputs
     from numakube.node.podresources import PodResources
 
 PodName: TypeAlias = tuple[str, str]
@@ -71,6 +72,7 @@ class NodeInputs:
         pods: its answer to List, in its order.
         uids: the uids of listed pods, as far as they are known.
         terminal: listed pods that are done: they neither count nor are fingerprinted.
+        koordinator: what koordlet's annotations need besides; ``None`` if they are not wanted.
     """
 
     hardware: Hardware = field(default_factory=Hardware)
@@ -80,6 +82,7 @@ class NodeInputs:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     uids: Mapping[PodName, str] = field(default_factory=lambda: MappingProxyType({}))
     terminal: frozenset[PodName] = frozenset()
+    koordinator: KoordinatorInputs | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from numakube.errors import ApiError, ClusterUnreachable, NotFound
 from numakube.kube.catalog import NODES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.api.nodes import Node
     from numakube.kube.client import Client
 
@@ -51,6 +53,11 @@ class NodeObject:
         return OwnerReference(
             api_version="v1", kind="Node", name=self._name, uid=self._node.metadata.uid
         )
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Its annotations."""
+        return self._node.metadata.annotations if self._node is not None else {}
 
     @property
     def kubelet_version(self) -> str | None:

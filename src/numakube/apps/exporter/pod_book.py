@@ -131,6 +131,10 @@ class WatchedPods:
             if MIRROR in pod.metadata.annotations
         }
 
+    def objects(self) -> tuple[Pod, ...]:
+        """Return the pods."""
+        return tuple(self._reflector.store.values())
+
     async def _wait_for(self, names: Collection[PodName]) -> None:
         """Wait a little until *names* are known, if the watch works at all."""
         if not self._reflector.synced.is_set():

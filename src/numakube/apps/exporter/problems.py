@@ -22,6 +22,7 @@ class Trouble(StrEnum):
     UNPLACED_CONTAINER = "unplaced-container"
     BAD_CHECKPOINT = "bad-checkpoint"
     NO_EXACT_DATA = "no-exact-data"
+    ODD_ANNOTATION = "odd-annotation"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from numakube.apps.exporter.building import (
     make_config_source,
     make_dial,
     make_file_watch,
+    make_koordinator_source,
     make_own_pod,
     make_publisher,
     make_wakeups,
@@ -64,6 +65,8 @@ async def read_once(
         KubeletUnavailable: the kubelet does not answer.
     """
     reader = _reader(options, around, client=None)
+    if options["koordinator"]:
+        reader.koordinator = make_koordinator_source(options, around)
     chosen = options.report_options()
     if not kubelet:
         reader.dial = None
@@ -101,15 +104,17 @@ class ExporterProcess:
         self._watch = make_file_watch(options, around, self._wakeups)
         self._registry = new_registry("exporter")
         self._metrics = ExporterMetrics(options.node_name, self._registry)
-        node = NodeObject(client, options.node_name)
+        self._node = node = NodeObject(client, options.node_name)
         reader = _reader(options, around, client=client)
         reader.metrics = self._metrics
         reader.version = lambda: node.kubelet_version
         self._pods: WatchedPods | None = None
-        if options["watch_pods"]:
+        if options["watch_pods"] or options["koordinator"]:
             noted = Trigger.POD
             self._pods = WatchedPods(client, options.node_name, lambda: self._wakeups.note(noted))
             reader.pods = self._pods
+        if options["koordinator"]:
+            reader.koordinator = make_koordinator_source(options, around, node, self._pods)
         self.exporter = Exporter(
             source=reader,
             publisher=make_publisher(options, client, node),
@@ -142,6 +147,8 @@ class ExporterProcess:
 
     async def _know_pods(self) -> None:
         """Wait a little for the pods, so that the first report has their uids."""
+        if self._options["koordinator"]:
+            await self._node.refresh()
         if self._pods is not None:
             with contextlib.suppress(TimeoutError):
                 async with self._around.clock.timeout(_PODS_SECONDS):

@@ -59,6 +59,7 @@ class ObjectPublisher:
         owner: bool = True,
         resync: int = 0,
         timing_period: float | None = None,
+        ours: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare to publish.
 
@@ -69,8 +70,11 @@ class ObjectPublisher:
             owner: let the object vanish with its Node.
             resync: read the object again after so many writes; 0 or less for never.
             timing_period: the period to tell in annotations; ``None`` to tell nothing.
+            ours: further annotations that go if a report does not have them.
         """
-        self._writer = Writer(client, name, resync=resync, before_creation=self._with_fresh_owner)
+        self._writer = Writer(
+            client, name, resync=resync, before_creation=self._with_fresh_owner, ours=ours
+        )
         self._node = node
         self._name = name
         self._owner = owner

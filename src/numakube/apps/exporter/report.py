@@ -108,6 +108,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: str) -> Re
     placement = _placement(inputs, exclusive, options)
     exact = exact_report(inputs) if options.exact else None
     published = fingerprints[_method(options)] if options.fingerprint else None
+    koordinator, odd = _koordinator(inputs)
     return Report(
         zones=tuple(_with_vector(zone, placement) for zone in table.zones),
         attributes=(
@@ -115,7 +116,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: str) -> Re
             *_placement_attributes(placement),
             *kubelet_attributes(inputs.kubelet),
         ),
-        annotations=MappingProxyType(_annotations(cause, published, exact)),
+        annotations=MappingProxyType({**_annotations(cause, published, exact), **koordinator}),
         fingerprints=MappingProxyType(fingerprints),
         method=_method(options),
         pods=described,
@@ -125,8 +126,20 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: str) -> Re
             *table.problems,
             *_placement_problems(placement),
             *_exact_problems(exact),
+            *(Problem(Trouble.ODD_ANNOTATION, text) for text in odd),
         ),
     )
+
+
+def _koordinator(inputs: NodeInputs) -> tuple[dict[str, str], list[str]]:
+    """Return koordlet's annotations, if they are wanted, and what could not be read for them."""
+    if inputs.koordinator is None:
+        return {}, []
+    # Most exporters do without, and without the memory.
+    from numakube.apps.exporter.koordinator import koordinator_annotations
+
+    odd: list[str] = []
+    return koordinator_annotations(inputs, odd), odd
 
 
 def _described(pod: PodResources, inputs: NodeInputs) -> ReportedPod:

@@ -226,6 +226,13 @@ _CONTENT: Final = (
         help="Publish free CPUs, memory and devices by id, for numakube's scheduler.",
     ),
     Setting(
+        name="koordinator",
+        flag="--koordinator/--no-koordinator",
+        default=False,
+        key="resourceMonitor.koordinator",
+        help="Also publish CPU topology and shared pools in annotations, as koordlet does.",
+    ),
+    Setting(
         name="accounting",
         flag="--accounting",
         type=click.Choice([str(one) for one in Accounting]),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from numakube.apps.exporter.hardware import Hardware
+    from numakube.apps.exporter.koordinator import KoordinatorInputs
     from numakube.apps.exporter.kubelet_config import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.node.podresources import PodResources
@@ -120,6 +121,7 @@ class NodeReader:
         exclude_terminal: leave out pods that are done.
         refresh: ask for allocatable resources every time.
         metrics: counts failures.
+        koordinator: reads what koordlet's annotations need, if they are wanted.
     """
 
     hardware: HardwareSource
@@ -134,6 +136,7 @@ class NodeReader:
     exclude_terminal: bool = True
     refresh: bool = True
     metrics: ExporterMetrics | None = None
+    koordinator: Callable[[], KoordinatorInputs] | None = None
     _reader: PodResourcesReader | None = None
     _allocatable: AllocatableResources | None = None
 
@@ -162,6 +165,7 @@ class NodeReader:
             checkpoints=checkpoints,
             uids=await self.pods.uids(names, held_uids(checkpoints)),
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
+            koordinator=self.koordinator() if self.koordinator is not None else None,
         )
 
     async def _consistent(

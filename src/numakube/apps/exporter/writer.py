@@ -34,7 +34,7 @@ SLEEP_DURATION: Final = "k8stopoawareschedwg/sleep-duration"
 UPDATE_INTERVAL: Final = "k8stopoawareschedwg/update-interval"
 # They tell about an update, not about the node.
 _ABOUT_UPDATES: Final = frozenset({names.RTE_UPDATE_ANNOTATION, SLEEP_DURATION, UPDATE_INTERVAL})
-_OURS: Final = _ABOUT_UPDATES | {names.FINGERPRINT_ANNOTATION, names.EXACT_ANNOTATION}
+OURS: Final = _ABOUT_UPDATES | {names.FINGERPRINT_ANNOTATION, names.EXACT_ANNOTATION}
 _ATTEMPTS: Final = 5
 
 
@@ -72,6 +72,7 @@ class Writer:
         resync: int = 0,
         before_creation: Callable[[NodeResourceTopology], Awaitable[NodeResourceTopology]]
         | None = None,
+        ours: frozenset[str] = frozenset(),
     ) -> None:
         """Prepare to write.
 
@@ -80,7 +81,9 @@ class Writer:
             node_name: the name of the node and of the object.
             resync: read the object again after so many writes; 0 or less for never.
             before_creation: has a last look at an object that is to be created.
+            ours: further annotations that go if they are not wanted.
         """
+        self._ours = OURS | ours
         self._before_creation = before_creation
         self._client = client
         self._name = node_name
@@ -106,7 +109,7 @@ class Writer:
             try:
                 if known is None:
                     return await self._create(wanted)
-                return await self._patch(known, difference(known, wanted))
+                return await self._patch(known, difference(known, wanted, ours=self._ours))
             except (AlreadyExists, Conflict, NotFound) as error:
                 last = error
                 self.forget()
@@ -165,10 +168,12 @@ class Writer:
         return Written(Operation.UPDATE, len(patch.body), len(msgspec.json.encode(known)))
 
 
-def difference(known: NodeResourceTopology, wanted: NodeResourceTopology) -> dict[str, Any]:
+def difference(
+    known: NodeResourceTopology, wanted: NodeResourceTopology, *, ours: frozenset[str] = OURS
+) -> dict[str, Any]:
     """Return the merge patch that makes *known* say what *wanted* says; empty if it does.
 
-    Others' annotations are kept, ours that are not wanted any more go. The deprecated list of
+    Others' annotations are kept, *ours* that are not wanted any more go. The deprecated list of
     policies of an earlier producer goes too: it would contradict the attributes one day.
     """
     change: dict[str, Any] = {}
@@ -179,7 +184,7 @@ def difference(known: NodeResourceTopology, wanted: NodeResourceTopology) -> dic
     if known.topology_policies and not wanted.topology_policies:
         change["topologyPolicies"] = None
     metadata: dict[str, Any] = {}
-    annotations = _annotation_changes(known.metadata.annotations, wanted.metadata.annotations)
+    annotations = _annotation_changes(known.metadata.annotations, wanted.metadata.annotations, ours)
     owners = _owners(known.metadata.owner_references, wanted.metadata.owner_references)
     if owners != known.metadata.owner_references:
         metadata["ownerReferences"] = owners
@@ -191,12 +196,12 @@ def difference(known: NodeResourceTopology, wanted: NodeResourceTopology) -> dic
 
 
 def _annotation_changes(
-    known: Mapping[str, str], wanted: Mapping[str, str]
+    known: Mapping[str, str], wanted: Mapping[str, str], ours: frozenset[str]
 ) -> dict[str, str | None]:
     changes: dict[str, str | None] = {
         name: value for name, value in wanted.items() if known.get(name) != value
     }
-    gone = (known.keys() & _OURS) - wanted.keys()
+    gone = (known.keys() & ours) - wanted.keys()
     return changes | dict.fromkeys(sorted(gone))
 
 
