@@ -39,7 +39,7 @@ def test_manifests_without_mistakes_end_with_zero(
     file = tmp_path / "web.yaml"
     file.write_text(f"{GOOD}---\nkind: Service\nmetadata: {{name: web}}\n")
     ended = numakube("check", file)
-    assert (ended.code, ended.out, ended.err) == (0, "nothing is wrong with 1 objects\n", "")
+    assert (ended.code, ended.out, ended.err) == (0, "nothing is wrong with 1 object\n", "")
 
 
 def test_a_mistake_is_a_line_with_object_key_and_field(

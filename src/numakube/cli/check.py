@@ -115,4 +115,5 @@ def _report(tally: _Tally, output: Output) -> None:
     for one in tally.findings:
         click.echo(f"{one.object}: {one.message}")
     if not tally.findings and not tally.unusable:
-        click.echo(f"nothing is wrong with {tally.objects} objects")
+        plural = "" if tally.objects == 1 else "s"
+        click.echo(f"nothing is wrong with {tally.objects} object{plural}")
