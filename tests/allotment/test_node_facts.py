@@ -454,3 +454,16 @@ def test_no_annotation_or_label_raises(annotations: dict[str, str], word: str) -
     labels = dict.fromkeys((POLICY, SCOPE, BIND, STRATEGY), word)
     found = facts(labels=labels, annotations=annotations, told=annotations, policies=(word,))
     assert found.zones
+
+
+def test_facts_of_a_live_kubelet_do_not_change_with_its_pods() -> None:
+    """Nothing is allotted there, so who holds what is for the kubelet model to know."""
+    settings = KubeletSettings(
+        topology_policy="restricted", cpu_policy="static", reserved_cpu_milli=1000
+    )
+    pinned = {uid_hash("a"): Holding(cpus=CpuSet.parse("2-3"))}
+    idle = exact(settings, shared_cpus=CpuSet.parse("0-15"))
+    busy = exact(settings, shared_cpus=CpuSet.parse("0-1,4-15"), pods=pinned)
+    found = [facts(told=told, policies=("RestrictedPodLevel",)) for told in (idle, busy)]
+    assert found[0] == found[1]
+    assert found[0].kubelet_policy is Policy.RESTRICTED

@@ -24,6 +24,7 @@ from numakube.api.koordinator.nodes import (
 from numakube.errors import InvalidValue, KubeletStartError
 from numakube.kubelet.cpus.manager import start_cpu_manager
 from numakube.kubelet.cpus.topology import CpuTopology as KubeletCpus
+from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet, union
 from numakube.values.numamask import MAX_NODE_ID
@@ -32,6 +33,7 @@ from numakube.values.quantity import milli_value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numakube.kubelet.machine import Machine
     from numakube.topology.exact import ExactReport
 
 
@@ -45,7 +47,32 @@ def cpu_layout_of(
         problems += said
         if layout is not None:
             return layout
-    return layout_of(report.machine) if report is not None else None
+    return _layout_of_model(_Model(report.machine)) if report is not None else None
+
+
+class _Model:
+    """Machines whose cores are the very same objects: reports of one model of machine share them.
+
+    Reports come with every pod and say the same of the machine each time, so this is asked often.
+    """
+
+    __slots__ = ("_cores", "machine")
+
+    def __init__(self, machine: Machine) -> None:
+        # The machine is kept, so that no other cores can have the same identity.
+        self.machine = machine
+        self._cores = tuple((node.id, id(node.cores)) for node in machine.nodes)
+
+    def __hash__(self) -> int:
+        return hash(self._cores)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Model) and self._cores == other._cores
+
+
+@lru_cache(maxsize=256)
+def _layout_of_model(model: _Model) -> CpuLayout:
+    return layout_of(model.machine)
 
 
 @lru_cache(maxsize=256)
@@ -124,9 +151,26 @@ def _reserved_in(report: ExactReport) -> int:
         return settings.reserved_cpus.bits
     if settings.cpu_policy != "static":
         return 0
+    milli = settings.reserved_cpu_milli
+    options = tuple(sorted(settings.cpu_options.items()))
+    return _reserved_by(_Model(report.machine), milli, options, report.kubernetes)
+
+
+@lru_cache(maxsize=256)
+def _reserved_by(
+    model: _Model, milli: int | None, options: tuple[tuple[str, str], ...], kubernetes: str
+) -> int:
+    """Return the CPUs that a static CPU Manager reserves if none are listed."""
+    settings = KubeletSettings(
+        cpu_policy="static",
+        cpu_options=dict(options),
+        reserved_cpu_milli=milli,
+        # The kubelet runs, so its options are allowed.
+        feature_gates={"CPUManagerPolicyAlphaOptions": True, "CPUManagerPolicyBetaOptions": True},
+    )
     try:
-        cpus = KubeletCpus.of(report.machine)
-        manager = start_cpu_manager(cpus, settings, behaviour_of(report.kubernetes))
+        cpus = KubeletCpus.of(model.machine)
+        manager = start_cpu_manager(cpus, settings, behaviour_of(kubernetes))
     except KubeletStartError:
         return 0
     return manager.reserved if manager is not None else 0

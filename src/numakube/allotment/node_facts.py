@@ -2,6 +2,9 @@
 
 Any producer of NRTs will do; koordlet and our exporter tell where the CPUs are, so that some can be
 bound. What cannot be read is told in `NodeFacts.problems` and counts as not said.
+
+Where a Topology Manager is at work nothing is allotted, so the exact report, which the kubelet
+model reads there, is left alone: facts of such a node do not change with every pod.
 """
 
 from __future__ import annotations
@@ -56,15 +59,15 @@ def facts_of(
     name = node.metadata.name
     of_node, of_nrt, of_device = list[str](), list[str](), list[str]()
     told = nrt.metadata.annotations if nrt is not None else {}
-    report = view.report if view is not None else None
-    layout = cpu_layout_of(told, report, of_nrt)
     labels = read_labels(node.metadata.labels, of_node)
     policy = _KUBELET_WORDS.get(view.policy, Policy.NONE) if view is not None else Policy.NONE
     scope = Scope(view.scope) if view is not None else Scope.CONTAINER
+    report = view.report if view is not None and not policy else None
+    layout = cpu_layout_of(told, report, of_nrt)
     of_node += _overruled(labels, policy, scope)
     return NodeFacts(
         node=name,
-        zones=zones_of(view, layout, node) if view is not None else {},
+        zones=zones_of(view, layout, report, node) if view is not None else {},
         cpus=layout,
         reserved_cpus=_kept_from_nrt(told, report, layout, of_nrt)
         | kept_by_owner(

@@ -21,12 +21,22 @@ if TYPE_CHECKING:
     from numakube.allotment.facts import CpuLayout
     from numakube.api.nodes import Node
     from numakube.kubelet.machine import Machine, NumaNode
+    from numakube.topology.exact import ExactReport
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
 
 
-def zones_of(view: NodeTopology, layout: CpuLayout | None, node: Node) -> dict[int, Amounts]:
-    """Return what each NUMA node has, by id."""
+def zones_of(
+    view: NodeTopology, layout: CpuLayout | None, report: ExactReport | None, node: Node
+) -> dict[int, Amounts]:
+    """Return what each NUMA node has, by id.
+
+    Args:
+        view: what the NRT says.
+        layout: where CPUs are, if that is known.
+        report: what our exporter says of the machine, if anything.
+        node: what the node as a whole has.
+    """
     zones: dict[int, dict[str, int]] = {
         zone.id: {name: amount for name, amount in zone.allocatable.items() if amount > 0}
         for zone in view.zones
@@ -36,8 +46,8 @@ def zones_of(view: NodeTopology, layout: CpuLayout | None, node: Node) -> dict[i
             told = zones.get(zone)
             if told is not None and (view.producer is not Producer.KOORDLET or CPU not in told):
                 told[CPU] = 1000 * cpus.bit_count()
-    if view.report is not None:
-        _fill_memory(zones, view.report.machine, node)
+    if report is not None:
+        _fill_memory(zones, report.machine, node)
     return dict(zones)
 
 
