@@ -2,11 +2,12 @@
 
 `NUMAResourcesOperator` asks for an exporter on every node of some pools, `NUMAResourcesScheduler`
 for a scheduler. Names, fields and defaults are those of the NUMA Resources Operator, so its objects
-work unchanged; ``nodeSelector`` of a node group is ours, for clusters without pools. Both kinds are
-singletons with a fixed name.
+work unchanged. Three fields are ours: ``nodeSelector`` and ``sriov`` of a node group, for clusters
+without pools and for network devices, and ``extender`` of a scheduler. Both kinds are singletons
+with a fixed name.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -61,6 +62,18 @@ class NodeGroupConfig(Wire, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
 
 
+class SriovGroup(Wire, frozen=True):
+    """The SR-IOV device plugin on the nodes of a group.
+
+    Attributes:
+        resources: what it offers, as in the plugin's ``resourceList``.
+        cdi: whether runtimes are told device files by CDI.
+    """
+
+    resources: tuple[dict[str, Any], ...] = ()
+    cdi: bool = False
+
+
 class NodeGroup(Wire, frozen=True):
     """Nodes that get exporters: a pool by its name or labels, or the nodes with given labels."""
 
@@ -68,6 +81,7 @@ class NodeGroup(Wire, frozen=True):
     machine_config_pool_selector: LabelSelector | None = None
     node_selector: LabelSelector | None = None
     config: NodeGroupConfig | None = None
+    sriov: SriovGroup | None = None
     annotations: dict[str, str] = {}
 
 
@@ -129,6 +143,13 @@ class ScoringStrategy(Wire, frozen=True):
     resources: tuple[ScoredResource, ...] = ()
 
 
+class ExtenderSpec(Wire, frozen=True):
+    """An extender for kube-schedulers beside the scheduler; ``None`` leaves it to the default."""
+
+    replicas: int | None = None
+    tls: str | None = None
+
+
 class SchedulerSpec(Wire, frozen=True):
     """What the scheduler is like; ``None`` and the empty text leave it to the default."""
 
@@ -142,6 +163,7 @@ class SchedulerSpec(Wire, frozen=True):
     scoring_strategy: ScoringStrategy | None = None
     preemption_mode: str | None = None
     replicas: int | None = None
+    extender: ExtenderSpec | None = None
 
 
 class SchedulerStatus(Wire, frozen=True):

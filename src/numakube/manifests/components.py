@@ -70,12 +70,16 @@ def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, An
 
 def component_objects(name: str, choices: Choices) -> list[dict[str, Any]]:
     """Return the objects of one component; our image is pulled as chosen wherever it runs."""
-    documents = COMPONENTS[name](choices)
+    return pulled(COMPONENTS[name](choices), choices.image, choices.pull_policy)
+
+
+def pulled(documents: list[dict[str, Any]], image: str, policy: str) -> list[dict[str, Any]]:
+    """Return *documents* with *image* pulled by *policy* wherever it runs."""
     for document in documents:
         template = document.get("spec", {}).get("template", {})
         for container in template.get("spec", {}).get("containers", ()):
-            if container["image"] == choices.image:
-                container["imagePullPolicy"] = choices.pull_policy
+            if container["image"] == image:
+                container["imagePullPolicy"] = policy
     return documents
 
 

@@ -32,6 +32,7 @@ class ExtenderManifest:
     """What is deployed.
 
     Attributes:
+        name: of everything but the second kube-scheduler.
         second: whether a second kube-scheduler is, with its own profile name.
         url_prefix: where kube-scheduler reaches the extender; its Service by default.
         kubeconfig: how kube-scheduler reaches the API server; that of its pod by default.
@@ -40,6 +41,7 @@ class ExtenderManifest:
     """
 
     namespace: str = "numakube"
+    name: str = NAME
     image: str = "ghcr.io/numakube/numakube:latest"
     kube_scheduler_image: str = "registry.k8s.io/kube-scheduler:v1.35.7"
     second: bool = True
@@ -69,7 +71,7 @@ class ExtenderManifest:
         """Return everything, in the order of creation."""
         extender = [
             *self.access(),
-            *debugging_access(NAME, self.namespace),
+            *debugging_access(self.name, self.namespace),
             self.service(),
             self.budget(),
             self.deployment(),
@@ -78,37 +80,37 @@ class ExtenderManifest:
 
     def access(self) -> list[dict[str, Any]]:
         """Return account and rights."""
-        account = service_account(NAME, self.namespace)
+        account = service_account(self.name, self.namespace)
         return [
             account,
-            *cluster_role(NAME, cluster_rules(), account),
-            *role(NAME, self.namespace, claim_rules(), account),
+            *cluster_role(self.name, cluster_rules(), account),
+            *role(self.name, self.namespace, claim_rules(), account),
         ]
 
     def service(self) -> dict[str, Any]:
         """Return the Service that kube-scheduler calls."""
         spec = {
-            "selector": {_LABEL: NAME},
+            "selector": {_LABEL: self.name},
             "ports": [{"name": "extender", "port": PORT, "targetPort": "extender"}],
         }
-        return {"apiVersion": "v1", "kind": "Service", **self._named(NAME), "spec": spec}
+        return {"apiVersion": "v1", "kind": "Service", **self._named(self.name), "spec": spec}
 
     def budget(self) -> dict[str, Any]:
         """Return the budget that keeps one replica during drains."""
-        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {_LABEL: NAME}}}
+        spec = {"maxUnavailable": 1, "selector": {"matchLabels": {_LABEL: self.name}}}
         kind = "PodDisruptionBudget"
-        return {"apiVersion": "policy/v1", "kind": kind, **self._named(NAME), "spec": spec}
+        return {"apiVersion": "policy/v1", "kind": kind, **self._named(self.name), "spec": spec}
 
     def deployment(self) -> dict[str, Any]:
         """Return the Deployment of the extender."""
         pod = {
-            "serviceAccountName": NAME,
+            "serviceAccountName": self.name,
             "priorityClassName": "system-cluster-critical",
             "securityContext": _POD_SECURITY,
             "containers": [self._container()],
             **({"volumes": [_tls_volume()]} if self.tls else {}),
         }
-        return self._deployment(NAME, self.replicas, pod)
+        return self._deployment(self.name, self.replicas, pod)
 
     def second_scheduler(self) -> list[dict[str, Any]]:
         """Return a kube-scheduler of its own for the pods that name it."""
@@ -128,7 +130,7 @@ class ExtenderManifest:
         ]
 
     def _extender(self) -> dict[str, Any]:
-        host = f"{NAME}.{self.namespace}.svc"
+        host = f"{self.name}.{self.namespace}.svc"
         scheme = "https" if self.tls else "http"
         entry: dict[str, Any] = {
             "urlPrefix": self.url_prefix or f"{scheme}://{host}:{PORT}",

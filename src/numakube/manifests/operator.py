@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
-from numakube.manifests import pool_exporters, scheduler, secondary_scheduler
+from numakube.manifests import extender, pool_exporters, scheduler, secondary_scheduler
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 
 NAME: Final = "numaresources-controller-manager"
@@ -127,6 +127,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("security.openshift.io", ["securitycontextconstraints"], _WRITE),
         *pool_exporters.cluster_rules(),
         *scheduler.cluster_rules(),
+        *extender.cluster_rules(),
     ]
 
 
@@ -136,8 +137,10 @@ def namespace_rules() -> list[dict[str, Any]]:
         rule("", ["configmaps", "serviceaccounts", "services"], _WRITE),
         rule("apps", ["daemonsets", "deployments"], _WRITE),
         rule("networking.k8s.io", ["networkpolicies"], _WRITE),
+        rule("policy", ["poddisruptionbudgets"], _WRITE),
         rule(_RBAC, ["roles", "rolebindings"], _WRITE),
         *pool_exporters.own_pod_rules(),
         *scheduler.lease_rules(secondary_scheduler.LEASE),
         *scheduler.lease_rules(LEASE),
+        *extender.claim_rules(),
     ]

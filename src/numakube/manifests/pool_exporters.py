@@ -17,7 +17,7 @@ from numakube.manifests.network import API_PORTS, allow_api_server, allow_scrapi
 from numakube.manifests.roles import cluster_role, role, rule, service_account
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 METRICS_PORT: Final = 2112
 HASH: Final = "configmap.hash"
@@ -87,6 +87,7 @@ class PoolExporters:
     Attributes:
         log_level: of the exporters, by our names.
         openshift: whether the platform makes certificates and asks for security constraints.
+        agents: further accounts whose pods may see their hosts.
     """
 
     namespace: str
@@ -95,6 +96,7 @@ class PoolExporters:
     log_level: str = "info"
     openshift: bool = False
     names: Names = RTE
+    agents: tuple[str, ...] = ()
     api_ports: tuple[int, ...] = API_PORTS
     pools: tuple[PoolExporter, ...] = ()
 
@@ -139,7 +141,10 @@ class PoolExporters:
             "supplementalGroups": anything,
             "readOnlyRootFilesystem": False,
             "seLinuxContext": {"type": "MustRunAs", "seLinuxOptions": dict(_SELINUX)},
-            "users": [f"system:serviceaccount:{self.namespace}:{self.names.account}"],
+            "users": [
+                f"system:serviceaccount:{self.namespace}:{account}"
+                for account in (self.names.account, *self.agents)
+            ],
             "volumes": ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
         }
 
@@ -251,11 +256,7 @@ class PoolExporters:
         selector = {"matchLabels": dict(self.names.labels)}
         here = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
         apart = {"requiredDuringSchedulingIgnoredDuringExecution": [here]}
-        if not pool.node_expressions:
-            return {"podAntiAffinity": apart}
-        terms = [{"matchExpressions": [dict(one) for one in pool.node_expressions]}]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        return {"nodeAffinity": required, "podAntiAffinity": apart}
+        return {**node_affinity(pool.node_expressions), "podAntiAffinity": apart}
 
     def _mounts(self, pool: PoolExporter) -> list[_Volume]:
         return [
@@ -320,6 +321,15 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("", ["nodes"], ["get"]),
         rule("", ["pods"], ["get", "list", "watch"]),
     ]
+
+
+def node_affinity(expressions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the affinity of pods to nodes whose labels fulfil all of *expressions*."""
+    if not expressions:
+        return {}
+    terms = [{"matchExpressions": [dict(one) for one in expressions]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"nodeAffinity": required}
 
 
 def own_pod_rules() -> list[dict[str, Any]]:

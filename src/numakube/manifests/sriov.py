@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.manifests.node_agents import (
@@ -51,12 +52,18 @@ class SriovManifest:
     """What is deployed.
 
     Attributes:
+        name: of the DaemonSet and its configuration.
+        account: what the pods run as; of the same name by default.
+        where: fields of a pod that say on which nodes it runs; on all of them by default.
         pools: the resources to offer, as in upstream's ``resourceList``.
         use_cdi: whether runtimes are told device files by CDI.
         host_network: needed for selectors by DDP profile alone: devlink belongs to the network.
     """
 
     namespace: str = "numakube"
+    name: str = NAME
+    account: str = ""
+    where: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     image: str = "ghcr.io/numakube/numakube:latest"
     pools: Sequence[Mapping[str, Any]] = field(default=EXAMPLE)
     use_cdi: bool = False
@@ -64,7 +71,8 @@ class SriovManifest:
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
-        return [service_account(NAME, self.namespace), self.config_map(), self.daemon_set()]
+        account = service_account(self.account or self.name, self.namespace)
+        return [account, self.config_map(), self.daemon_set()]
 
     def config_map(self) -> dict[str, Any]:
         """Return the configuration, which is read again when it changes."""
@@ -72,7 +80,7 @@ class SriovManifest:
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": self.namespace},
+            "metadata": {"name": self.name, "namespace": self.namespace},
             "data": {CONFIG_KEY: text},
         }
 
@@ -80,18 +88,19 @@ class SriovManifest:
         """Return the DaemonSet."""
         folders = (*_FOLDERS, _CDI) if self.use_cdi else _FOLDERS
         volumes, mounts = host_paths(folders)
-        volumes.append({"name": "config", "configMap": {"name": NAME}})
+        volumes.append({"name": "config", "configMap": {"name": self.name}})
         mounts.append({"name": "config", "mountPath": _CONFIG, "readOnly": True})
         pod: dict[str, Any] = {
-            "serviceAccountName": NAME,
+            "serviceAccountName": self.account or self.name,
             "automountServiceAccountToken": False,
             "securityContext": POD_SECURITY,
             "containers": [{**self._container(), "volumeMounts": mounts}],
             "volumes": volumes,
+            **self.where,
         }
         if self.host_network:
             pod["hostNetwork"] = True
-        return daemon_set(NAME, self.namespace, pod)
+        return daemon_set(self.name, self.namespace, pod)
 
     def _container(self) -> dict[str, Any]:
         args = [

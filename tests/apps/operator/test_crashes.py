@@ -13,6 +13,7 @@ import pytest
 from tests.apps.operator.test_on_the_lab import (
     conditions,
     in_state,
+    kinds_served,
     label,
     until,
     wanted_exporters,
@@ -99,6 +100,7 @@ async def site(sites: Opener) -> AsyncIterator[Site]:
     async with sites(SiteOptions(plans=plans, exporters=False)) as site:
         for name in (OPERATOR_CRD, SCHEDULER_CRD):
             await site.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd(name))
+        await kinds_served(site.client)
         home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
         await site.client.create(NAMESPACES, home)
         yield site

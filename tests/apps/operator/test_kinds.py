@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.apps.operator.test_on_the_lab import IMAGE, until, wanted_exporters, wanted_scheduler
+from tests.apps.operator.test_on_the_lab import (
+    IMAGE,
+    kinds_served,
+    wanted_exporters,
+    wanted_scheduler,
+)
 from tests.sites.bare import BareOpener
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
@@ -32,13 +37,7 @@ async def client(bare_servers: BareOpener) -> AsyncIterator[Client]:
     async with bare_servers() as server:
         for name in (OPERATOR_CRD, SCHEDULER_CRD):
             await server.client.create(CUSTOM_RESOURCE_DEFINITIONS, crd(name))
-
-        async def served() -> bool:
-            await server.client.list(OPERATORS)
-            await server.client.list(SCHEDULERS)
-            return True
-
-        await until(served, "both kinds are served")
+        await kinds_served(server.client)
         yield server.client
 
 
@@ -58,7 +57,12 @@ REFUSED: list[tuple[Document, str]] = [
     (wanted_exporters(config={"infoRefreshMode": "Never"}), 'Unsupported value: "Never"'),
     (wanted_exporters(poolName=7), "poolName"),
     (wanted_exporters(nodeSelector={"matchExpressions": [{"key": "x"}]}), "operator"),
+    (wanted_exporters(poolName="x", sriov={}), "sriov.resources"),
+    (wanted_exporters(poolName="x", sriov={"resources": []}), "sriov.resources"),
+    (wanted_exporters(poolName="x", sriov={"resources": [{"selectors": {}}]}), "resourceName"),
     (renamed(wanted_scheduler(), "another"), SINGLETON),
+    (wanted_scheduler(extender={"replicas": 0}), "spec.extender.replicas"),
+    (wanted_scheduler(extender={"tls": "Perhaps"}), 'Unsupported value: "Perhaps"'),
     (without_image(wanted_scheduler()), "spec.imageSpec"),
     (wanted_scheduler(replicas="three"), "spec.replicas"),
     (wanted_scheduler(logLevel="Loud"), 'Unsupported value: "Loud"'),
@@ -90,6 +94,16 @@ async def test_missing_fields_are_filled_in_and_unknown_ones_dropped(client: Cli
     said = await client.patch(OPERATORS.raw, name, more, subresource="status")
     assert (said["spec"]["logLevel"], said["status"]) == ("Debug", status)
     assert said["metadata"]["generation"] == 2
+
+
+async def test_devices_are_kept_as_they_are_and_extenders_completed(client: Client) -> None:
+    """Selectors are the plugin's business."""
+    resource = {"resourceName": "x", "selectors": [{"vendors": ["8086"]}], "excludeTopology": True}
+    asked = wanted_exporters(poolName="worker", sriov={"resources": [resource]})
+    made = await client.create(OPERATORS.raw, asked)
+    assert made["spec"]["nodeGroups"][0]["sriov"] == {"resources": [resource]}
+    scheduler = await client.create(SCHEDULERS.raw, wanted_scheduler(extender={}))
+    assert scheduler["spec"]["extender"] == {"replicas": 2, "tls": "Enabled"}
 
 
 def condition(type_: str, status: str, message: str = "") -> Document:

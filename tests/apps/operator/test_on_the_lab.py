@@ -43,9 +43,26 @@ async def site(sites: Opener) -> AsyncIterator[Site]:
         await remove_definition(site.client)
         for name in ("node-0", "node-1"):
             await label(site.client, name, "node-role.kubernetes.io/worker")
-        for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
-            await create(site.client, document)
+        await install_operator(site.client)
         yield site
+
+
+async def install_operator(client: Client) -> None:
+    """Create the operator and its kinds; returns when such objects can be written."""
+    for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
+        await create(client, document)
+    await kinds_served(client)
+
+
+async def kinds_served(client: Client) -> None:
+    """Wait until both kinds are served, which follows their definitions after a while."""
+
+    async def served() -> bool:
+        await client.list(OPERATORS)
+        await client.list(SCHEDULERS)
+        return True
+
+    await until(served, "both kinds are served")
 
 
 async def remove_definition(client: Client) -> None:

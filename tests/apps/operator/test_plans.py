@@ -37,7 +37,7 @@ from numakube.api.yamls import load_yaml
 from numakube.apps.operator.conditions import State
 from numakube.apps.operator.exporters_plan import Seen, Setup, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject, KubeletConfigSpec
-from numakube.apps.operator.plan import Apply, Delete, Plan
+from numakube.apps.operator.plan import Apply, Delete, Made, Plan
 from numakube.apps.operator.scheduler_plan import (
     SchedulerSeen,
     SchedulerSetup,
@@ -203,12 +203,17 @@ def test_old_exporters_are_not_ready_ones() -> None:
         assert plan.verdict.state is State.PROGRESSING
 
 
+def made(*daemon_sets: DaemonSet) -> tuple[Made, ...]:
+    """Return DaemonSets as what an operator has made."""
+    kind = {"api_version": "apps/v1", "kind": "DaemonSet"}
+    return tuple(Made(metadata=one.metadata, **kind) for one in daemon_sets)
+
+
 def test_what_was_made_for_a_group_that_is_gone_is_removed() -> None:
     """What others own stays, whatever its name."""
     stale = daemon_set(f"{NAME}-old")
     foreign = daemon_set(f"{NAME}-other", owner="somebody")
-    sets = {one.metadata.name: one for one in (daemon_set(), stale, foreign)}
-    plan = planned(Seen(object=wanted(), daemon_sets=sets))
+    plan = planned(Seen(object=wanted(), made=made(daemon_set(), stale, foreign)))
     assert [one for one in plan.actions if isinstance(one, Delete)] == [
         Delete(
             api_version="apps/v1",
@@ -223,7 +228,7 @@ def test_what_was_made_for_a_group_that_is_gone_is_removed() -> None:
 def test_no_groups_leave_nothing_on_nodes_and_are_fine() -> None:
     """The lists of the status are emptied, too."""
     nothing = NUMAResourcesOperator(metadata=ObjectMeta(name=NAME, uid="u"))
-    plan = planned(Seen(object=nothing, daemon_sets={POOL: daemon_set()}))
+    plan = planned(Seen(object=nothing, made=made(daemon_set())))
     assert plan.verdict.state is State.AVAILABLE
     assert (plan.status["daemonsets"], plan.status["nodeGroups"]) == ([], [])
     assert [type(one) for one in plan.actions] == [Delete, Apply]

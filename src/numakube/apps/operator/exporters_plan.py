@@ -1,7 +1,12 @@
-"""From a NUMAResourcesOperator and the present state to exporters on the nodes of its pools."""
+"""From a NUMAResourcesOperator and the present state to exporters on the nodes of its pools.
+
+What the operator has made for this object and no longer wants is removed: the exporters of a group
+that is gone, or device plugins that were switched off.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +24,9 @@ from numakube.api.nodetopology import (
 from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.conditions import POOL_PAUSED, Extra, State, Verdict, degraded
 from numakube.apps.operator.defaults import ENABLED, EVENTS, PERIODIC, log_level
+from numakube.apps.operator.devices import ACCOUNT, plugin_name, plugin_objects
 from numakube.apps.operator.kubelet_configs import kubelet_settings
-from numakube.apps.operator.plan import Apply, Delete, Plan, owned
+from numakube.apps.operator.plan import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.pools import BadGroups, Pool, Pools, expressions_of, pools_of
 from numakube.manifests.network import API_PORTS
 from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
@@ -74,6 +80,7 @@ class Seen:
 
     Attributes:
         daemon_sets: those of our namespace, by name; so are ``config_maps``.
+        made: everything that operators have made.
         machine_config_pools: ``None`` where there are no such things.
         kubelet_configs: OpenShift's objects of that kind.
     """
@@ -82,6 +89,7 @@ class Seen:
     nodes: tuple[Node, ...] = ()
     daemon_sets: Mapping[str, DaemonSet] = field(default_factory=lambda: MappingProxyType({}))
     config_maps: Mapping[str, ConfigMap] = field(default_factory=lambda: MappingProxyType({}))
+    made: tuple[Made, ...] = ()
     machine_config_pools: tuple[MachineConfigPool, ...] | None = None
     kubelet_configs: tuple[KubeletConfigObject, ...] = ()
 
@@ -124,8 +132,10 @@ class _Pass:
 
     def plan(self) -> Plan:
         waiting = self._first_not_ready()
+        operands = self._operands()
+        old = leftovers(self._seen.made, self._seen.object.metadata.uid, operands)
         return Plan(
-            actions=(*self._leftovers(), *self._definition(), *self._operands()),
+            actions=(*old, *self._definition(), *operands),
             verdict=self._verdict(waiting),
             status=self._status(complete=waiting is None),
         )
@@ -134,16 +144,25 @@ class _Pass:
         if not self._pools:
             return []
         configs = {pool.name: self._config_map(pool) for pool in self._pools}
+        image = self._seen.object.spec.image_spec or self._setup.image
+        plugins = plugin_objects(
+            self._pools,
+            namespace=self._setup.namespace,
+            image=image,
+            pull_policy=self._setup.pull_policy,
+        )
         operands = PoolExporters(
             namespace=self._setup.namespace,
-            image=self._seen.object.spec.image_spec or self._setup.image,
+            image=image,
             pull_policy=self._setup.pull_policy,
+            agents=(ACCOUNT,) if plugins else (),
             log_level=log_level(self._seen.object.spec.log_level),
             openshift=self._seen.machine_config_pools is not None,
             api_ports=self._setup.api_ports,
             pools=tuple(self._exporter(pool, configs[pool.name]) for pool in self._pools),
         )
-        documents = [*(one for one in configs.values() if one is not None), *operands.objects()]
+        given = [one for one in configs.values() if one is not None]
+        documents = [*given, *operands.objects(), *plugins]
         return [Apply(owned(document, self._owner)) for document in documents]
 
     def _exporter(self, pool: Pool, config_map: Document | None) -> PoolExporter:
@@ -195,30 +214,18 @@ class _Pass:
         kept = self._seen.object.metadata.annotations.get(KEEP_DEFINITION) == "cluster"
         return [] if kept else [Apply(crd())]
 
-    def _leftovers(self) -> list[Delete]:
-        """Remove what we made for pools that are no more."""
-        current = {self._name(pool) for pool in self._pools}
-        uid = self._seen.object.metadata.uid
-        sets = [("apps/v1", "DaemonSet", one.metadata) for one in self._seen.daemon_sets.values()]
-        maps = [("v1", "ConfigMap", one.metadata) for one in self._seen.config_maps.values()]
-        return [
-            Delete(
-                api_version=api_version,
-                kind=kind,
-                namespace=one.namespace,
-                name=one.name,
-                uid=one.uid,
-            )
-            for api_version, kind, one in (*sets, *maps)
-            if one.name not in current and one.is_owned_by(uid)
-        ]
-
     def _first_not_ready(self) -> str | None:
-        for pool in self._pools:
-            daemon_set = self._seen.daemon_sets.get(self._name(pool))
-            if daemon_set is None or not daemon_set.is_ready:
-                return f"{self._setup.namespace}/{self._name(pool)}"
+        for name in (*map(self._name, self._pools), *self._plugins()):
+            if not self._is_ready(name):
+                return f"{self._setup.namespace}/{name}"
         return None
+
+    def _is_ready(self, name: str) -> bool:
+        daemon_set = self._seen.daemon_sets.get(name)
+        return daemon_set is not None and daemon_set.is_ready
+
+    def _plugins(self) -> list[str]:
+        return [plugin_name(pool) for pool in self._pools if pool.sriov is not None]
 
     def _verdict(self, waiting: str | None) -> Verdict:
         extras = self._paused()
@@ -237,15 +244,14 @@ class _Pass:
         return (Extra(type=POOL_PAUSED, holds=bool(names), message=text),)
 
     def _status(self, *, complete: bool) -> dict[str, Any]:
-        ready = []
-        for pool in self._pools:
-            daemon_set = self._seen.daemon_sets.get(self._name(pool))
-            if daemon_set is None or not daemon_set.is_ready:
-                break
-            ready.append(NamespacedName(namespace=self._setup.namespace, name=self._name(pool)))
+        exporters = itertools.takewhile(self._is_ready, map(self._name, self._pools))
+        ready = [NamespacedName(namespace=self._setup.namespace, name=one) for one in exporters]
+        plugins = [
+            NamespacedName(namespace=self._setup.namespace, name=one) for one in self._plugins()
+        ]
         status: dict[str, Any] = {
             "daemonsets": ready,
-            "relatedObjects": _related(self._setup.namespace, ready),
+            "relatedObjects": _related(self._setup.namespace, [*ready, *plugins]),
         }
         if self._seen.machine_config_pools is not None:
             status["machineconfigpools"] = [

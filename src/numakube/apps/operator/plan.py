@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.api.meta import ObjectMeta
     from numakube.apps.operator.conditions import Verdict
     from numakube.kube.resources import Document
 
@@ -32,6 +35,15 @@ Action: TypeAlias = Apply | Delete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """An object on the server that an operator has made."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What to do about one object of the user.
 
@@ -46,6 +58,29 @@ class Plan:
     verdict: Verdict
     status: dict[str, Any]
     retry_seconds: float | None = None
+
+
+def leftovers(made: Iterable[Made], owner_uid: str, wanted: Iterable[Apply]) -> list[Delete]:
+    """Return what to remove: objects of this owner that are not wanted any more."""
+    names = {_name(one.document) for one in wanted}
+    return [
+        Delete(
+            api_version=one.api_version,
+            kind=one.kind,
+            namespace=one.metadata.namespace,
+            name=one.metadata.name,
+            uid=one.metadata.uid,
+        )
+        for one in made
+        if one.metadata.is_owned_by(owner_uid)
+        and one.metadata.deletion_timestamp is None
+        and (one.kind, one.metadata.namespace, one.metadata.name) not in names
+    ]
+
+
+def _name(document: Document) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    return document["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
 def owned(document: Document, owner: Document) -> Document:

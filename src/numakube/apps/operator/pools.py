@@ -17,6 +17,7 @@ from numakube.api.meta import LabelSelector, LabelSelectorRequirement
 from numakube.api.nodes import ROLE_PREFIX
 from numakube.api.selectors import selector_of
 from numakube.apps.operator.defaults import normalised
+from numakube.apps.operator.devices import device_mistakes
 from numakube.errors import InvalidValue
 from numakube.values.names import dns_subdomain_problems
 
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.api.core import Node
-    from numakube.api.nodetopology import MachineConfigPool, NodeGroup, NodeGroupConfig
+    from numakube.api.nodetopology import (
+        MachineConfigPool,
+        NodeGroup,
+        NodeGroupConfig,
+        SriovGroup,
+    )
 
 MOST_ANNOTATIONS: Final = 8
 
@@ -46,6 +52,7 @@ class Pool:
         config: how their exporters work, complete.
         labels: of the MachineConfigPool, if there is one.
         paused: whether that one is paused.
+        sriov: what the SR-IOV device plugin does there, if it is wanted.
     """
 
     name: str
@@ -53,6 +60,7 @@ class Pool:
     config: NodeGroupConfig
     labels: Mapping[str, str]
     paused: bool = False
+    sriov: SriovGroup | None = None
 
     def has(self, node: Node) -> bool:
         """Tell whether *node* belongs to it."""
@@ -96,7 +104,7 @@ def pools_of(
 
 
 def _mistakes(groups: Sequence[NodeGroup], *, openshift: bool) -> str:
-    for check in (_specifiers, _names, _annotations, _selectors):
+    for check in (_specifiers, _names, _annotations, _selectors, device_mistakes):
         problems = list(check(groups))
         if problems:
             return "\n".join(problems)
@@ -179,9 +187,11 @@ def _plain(group: NodeGroup) -> Pool:
     if group.pool_name is not None:
         role = LabelSelectorRequirement(key=ROLE_PREFIX + group.pool_name, operator="Exists")
         selector = LabelSelector(match_expressions=(role,))
-        return Pool(name=group.pool_name, selector=selector, config=config, labels={})
-    chosen = group.node_selector or LabelSelector()
-    return Pool(name=_name_of(chosen), selector=chosen, config=config, labels={})
+        name = group.pool_name
+    else:
+        selector = group.node_selector or LabelSelector()
+        name = _name_of(selector)
+    return Pool(name=name, selector=selector, config=config, labels={}, sriov=group.sriov)
 
 
 def _name_of(selector: LabelSelector) -> str:
@@ -241,6 +251,7 @@ def _of_machine_config(group: NodeGroup, pool: MachineConfigPool, selector: Labe
         config=normalised(group.config),
         labels=pool.metadata.labels,
         paused=pool.spec.paused,
+        sriov=group.sriov,
     )
 
 

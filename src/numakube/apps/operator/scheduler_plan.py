@@ -1,4 +1,4 @@
-"""From a NUMAResourcesScheduler and the present state to a scheduler."""
+"""From a NUMAResourcesScheduler and the present state to a scheduler, and an extender if wanted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 
 from numakube.api.nodes import CONTROL_PLANE
 from numakube.api.nodetopology import SCHEDULER_NAME, NamespacedName, RelatedObject
+from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.conditions import (
     DEDICATED_INFORMER,
     INTERNAL_ERROR,
@@ -20,8 +21,10 @@ from numakube.apps.operator.conditions import (
 )
 from numakube.apps.operator.defaults import log_level, normalised_scheduler
 from numakube.apps.operator.exporters_plan import PAUSE
-from numakube.apps.operator.plan import Apply, Plan, owned
+from numakube.apps.operator.plan import Apply, Made, Plan, leftovers, owned
 from numakube.errors import InvalidValue
+from numakube.manifests.components import pulled
+from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.network import API_PORTS
 from numakube.manifests.secondary_scheduler import (
     DEFAULT_SCHEDULER_NAME,
@@ -39,6 +42,10 @@ if TYPE_CHECKING:
 
 QOS: Final = "config.numa-operator.openshift.io/scheduler-qos-request"
 DIGESTS_VARIABLE: Final = "SCHEDULER_IMAGE_DIGESTS"
+
+EXTENDER: Final = "numaresources-extender"
+EXTENDER_KEY: Final = "kube-scheduler.yaml"
+_EXTENDERS: Final = 2
 
 BAD_NAME: Final = "IncorrectNUMAResourcesSchedulerResourceName"
 BAD_IMAGE: Final = "InvalidSchedulerImage"
@@ -65,11 +72,19 @@ class SchedulerSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSeen:
-    """The present state."""
+    """The present state.
+
+    Attributes:
+        deployment: the scheduler's.
+        extender: the extender's.
+        made: everything that operators have made.
+    """
 
     object: NUMAResourcesScheduler
     nodes: tuple[Node, ...] = ()
     deployment: Deployment | None = None
+    extender: Deployment | None = None
+    made: tuple[Made, ...] = ()
 
 
 def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
@@ -103,10 +118,12 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
         api_ports=setup.api_ports,
     )
     owner = msgspec.to_builtins(wanted)
+    documents = [*manifest.objects(), *extender_objects(spec, setup)]
+    operands = [Apply(owned(document, owner)) for document in documents]
     return Plan(
-        actions=tuple(Apply(owned(document, owner)) for document in manifest.objects()),
-        verdict=_verdict(seen.deployment, spec),
-        status=_status(setup.namespace, manifest.scheduler_name, seconds),
+        actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),
+        verdict=_verdict(seen, spec, setup.namespace),
+        status=_status(spec, setup.namespace, manifest.scheduler_name, seconds),
     )
 
 
@@ -167,6 +184,30 @@ def whole_seconds(period: str) -> int:
     return max(0, (parse_duration(period) + _SECOND // 2) // _SECOND)
 
 
+def extender_objects(spec: SchedulerSpec, setup: SchedulerSetup) -> list[dict[str, Any]]:
+    """Return the extender and the configuration by which a kube-scheduler uses it, if wanted."""
+    if spec.extender is None:
+        return []
+    replicas = spec.extender.replicas
+    manifest = ExtenderManifest(
+        namespace=setup.namespace,
+        name=EXTENDER,
+        image=spec.image_spec,
+        replicas=_EXTENDERS if replicas is None else replicas,
+        tls=spec.extender.tls != "Disabled",
+        second=False,
+    )
+    configuration = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": EXTENDER, "namespace": setup.namespace},
+        "data": {EXTENDER_KEY: dump_yaml(manifest.configuration())},
+    }
+    workload = [manifest.service(), manifest.budget(), manifest.deployment()]
+    documents = [*manifest.access(), configuration, *workload]
+    return pulled(documents, spec.image_spec, setup.pull_policy)
+
+
 def plugin_args(spec: SchedulerSpec, resync_seconds: int) -> dict[str, Any]:
     """Return the arguments of NodeResourceTopologyMatch that a complete *spec* amounts to."""
     scoring = spec.scoring_strategy
@@ -191,18 +232,31 @@ def plugin_args(spec: SchedulerSpec, resync_seconds: int) -> dict[str, Any]:
     return args
 
 
-def _verdict(deployment: Deployment | None, spec: SchedulerSpec) -> Verdict:
+def _verdict(seen: SchedulerSeen, spec: SchedulerSpec, namespace: str) -> Verdict:
     extra = Extra(type=DEDICATED_INFORMER, holds=spec.scheduler_informer == "Dedicated")
-    if deployment is not None and deployment.is_available:
-        return Verdict(state=State.AVAILABLE, extras=(extra,))
-    return Verdict(state=State.PROGRESSING, extras=(extra,))
+    if not _is_available(seen.deployment):
+        return Verdict(state=State.PROGRESSING, extras=(extra,))
+    if spec.extender is not None and not _is_available(seen.extender):
+        text = f"{namespace}/{EXTENDER} is updating"
+        return Verdict(state=State.PROGRESSING, message=text, extras=(extra,))
+    return Verdict(state=State.AVAILABLE, extras=(extra,))
 
 
-def _status(namespace: str, scheduler_name: str, seconds: int) -> dict[str, Any]:
+def _is_available(deployment: Deployment | None) -> bool:
+    return deployment is not None and deployment.is_available
+
+
+def _status(
+    spec: SchedulerSpec, namespace: str, scheduler_name: str, seconds: int
+) -> dict[str, Any]:
     deployment = NamespacedName(namespace=namespace, name=NAME)
+    names = (NAME,) if spec.extender is None else (NAME, EXTENDER)
     related = [
         RelatedObject(resource="namespaces", name=namespace),
-        RelatedObject(group="apps", resource="deployments", namespace=namespace, name=NAME),
+        *(
+            RelatedObject(group="apps", resource="deployments", namespace=namespace, name=name)
+            for name in names
+        ),
     ]
     document: dict[str, Any] = msgspec.to_builtins(
         {

@@ -18,7 +18,8 @@ from numakube.apps.managing import MANAGED_BY
 from numakube.apps.operator.executor import FIELD_MANAGER
 from numakube.apps.operator.exporters_plan import Seen, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject
-from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
+from numakube.apps.operator.plan import Made
+from numakube.apps.operator.scheduler_plan import EXTENDER, SchedulerSeen, plan_scheduler
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -28,6 +29,7 @@ from numakube.kube.catalog import (
     DEPLOYMENTS,
     NETWORK_POLICIES,
     NODES,
+    POD_DISRUPTION_BUDGETS,
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
@@ -79,7 +81,10 @@ KUBELET_CONFIGS: Final = _cluster_wide(
 DAEMON_SET_KIND: Final = DAEMON_SETS.decoded_as(DaemonSet)
 DEPLOYMENT_KIND: Final = DEPLOYMENTS.decoded_as(Deployment)
 CONFIG_MAP_KIND: Final = CONFIG_MAPS.decoded_as(ConfigMap)
-_NAMESPACED: Final = (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, NETWORK_POLICIES, SERVICES)
+_NAMESPACED: Final = (
+    *(SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS),
+    *(NETWORK_POLICIES, SERVICES, POD_DISRUPTION_BUDGETS),
+)
 _CLUSTER_WIDE: Final = (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 
 
@@ -125,6 +130,20 @@ class Watched:
     def missing(self) -> str:
         """Return what has not been read yet; empty if everything has."""
         return ", ".join(str(one) for one in self.reflectors() if not one.synced.is_set())
+
+    def made(self) -> tuple[Made, ...]:
+        """Return everything that was made for objects of users."""
+        kinds: dict[Resource[Any], Reflector[Any]] = {
+            DAEMON_SETS: self.daemon_sets,
+            DEPLOYMENTS: self.deployments,
+            CONFIG_MAPS: self.config_maps,
+            **{one: self._made[one.kind] for one in (*_NAMESPACED, *_CLUSTER_WIDE)},
+        }
+        return tuple(
+            Made(api_version=kind.api_version, kind=kind.kind, metadata=one.metadata)
+            for kind, reflector in kinds.items()
+            for one in reflector.store.values()
+        )
 
     def live(self, kind: str, key: ObjectKey) -> ObjectMeta | None:
         """Return the metadata of an object that is watched."""
@@ -197,6 +216,7 @@ class ExporterView:
             nodes=tuple(watched.nodes.store.values()),
             daemon_sets=daemon_sets,
             config_maps={one.metadata.name: one for one in watched.config_maps.store.values()},
+            made=watched.made(),
             machine_config_pools=None if pools is None else tuple(pools.store.values()),
             kubelet_configs=() if configs is None else tuple(configs.store.values()),
         )
@@ -218,11 +238,17 @@ class SchedulerView:
 
     def plan(self, wanted: NUMAResourcesScheduler, written: Iterable[Document]) -> Plan | None:
         """Return what to do about *wanted*."""
-        key = ObjectKey(self._setup.namespace, SCHEDULER_DEPLOYMENT)
-        deployment = self._watched.deployments.store.get(key)
-        for document in written:
-            if document["kind"] == "Deployment":
-                deployment = msgspec.convert(document, Deployment)
-        nodes = tuple(self._watched.nodes.store.values())
-        seen = SchedulerSeen(object=wanted, nodes=nodes, deployment=deployment)
+        deployments = {one.metadata.name: one for one in self._watched.deployments.store.values()}
+        deployments |= {
+            document["metadata"]["name"]: msgspec.convert(document, Deployment)
+            for document in written
+            if document["kind"] == "Deployment"
+        }
+        seen = SchedulerSeen(
+            object=wanted,
+            nodes=tuple(self._watched.nodes.store.values()),
+            deployment=deployments.get(SCHEDULER_DEPLOYMENT),
+            extender=deployments.get(EXTENDER),
+            made=self._watched.made(),
+        )
         return plan_scheduler(seen, self._setup)
