@@ -416,7 +416,7 @@ def test_devices_are_read_with_their_places() -> None:
                     "type": "rdma",
                     "id": "0000:5f:00.0",
                     "health": True,
-                    "resources": {"koordinator.sh/rdma": "100"},
+                    "resources": {"kubernetes.io/rdma": "100"},
                     "topology": {"nodeID": 1, "pcieID": "pci0000:5e", "busID": "0000:5f:00.0"},
                     "vfGroups": [
                         {"vfs": [{"minor": -1, "busID": "b"}]},

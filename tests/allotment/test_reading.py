@@ -452,6 +452,11 @@ def test_a_container_binds_its_cpus_by_its_own_rule() -> None:
     [
         ({"nvidia.com/gpu": "2"}, {"gpu": {"core": 200, "memory-ratio": 200}}),
         ({"koordinator.sh/gpu": "50"}, {"gpu": {"core": 50, "memory-ratio": 50}}),
+        ({"kubernetes.io/gpu": "50"}, {"gpu": {"core": 50, "memory-ratio": 50}}),
+        (
+            {"kubernetes.io/gpu-core": "20", "koordinator.sh/gpu-memory-ratio": "30"},
+            {"gpu": {"core": 20, "memory-ratio": 30}},
+        ),
         (
             {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "8Gi"},
             {"gpu": {"core": 50, "memory": 8 << 30}},

@@ -15,6 +15,7 @@ from numakube.api.koordinator import devices as api
 from numakube.api.koordinator import keys
 from numakube.api.selectors import selector_of
 from numakube.errors import InvalidValue
+from numakube.values.resources import add_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -98,13 +99,21 @@ def device_type_of(resource: str) -> str:
 def requests_by_type(requests: Amounts) -> dict[str, dict[str, int]]:
     """Return the part of *requests* that is about devices, by type, in the Device's resources."""
     wanted: dict[str, dict[str, int]] = {}
-    for name, amount in requests.items():
+    for name, amount in by_present_names(requests).items():
         if amount <= 0 or name not in _TYPE_OF:
             continue
         into = wanted.setdefault(_TYPE_OF[name], {})
         for part, size in _spelled_out(name, amount).items():
             into[part] = into.get(part, 0) + size
     return wanted
+
+
+def by_present_names(amounts: Amounts) -> Amounts:
+    """Return *amounts* with resources under the names that they have now."""
+    if amounts.keys().isdisjoint(api.FORMER_NAMES):
+        return amounts
+    renamed = ({api.FORMER_NAMES.get(name, name): size} for name, size in amounts.items())
+    return add_amounts(*renamed)
 
 
 def _spelled_out(name: str, amount: int) -> dict[str, int]:
@@ -119,6 +128,7 @@ def _check(
     requests: Amounts, hints: Mapping[str, api.DeviceHint], place: str, problems: list[str]
 ) -> None:
     """Note combinations and amounts that mean nothing."""
+    requests = by_present_names(requests)
     names = {name for name, amount in requests.items() if amount > 0}
     gpus = frozenset(name for name in names if _TYPE_OF.get(name) == api.GPU)
     if gpus and gpus not in _GPU_COMBINATIONS:

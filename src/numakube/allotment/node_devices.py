@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.allotment.device_wishes import by_present_names
 from numakube.allotment.facts import DevicePlace
 from numakube.errors import InvalidValue
 from numakube.values.numamask import MAX_NODE_ID
@@ -47,7 +48,7 @@ def _place_of(info: DeviceInfo, amounts: Amounts) -> DevicePlace:
 
 def _amounts(info: DeviceInfo, place: str, problems: list[str]) -> Amounts:
     try:
-        return amounts_of(info.resources)
+        return by_present_names(amounts_of(info.resources))
     except InvalidValue as error:
         problems.append(f"{place}.resources: {error}")
         return {}

@@ -28,6 +28,11 @@ RDMA_SHARE: Final = "koordinator.sh/rdma"
 FPGA_SHARE: Final = "koordinator.sh/fpga"
 WHOLE_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
 """Counts of GPUs by vendor; each is 100 of `GPU_CORE` and of `GPU_MEMORY_RATIO`."""
+FORMER_NAMES: Final = {
+    f"kubernetes.io/{name.partition('/')[2]}": name
+    for name in (GPU_SHARE, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, RDMA_SHARE, FPGA_SHARE)
+}
+"""Names that Koordinator gave to its resources before, and what they are called now."""
 
 
 class DeviceTopology(Wire, frozen=True):
