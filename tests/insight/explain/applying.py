@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +47,18 @@ def applied(change: Change, facts: ClusterFacts, pod: Pod) -> tuple[ClusterFacts
         return _refreshed(facts, change), pod
     if change.kind == "uncordon":
         return _uncordoned(facts, change), pod
+    if change.kind in ("numa-scope", "numa-policy"):
+        return facts, _wishing(pod, change)
     return facts, _relaxed(pod, change)
+
+
+def _wishing(pod: Pod, change: Change) -> Pod:
+    key = "scheduling.koordinator.sh/numa-topology-spec"
+    spec = json.loads(pod.metadata.annotations[key])
+    text = json.dumps({**spec, change.resource: change.to})
+    annotations = {**pod.metadata.annotations, key: text}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 class First:

@@ -9,6 +9,7 @@ import msgspec
 from tests.insight.explain.cases import CASES
 from tests.insight.explain.town import Town, pod
 
+from numakube.allotment.refusals import Refusal, Why
 from numakube.api.codec import to_tree
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
@@ -16,6 +17,7 @@ from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.apps.explaining import configuration_in, engine_of
 from numakube.insight.explain import document, explain, pod_subject
 from numakube.insight.explain.explaining import ORDER, Options
+from numakube.insight.explain.pod_level import meaning_of_refusal
 from numakube.insight.facts import SchedulerFacts
 from numakube.scheduling.config.reading import read_configuration
 
@@ -209,3 +211,12 @@ def test_what_a_smaller_pod_must_do_without_is_named() -> None:
     explanation = explain(facts, engine_of(facts), pod_subject(pod("p", cpu="20", gpu=1)))
     (change,) = [one for one in explanation.changes if one.kind == "less-of-everything"]
     assert "no vendor.example/gpu: fits on node-a" in change.text
+
+
+def test_every_refusal_of_the_scheduler_has_words_of_its_own() -> None:
+    """And all but one can happen: a ratio that cannot be read counts as none."""
+    meanings = {why: meaning_of_refusal(Refusal(why=why)) for why in Why}
+    assert len(set(meanings.values())) == len(Why)
+    shown = "".join(path.read_text() for path in (Path(__file__).parent / "golden").glob("level-*"))
+    missing = {why for why, text in meanings.items() if text not in shown}
+    assert missing == {Why.BAD_RATIO}

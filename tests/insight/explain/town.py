@@ -48,11 +48,13 @@ def pod(name: str, cpu: str = "2", memory: str = "1Gi", **more: Any) -> Pod:
     wanted |= {GPU: str(more.pop("gpu"))} if "gpu" in more else {}
     wanted |= more.pop("also", {})
     guaranteed = more.pop("guaranteed", True)
-    labels = more.pop("labels", {})
+    labels, annotations = more.pop("labels", {}), more.pop("annotations", {})
     container = Container(name="main", resources=resources(wanted, guaranteed=guaranteed))
     spec: dict[str, Any] = {"containers": (container,), "scheduler_name": SCHEDULER, **more}
     return Pod(
-        metadata=ObjectMeta(name=name, namespace="default", uid=name, labels=labels),
+        metadata=ObjectMeta(
+            name=name, namespace="default", uid=name, labels=labels, annotations=annotations
+        ),
         spec=PodSpec(**spec),
         status=PodStatus(phase="Pending"),
     )
@@ -95,12 +97,19 @@ class Town:
         cpu_options: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         reserved: str = "0",
+        managed: bool = True,
+        annotations: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> KubeletNode:
-        """Add a node whose kubelet keeps a core and 1Gi of the first zone for itself."""
+        """Add a node whose kubelet keeps a core and 1Gi of the first zone for itself.
+
+        If it is not *managed*, the kubelet gives out neither CPUs nor memory by NUMA node.
+        """
         model = KubeletNode(
             from_shape(shape),
-            KubeletSettings(
+            KubeletSettings(topology_policy=policy, topology_scope=scope)
+            if not managed
+            else KubeletSettings(
                 topology_policy=policy,
                 topology_scope=scope,
                 cpu_policy="static",
@@ -116,6 +125,7 @@ class Town:
             name=name,
             uid=f"uid-{len(self.nodes)}",
             labels={"kubernetes.io/hostname": name, **(labels or {})},
+            annotations=dict(annotations or {}),
         )
         status = NodeStatus(allocatable=_allocatable(model, len(CpuSet.parse(reserved))))
         self.nodes[name] = Node(metadata=meta, spec=NodeSpec(**spec), status=status)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_config import config_problems
 from numakube.errors import InvalidValue
+from numakube.api.koordinator.keys import RESOURCE_STATUS
 from numakube.insight.doctor.finding import Finding, Rule, Severity, about_node
 from numakube.insight.doctor.kubelets import Managers, config_of, managers_of, zone_count
 from numakube.insight.doctor.wishes import numa_schedulers, wants_alignment
@@ -152,7 +153,11 @@ def check_policies(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _policy_none(facts: ClusterFacts, node: str, schedulers: frozenset[str]) -> Iterator[Finding]:
     pods = facts.pods_on(node)
-    wishing = [pod.metadata.key for pod in pods if wants_alignment(pod, schedulers)]
+    wishing = [
+        pod.metadata.key
+        for pod in pods
+        if wants_alignment(pod, schedulers) and RESOURCE_STATUS not in pod.metadata.annotations
+    ]
     if wishing:
         more = f" and {len(wishing) - 1} more" if len(wishing) > 1 else ""
         detail = f"topologyManagerPolicy is none; {wishing[0]}{more} runs there"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.allotment.words import Arbiter, Scope
 from numakube.insight.explain.amounts import all_containers, asked_by, text_of
 from numakube.insight.explain.document import Candidate, ContainerAsk, ResourceAsk, ZoneAmount
 from numakube.insight.explain.holders import holders_on
-from numakube.insight.explain.judging import counted_rejection
+from numakube.insight.explain.judging import counted_rejection, rejection_in
+from numakube.insight.explain.pod_level import pod_level
 from numakube.insight.explain.words import steps_of
 from numakube.kubelet.demand import DemandRules, demand_of
 from numakube.topology.zones import Unusable
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.insight.explain.bench import Bench
+    from numakube.insight.explain.pod_level import PodLevel
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.demand import PodDemand
     from numakube.scheduling.framework.status import Status
@@ -33,6 +36,8 @@ def candidate(
     """Return everything that is to be said about *node*."""
     belief = node.numa
     topology = belief.topology if belief is not None else None
+    level = pod_level(bench.runtime, info, node)
+    ours = level is not None and level.arbiter is Arbiter.SCHEDULER
     return Candidate(
         node=node.name,
         fits=refusal is None,
@@ -40,17 +45,19 @@ def candidate(
         reason=_reason(bench, info, node, refusal),
         data=_data(facts, node.name, belief),
         data_reason=_data_reason(facts, node.name),
-        policy=topology.policy if topology else "",
-        scope=topology.scope if topology else "",
+        policy=level.policy if level and ours else topology.policy if topology else "",
+        scope=level.scope if level and ours else topology.scope if topology else "",
         cpu_manager_policy=(topology.cpu_manager_policy or "") if topology else "",
         memory_manager_policy=(topology.memory_manager_policy or "") if topology else "",
-        containers=tuple(_asks(info.pod, info, node)),
-        holders=holders_on(facts, node, but=info.uid),
+        containers=tuple(_allotted(info, node, level) if level and ours else _asks(info, node)),
+        holders=level.holders if level and ours else holders_on(facts, node, but=info.uid),
         kept_for=tuple(
             f"{one.key} (priority {one.priority})"
             for one in bench.engine.nominations.before(info, node.name)
         ),
         steps=_steps(info.pod, belief),
+        decided_by=str(level.arbiter) if level else "",
+        rules=level.words if level else (),
     )
 
 
@@ -58,7 +65,8 @@ def _reason(bench: Bench, info: PodInfo, node: NodeInfo, refusal: Status | None)
     """Return the refusal with this node's own numbers."""
     if refusal is None:
         return ""
-    own = counted_rejection(bench.runtime, info, node) if refusal.detail is not None else None
+    counted = rejection_in(refusal) is not None
+    own = counted_rejection(bench.runtime, info, node) if counted else None
     return own.message if own is not None else refusal.message
 
 
@@ -82,8 +90,42 @@ def _steps(pod: Pod, belief: NumaBelief | None) -> tuple[str, ...]:
     return () if model is None else steps_of(pod, model)
 
 
-def _asks(pod: Pod, info: PodInfo, node: NodeInfo) -> Iterator[ContainerAsk]:
-    belief = node.numa
+def _allotted(info: PodInfo, node: NodeInfo, level: PodLevel) -> Iterator[ContainerAsk]:
+    """Yield what is asked and what the scheduler's own ledger has."""
+    per_pod = level.scope != Scope.CONTAINER
+    whole = tuple(
+        _of_node(name, wanted, node, _of_ledger(name, wanted, level, told=per_pod))
+        for name, wanted in info.requests.items()
+        if wanted
+    )
+    yield ContainerAsk(container="", resources=whole)
+    for container, role in () if per_pod else all_containers(info.pod):
+        resources = tuple(
+            _of_ledger(name, wanted, level, told=True)
+            for name, wanted in asked_by(container).items()
+        )
+        if resources:
+            yield ContainerAsk(container=container.name, role=role, resources=resources)
+
+
+def _of_ledger(name: str, wanted: int, level: PodLevel, *, told: bool) -> ResourceAsk:
+    zones = tuple(
+        ZoneAmount(
+            zone=zone,
+            free=text_of(name, level.free[zone].get(name, 0)),
+            allocatable=text_of(name, total.get(name, 0)),
+            missing=text_of(name, max(0, wanted - level.free[zone].get(name, 0))),
+        )
+        for zone, total in level.totals.items()
+        if told and name in total
+    )
+    return ResourceAsk(
+        resource=name, wanted=text_of(name, wanted), aligned=bool(level.policy), zones=zones
+    )
+
+
+def _asks(info: PodInfo, node: NodeInfo) -> Iterator[ContainerAsk]:
+    pod, belief = info.pod, node.numa
     topology = belief.topology if belief is not None else None
     free = belief.available if belief is not None and topology is not None else ()
     demand = demand_of(pod, DemandRules())

@@ -136,6 +136,10 @@ class Candidate(Document, frozen=True):
         holders: who holds what, the largest part first.
         kept_for: pods for which the scheduler keeps room there, and that go first.
         steps: how the kubelet comes to its verdict, sentence by sentence.
+        decided_by: who decides where on the node the pod runs, if somebody asked for alignment by
+            annotations or labels: ``scheduler``, ``kubelet`` or ``nobody``; empty if nobody did.
+            If the scheduler does, ``policy``, ``scope`` and the zones are its own.
+        rules: how that is decided, by which rule, and what came of it, sentence by sentence.
     """
 
     node: str
@@ -152,6 +156,8 @@ class Candidate(Document, frozen=True):
     holders: tuple[Holder, ...] = ()
     kept_for: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    decided_by: str = ""
+    rules: tuple[str, ...] = ()
 
 
 class Change(Document, frozen=True):

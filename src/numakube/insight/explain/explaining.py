@@ -8,6 +8,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.bench import Bench
+from numakube.insight.explain.changes.annotations import wished_otherwise
 from numakube.insight.explain.changes.combined import combined
 from numakube.insight.explain.changes.evictions import evictions
 from numakube.insight.explain.changes.nodes import reconfigured, refreshed
@@ -18,6 +19,7 @@ from numakube.insight.explain.details import candidate
 from numakube.insight.explain.document import Explanation, NodeVerdict, ReasonGroup
 from numakube.insight.explain.judging import judge, numa_engine
 from numakube.insight.explain.placed import placement_of, with_better
+from numakube.insight.explain.pod_level import asks_scheduler
 from numakube.insight.explain.summing_up import notes_of, summary_of
 from numakube.insight.explain.words import meaning_of, taint_text, untolerated
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -38,8 +40,8 @@ _MOST_COMPARED: Final = 64
 ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
     "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
-    "whole-cpus", "guaranteed", "fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices",
-    "evict", "less-of-everything", "combined", "cpu-option", "scope", "policy",
+    "whole-cpus", "guaranteed", "numa-scope", "fewer-cpus", "less-memory", "fewer-hugepages",
+    "fewer-devices", "numa-policy", "evict", "less-of-everything", "combined", "cpu-option", "scope", "policy",
 )  # fmt: skip
 """From what costs nothing to what needs a node drained."""
 
@@ -155,7 +157,7 @@ class _Work:
             placement=placement,
             candidates=candidates,
             changes=changes,
-            notes=notes_of(self.facts, pod, self.engine.runtimes, unaligned(self.pod)),
+            notes=notes_of(self.facts, pod, self.engine.runtimes, self._unaligned()),
         )
 
     def _groups(self, refusals: Refusals) -> Iterator[ReasonGroup]:
@@ -179,6 +181,14 @@ class _Work:
         if refusals.status.plugin != "TaintToleration" or node is None:
             return ""
         return ", ".join(taint_text(one) for one in untolerated(self.pod, node.node))
+
+    @property
+    def _is_special(self) -> bool:
+        """Whether the pod asks the scheduler, rather than a kubelet, to align it."""
+        return asks_scheduler(self.runtime, self.info)
+
+    def _unaligned(self) -> tuple[str, ...]:
+        return () if self._is_special else unaligned(self.pod)
 
     def _candidates(self, judgement: Judgement, *, prefer: str = "") -> tuple[Candidate, ...]:
         focus = self.options.node or self._named
@@ -224,12 +234,13 @@ class _Work:
         if judgement.held:
             return tuple(ungated(self.bench))
         if judgement.fits:
-            return tuple(alignable(self.bench))
+            return () if self._is_special else tuple(alignable(self.bench))
         bench, facts = self.bench, self.facts
         found = list(
             chain(
                 refreshed(bench, judgement, facts),
                 lifted(bench, judgement),
+                wished_otherwise(bench, judgement),
                 smaller(bench),
                 evictions(bench, judgement),
                 reconfigured(bench, judgement, facts),

@@ -25,7 +25,7 @@ _NAMES: Final = 3
 _GROUPS: Final = 8
 _HOLDERS: Final = 8
 _FITTING: Final = 5
-_ABOUT_ROOM: Final = ("NodeResourceTopologyMatch", "NodeResourcesFit")
+_ABOUT_ROOM: Final = ("NodeResourceTopologyMatch", "NodeNUMAResource", "NodeResourcesFit")
 """Who refuses for lack of room, so that numbers help."""
 _HELPS: Final = {
     "refused": "What would help",
@@ -130,7 +130,10 @@ def _candidate(one: Candidate, *, wide: bool) -> Iterator[str]:
     yield from _holders(one, wide=wide)
     if one.kept_for:
         yield f"  room is kept for {', '.join(one.kept_for)}, for which pods were evicted there"
-    if one.steps:
+    if one.rules:
+        yield "  How its NUMA nodes are given:"
+        yield from (f"    {rule}" for rule in one.rules)
+    if one.steps and one.decided_by in ("", "kubelet"):
         yield "  How its kubelet decides:"
         yield from (f"    {step}" for step in one.steps)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.explain.pod_level import meaning_of_refusal, refusal_in
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.policies import TopologyPolicy
 from numakube.kubelet.trace import AdmissionTrace
@@ -66,6 +67,9 @@ def meaning_of(status: Status, rejection: Rejection | None) -> str:
         return (
             "Something that the pod refers to does not exist; it waits until somebody creates it."
         )
+    refusal = refusal_in(status)
+    if refusal is not None:
+        return meaning_of_refusal(refusal)
     if rejection is None:
         return _MEANINGS.get(status.plugin, "")
     if rejection.kind is Kind.ALIGN and rejection.hopeless:
