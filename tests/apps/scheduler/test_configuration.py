@@ -11,6 +11,7 @@ import structlog
 from tests.apps.scheduler.world import NAME, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
 
+from numakube.allotment.words import BindPolicy, Strategy
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
 from numakube.apps.scheduler.assembly import assemble
@@ -25,6 +26,7 @@ from numakube.kube.connect import connect
 from numakube.scheduling.config.reading import read_configuration
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.podlevel.plugin import NodeNUMAResource
 
 UPSTREAM = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -61,6 +63,35 @@ profiles:
 """
 
 
+KOORDINATOR = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: koord-scheduler
+  pluginConfig:
+  - name: NodeNUMAResource
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: NodeNUMAResourceArgs
+      defaultCPUBindPolicy: SpreadByPCPUs
+      scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 2}]}
+      numaScoringStrategy: {type: MostAllocated}
+  - name: DeviceShare
+    args:
+      apiVersion: kubescheduler.config.k8s.io/v1
+      kind: DeviceShareArgs
+      scoringStrategy: {type: MostAllocated}
+  plugins:
+    preFilter: {enabled: [{name: NodeNUMAResource}, {name: DeviceShare}]}
+    filter: {enabled: [{name: NodeNUMAResource}, {name: DeviceShare}]}
+    score: {enabled: [{name: NodeNUMAResource, weight: 1}, {name: DeviceShare, weight: 1}]}
+    reserve: {enabled: [{name: NodeNUMAResource}, {name: DeviceShare}]}
+    preBind: {enabled: [{name: NodeNUMAResource}, {name: DeviceShare}]}
+"""
+"""As Koordinator's users have it."""
+
+
 def configuration(text: str) -> KubeSchedulerConfiguration:
     """Return what a file says."""
     tree = load_yaml(text, "file")
@@ -93,6 +124,17 @@ def make(text: str, tmp_path: Path, client: Client | None = None) -> None:
             "cacheResync",
         ),
         (TWO.replace("blind", "packs"), "packs"),
+        (
+            KOORDINATOR.replace("SpreadByPCPUs", "Sometimes"),
+            "must specified CPU bind policy FullPCPUs or SpreadByPCPUs",
+        ),
+        (
+            KOORDINATOR.replace(
+                "numaScoringStrategy: {type: Most", "numaScoringStrategy: {type: So"
+            ),
+            "numaScoringStrategy.type",
+        ),
+        (KOORDINATOR.replace("numaScoringStrategy", "numaStrategy"), "numaStrategy"),
     ],
 )
 async def test_a_bad_file_is_refused_with_the_place_of_the_mistake(
@@ -104,6 +146,24 @@ async def test_a_bad_file_is_refused_with_the_place_of_the_mistake(
             make(text, tmp_path, client)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+async def test_a_file_for_koordinators_scheduler_loads(tmp_path: Path) -> None:
+    """What it says of DeviceShare has no effect, and that is told."""
+    config = configuration(KOORDINATOR)
+    async with connect(ClusterConfig(server="http://127.0.0.1:1")) as client:
+        parts = assemble(
+            config, defaults=default_profile(), registry=all_plugins(), services={CLIENT: client}
+        )
+    (runtime,) = parts.runtimes.values()
+    plugin = runtime.profile.plugins()["NodeNUMAResource"]
+    assert isinstance(plugin, NodeNUMAResource)
+    assert plugin.args.bind_policy is BindPolicy.SPREAD_BY_PCPUS
+    assert plugin.args.strategy is Strategy.MOST_ALLOCATED
+    assert plugin.args.weights == {"cpu": 2}
+    (note,) = parts.notes
+    assert "DeviceShare does nothing" in note
+    assert "scoringStrategy" in note
 
 
 def test_a_name_and_a_file_contradict_each_other() -> None:

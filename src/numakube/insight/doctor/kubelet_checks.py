@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.koordinator.keys import RESOURCE_STATUS
 from numakube.api.kubelet_config import config_problems
 from numakube.errors import InvalidValue
-from numakube.api.koordinator.keys import RESOURCE_STATUS
 from numakube.insight.doctor.finding import Finding, Rule, Severity, about_node
 from numakube.insight.doctor.kubelets import Managers, config_of, managers_of, zone_count
 from numakube.insight.doctor.wishes import numa_schedulers, wants_alignment

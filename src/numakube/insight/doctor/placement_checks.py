@@ -40,7 +40,7 @@ SETTINGS: Final = Rule(
     severity=Severity.WARNING,
     title="A setting of a node that NUMA placement depends on is not understood",
     why="It counts as not set, so pods are not placed as its owner means.",
-    fix="kubectl label node NODE LABEL=VALUE --overwrite   # see docs/reference/pod-level-numa.md",
+    fix="kubectl label node NODE LABEL=VALUE --overwrite   # docs/reference/pod-level-policy.md",
 )
 OVERRULED: Final = Rule(
     id="NUMA-PLACEMENT-OVERRULED",

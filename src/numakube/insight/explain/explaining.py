@@ -41,7 +41,8 @@ ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
     "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
     "whole-cpus", "guaranteed", "numa-scope", "fewer-cpus", "less-memory", "fewer-hugepages",
-    "fewer-devices", "numa-policy", "evict", "less-of-everything", "combined", "cpu-option", "scope", "policy",
+    "fewer-devices", "numa-policy", "evict", "less-of-everything", "combined", "cpu-option",
+    "scope", "policy",
 )  # fmt: skip
 """From what costs nothing to what needs a node drained."""
 
