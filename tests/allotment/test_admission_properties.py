@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies.nodes import GIB, facts_of_layout, layouts
+from tests.strategies.nodes import GIB, facts_of_layout, layout_of, layouts
 from tests.strategies.wishes import FULL, SPREAD, pods, rule
 
 from numakube.allotment.admission import admit, rate
 from numakube.allotment.cpus.required import meets
+from numakube.allotment.facts import DevicePlace
 from numakube.allotment.ground import CPU_MILLI
 from numakube.allotment.holdings import Allotment, Share
 from numakube.allotment.ledger import Ledger
 from numakube.allotment.refusals import Refusal
 from numakube.allotment.rules import Rule
-from numakube.allotment.wishes import PodWish
+from numakube.allotment.wishes import DeviceWish, PodWish
 from numakube.allotment.words import BindPolicy, Exclusive, Policy, Scope, Strategy
 from numakube.kubelet.demand import Role
 from numakube.values.numamask import nodes_of
@@ -168,3 +169,49 @@ def test_stricter_policies_refuse_what_looser_ones_take(
         assert best_effort == restricted
     if isinstance(best_effort, Refusal):
         assert isinstance(restricted, Refusal)
+
+
+CORE, RATIO = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio"
+GPUS = tuple(
+    DevicePlace(type="gpu", minor=minor, numa=minor % 2, resources={CORE: 100, RATIO: 100})
+    for minor in range(3)
+)
+
+
+@st.composite
+def gpu_pods(draw: st.DrawFn) -> PodWish:
+    """Draw a pod whose containers want parts of GPUs, or whole ones."""
+    wish = draw(pods(bind=BindPolicy.NONE))
+    sizes = {one.name: draw(st.sampled_from([0, 30, 50, 100, 200])) for one in wish.containers}
+    parts = {name: {"gpu": {CORE: size, RATIO: size}} for name, size in sizes.items() if size}
+    whole = {CORE: 100, RATIO: 100}
+    wanted = DeviceWish(requests={"gpu": whole}, by_container=parts) if parts else None
+    return replace(wish, devices=wanted)
+
+
+@settings(max_examples=50)
+@given(
+    turns=st.lists(
+        st.tuples(gpu_pods(), st.sampled_from(Policy), st.sampled_from(Scope), st.integers(0, 4)),
+        max_size=6,
+    )
+)
+def test_no_device_is_given_twice_whoever_comes_and_goes(
+    turns: list[tuple[PodWish, Policy, Scope, int]],
+) -> None:
+    """Containers hold what the pod holds, and all pods no more than there is."""
+    layout = layout_of("2x1x4x2")
+    ledger = Ledger.of(facts_of_layout(layout, memory=16 * GIB, devices=GPUS), {})
+    for number, (wish, policy, scope, gone) in enumerate(turns):
+        got = admit(ledger, wish, rule(policy, scope=scope))
+        if isinstance(got, Allotment):
+            ledger = ledger.with_pod(str(number), got)
+            held = {(one.type, one.minor): one.resources for one in got.total.devices}
+            assert len(held) == len(got.total.devices)
+            for share in got.containers.values():
+                for one in share.devices:
+                    assert one.resources[CORE] <= held[one.type, one.minor][CORE]
+        taken = [one for pod in ledger.allotments.values() for one in pod.total.devices]
+        for gpu in GPUS:
+            assert sum(one.resources[CORE] for one in taken if one.minor == gpu.minor) <= 100
+        ledger = ledger.without([str(gone)])

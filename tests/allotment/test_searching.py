@@ -1,0 +1,126 @@
+"""The search for NUMA nodes looks at few sets and misses none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.strategies.nodes import unbound
+from tests.strategies.wishes import rule
+
+from numakube.allotment.device_offers import DeviceOffer
+from numakube.allotment.exclusivity import Neighbours
+from numakube.allotment.facts import DevicePlace, NodeFacts
+from numakube.allotment.holdings import Allotment
+from numakube.allotment.ledger import Ledger
+from numakube.allotment.needs import need_of_pod
+from numakube.allotment.refusals import Refusal
+from numakube.allotment.room import Room
+from numakube.allotment.searching import Search
+from numakube.allotment.supply import Supply
+from numakube.allotment.wishes import DeviceWish, PodWish
+from numakube.allotment.words import Exclusive, Policy
+from numakube.values.numamask import masks_over, nodes_of
+
+GPU = {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}
+RESOURCES = ("cpu", "memory", "vendor.example/x")
+
+
+@st.composite
+def ledgers(draw: st.DrawFn) -> Ledger:
+    """Draw up to five NUMA nodes with little left on each, and who is there."""
+    ids = draw(st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True))
+    left = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 6))
+    gpus = tuple(
+        DevicePlace(type="gpu", minor=minor, numa=numa, resources=GPU)
+        for minor, numa in enumerate(draw(st.lists(st.sampled_from([*ids, None]), max_size=3)))
+    )
+    facts = NodeFacts(node="n", zones={numa: draw(left) for numa in ids}, devices=gpus)
+    holders = draw(st.lists(st.integers(1, 127), max_size=2))
+    others: dict[str, Allotment] = {
+        str(at): unbound(mask, memory=0) for at, mask in enumerate(holders)
+    }
+    return Ledger.of(facts, others)
+
+
+def amounts() -> st.SearchStrategy[dict[str, int]]:
+    """Draw what a pod asks for."""
+    return st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 9), min_size=1)
+
+
+def devices(count: int) -> DeviceWish | None:
+    """Return a wish for whole GPUs."""
+    wanted = {name: amount * count for name, amount in GPU.items()}
+    return DeviceWish(requests={"gpu": wanted}) if count else None
+
+
+def search(
+    ledger: Ledger, wish: PodWish, policy: Policy, exclusive: Exclusive
+) -> tuple[int | Refusal, Supply, DeviceOffer]:
+    """Return what the search finds, and what it looked at."""
+    need = need_of_pod(wish, rule(policy, exclusive=exclusive), ledger.ground)
+    room = Room(ledger=ledger)
+    supply, offer = Supply(room, need), DeviceOffer(room, need)
+    return Search(supply, offer).run(), supply, offer
+
+
+def fits(supply: Supply, mask: int) -> bool:
+    """Tell whether every NUMA node of *mask* has something of all, and all of them enough."""
+    return all(
+        all(available[node] > 0 for node in nodes_of(mask))
+        and sum(available[node] for node in nodes_of(mask)) >= supply.need.amounts[name]
+        for name, available in supply.available.items()
+    )
+
+
+@given(
+    ledger=ledgers(),
+    asked=amounts(),
+    gpus=st.integers(0, 2),
+    policy=st.sampled_from([Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE]),
+    exclusive=st.sampled_from(Exclusive),
+)
+def test_no_set_is_missed_and_none_is_wider_than_it_must_be(
+    ledger: Ledger, asked: dict[str, int], gpus: int, policy: Policy, exclusive: Exclusive
+) -> None:
+    """Against a look at all sets one by one."""
+    wish = PodWish(requests=asked, devices=devices(gpus))
+    found, supply, offer = search(ledger, wish, policy, exclusive)
+    assume(supply.need.amounts or offer.types)
+    masks = masks_over(ledger.ground.zone_ids)
+    given = [mask for mask in masks if not isinstance(offer.on(mask), Refusal)]
+    aligned = [mask for mask in given if fits(supply, mask)]
+    neighbours = Neighbours.of(ledger.numa_status)
+    allowed = [mask for mask in aligned if neighbours.allow(mask, exclusive)]
+    if offer.types and policy is Policy.RESTRICTED:
+        fewest = min((mask.bit_count() for mask in given), default=0)
+        allowed = [mask for mask in allowed if mask.bit_count() == fewest]
+    if policy is Policy.SINGLE_NUMA_NODE:
+        allowed = [mask for mask in allowed if mask.bit_count() == 1]
+    best = min((mask.bit_count() for mask in allowed), default=None)
+    if isinstance(found, Refusal):
+        enough = not isinstance(offer.best, Refusal) and supply.short_of() is None
+        assert best is None
+        assert policy is not Policy.BEST_EFFORT or not enough
+    elif best is None:
+        assert policy is Policy.BEST_EFFORT
+        assert found in aligned or (not aligned and found == ledger.ground.all_zones)
+    else:
+        assert found in allowed
+        assert found.bit_count() == best
+
+
+@pytest.mark.parametrize(
+    ("available", "amount", "fewest"),
+    [((4, 1, 3), 4, 1), ((4, 1, 3), 5, 2), ((4, 1, 3), 8, 3), ((4, 1, 3), 9, 0), ((0, 0), 1, 0)],
+)
+def test_sets_that_are_too_small_are_skipped(
+    available: tuple[int, ...], amount: int, fewest: int
+) -> None:
+    """The richest nodes tell how many it takes at least."""
+    zones = {zone: {"x": left} for zone, left in enumerate(available)}
+    ledger = Ledger.of(NodeFacts(node="n", zones=zones), {})
+    need = need_of_pod(PodWish(requests={"x": amount}), rule(), ledger.ground)
+    supply = Supply(Room(ledger=ledger), need)
+    assert supply.fewest_nodes("x") == fewest
+    assert all(not supply.masks("x", size) for size in range(1, fewest))
