@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -71,6 +72,9 @@ class Enforcer:
     watched: Callable[[Sequence[str]], None] = lambda groups: None
     trouble: str = "no pass has been made yet"
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    # A pass that is cut short goes on in its thread; putting things back has to come after it.
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+    _ended: bool = False
 
     def wake(self) -> None:
         """Make a pass soon."""
@@ -105,23 +109,34 @@ class Enforcer:
         return outcome
 
     async def restore(self) -> Outcome:
-        """Put everything back as it was."""
-        outcome = await asyncio.to_thread(self.executor.restore)
+        """Put everything back as it was; no pass follows."""
+        outcome = await asyncio.to_thread(self._restore)
         for refused in outcome.refused:
             _log.error("not_restored", group=refused.group, error=refused.why)
         _log.info("restored", files=len(outcome.changes))
         return outcome
 
+    def _restore(self) -> Outcome:
+        with self._turn:
+            self._ended = True
+            return self.executor.restore()
+
     def _pass(
         self, pods: list[PodState], annotations: Mapping[str, str]
     ) -> tuple[Decisions, Outcome]:
         """Do what blocks."""
+        with self._turn:
+            return self._decide_and_apply(pods, annotations)
+
+    def _decide_and_apply(
+        self, pods: list[PodState], annotations: Mapping[str, str]
+    ) -> tuple[Decisions, Outcome]:
         node = self.reader.read(annotations)
         trouble = self.executor.look()
         known = {pod.uid for pod in pods}
         pods += [departed(uid) for uid in sorted(self.executor.remembered() - known)]
         decisions = decide(pods, node)
-        if trouble:
+        if trouble or self._ended:
             return decisions, Outcome(trouble=trouble)
         return decisions, self.executor.apply(pods, decisions)
 

@@ -145,9 +145,9 @@ class Executor:
 
     def _settle(self, targets: Mapping[str, Target]) -> Outcome:
         outcome = Outcome()
-        if not self._dry_run:
-            outcome.refused += self._hand_down(targets)
         now = self._now(targets)
+        if not self._dry_run:
+            self._hand_down(targets, now, outcome)
         version = self._groups.version
         plan = make_plan(
             targets, now, Past(originals=self._originals, written=self._written), version
@@ -203,12 +203,16 @@ class Executor:
             owner=owner, group=group, file=file, before=before, after=write.text, kind=kind
         )
 
-    def _hand_down(self, targets: Mapping[str, Target]) -> list[Refused]:
-        refused = []
-        for group, target in targets.items():
+    def _hand_down(
+        self, targets: Mapping[str, Target], now: dict[str, Setting], outcome: Outcome
+    ) -> None:
+        """Let groups have cpuset files that have none yet."""
+        for group in [name for name, one in now.items() if one.cpus is None and name in targets]:
             if why := hand_down_cpuset(self._groups, group):
-                refused.append(Refused(owner=target.owner, group=group, why=why))
-        return refused
+                refused = Refused(owner=targets[group].owner, group=group, why=why)
+                outcome.refused.append(refused)
+            else:
+                now[group] = read_setting(self._groups, group)
 
     def _now(self, targets: Mapping[str, Target]) -> dict[str, Setting]:
         names = targets.keys() | self._originals.keys()

@@ -32,7 +32,6 @@ from numakube.kube.events import EventRecorder
 from numakube.kube.reflector import Reflector
 from numakube.node.cgroups.files import CgroupFiles, detect
 from numakube.node.cgroups.watching import GroupWatch
-from numakube.node.file_watch import FileWatch
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping, Sequence
@@ -120,7 +119,7 @@ class EnforcerProcess:
         state = around.locate(values["kubelet_dir"]) / _CPU_STATE
         self._groups = _groups(values, around)
         self._watch = GroupWatch(self._wake)
-        self._files = FileWatch([state], lambda _: self._wake(), clock=around.clock)
+        self._kubelet = state.parent
         self.enforcer = Enforcer(
             knowledge=self,
             reader=NodeReader(
@@ -131,7 +130,7 @@ class EnforcerProcess:
             metrics=EnforcerMetrics(self._registry),
             clock=around.clock,
             period=values["period"],
-            watched=lambda groups: self._watch.watch(map(self._groups.path, groups)),
+            watched=self._watch_groups,
         )
         self._pods.store.subscribe(lambda _: self._wake())
         self._node.store.subscribe(lambda _: self._wake())
@@ -150,8 +149,7 @@ class EnforcerProcess:
         async with AsyncExitStack() as stack:
             await self._serve(stack)
             async with asyncio.TaskGroup() as tasks:
-                jobs = [tasks.create_task(job) for job in (*self._jobs(), self._files.run())]
-                jobs.append(tasks.create_task(self._end_with(stop)))
+                jobs = [tasks.create_task(job) for job in (*self._jobs(), self._end_with(stop))]
                 self._watch.open()
                 try:
                     if await self._all_known(stop):
@@ -200,6 +198,9 @@ class EnforcerProcess:
         await stop.wait()
         self._wake()
 
+    def _watch_groups(self, groups: Sequence[str]) -> None:
+        self._watch.watch([self._kubelet, *map(self._groups.path, groups)])
+
     def _wake(self) -> None:
         self.enforcer.wake()
 
@@ -211,6 +212,7 @@ class EnforcerProcess:
             return
         health = Health()
         health.ready("pods", lambda: "" if self._pods.synced.is_set() else "not listed yet")
+        health.ready("node", lambda: "" if self._node.synced.is_set() else "not listed yet")
         health.ready("groups", lambda: self.enforcer.trouble)
         listen = self._around.placed(listen_of(self._values, locate=self._around.locate))
         serving = Serving(listen, health=health, registry=self._registry)

@@ -4,6 +4,9 @@ They are below ``sys/fs/cgroup`` of the node's folder, version 2 with systemd's 
 is made when it is admitted, with one for its sandbox; a container has one for as long as it runs. A
 kubelet without a CPU Manager leaves their CPUs alone, a static one writes those that it gives out.
 
+Thousands of pods would mean thousands of files, so there are none before somebody asks: by mounting
+``/sys/fs/cgroup`` of the node into a pod, or by `NodeCgroups.tree`.
+
 A kubelet that starts again writes everything anew. A real one does so only for what its CPU Manager
 gives out; whoever sets CPUs by other means has to cope with worse.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pods import qos_class
+from numakube.api.pods import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
 from numakube.lab.nodes.pod_status import container_id
 from numakube.node.cgroups.fake import MOUNT, FakeCgroups
 from numakube.node.cgroups.files import CPUS, Version
@@ -44,64 +47,85 @@ def make_tree(machine: Machine, sysfs: Path) -> FakeCgroups:
 
 
 class NodeCgroups:
-    """Keeps the groups of one node as its pods are.
+    """Keeps the groups of one node as its pods are, from the moment that somebody looks."""
 
-    Attributes:
-        tree: the groups.
-    """
+    def __init__(self, machine: Machine, sysfs: Path) -> None:
+        self._machine = machine
+        self._sysfs = sysfs
+        self._tree: FakeCgroups | None = None
+        self._pods: dict[str, tuple[Pod, PodRun, KubeletNode]] = {}
+        # The groups of each pod, so that most looks at a pod cost nothing.
+        self._shown: dict[str, dict[str, str]] = {}
 
-    def __init__(self, tree: FakeCgroups) -> None:
-        self.tree = tree
+    @property
+    def tree(self) -> FakeCgroups:
+        """The groups; they are made when they are first asked for."""
+        if self._tree is None:
+            self._tree = make_tree(self._machine, self._sysfs)
+            for known in self._pods.values():
+                self._show(self._tree, *known)
+        return self._tree
 
     def restart(self, uids: Collection[str]) -> None:
         """Begin anew with the pods that are still there."""
-        for uid, found in scan(self.tree.files, PARENT, nested=False).items():
+        self._shown.clear()
+        self._pods.clear()
+        if self._tree is None:
+            return
+        for uid, found in scan(self._tree.files, PARENT, nested=False).items():
             if uid not in uids:
-                self.tree.remove(found.group)
+                self._tree.remove(found.group)
                 continue
             for group in (found.group, *found.members):
-                self.tree.reset(group)
+                self._tree.reset(group)
 
     def show(self, pod: Pod, run: PodRun, model: KubeletNode) -> None:
         """Let there be a group for everything of *pod* that runs, and for nothing else."""
-        group = self.group_of(pod)
-        wanted = dict(self._members(pod, run))
-        wanted[self.sandbox_of(pod)] = ""
-        for name in self.tree.files.children(group):
+        self._pods[pod.metadata.uid] = (pod, run, model)
+        if self._tree is not None:
+            self._show(self._tree, pod, run, model)
+
+    def _show(self, tree: FakeCgroups, pod: Pod, run: PodRun, model: KubeletNode) -> None:
+        uid = pod.metadata.uid
+        wanted = {**dict(_members(pod, run)), sandbox_of(pod): ""}
+        if self._shown.get(uid) == wanted:
+            return
+        self._shown[uid] = wanted
+        for name in tree.files.children(group_of(pod)):
             if name not in wanted:
-                self.tree.remove(name)
+                tree.remove(name)
         for name, container in wanted.items():
-            self.tree.add(name)
-            if container and model.cpus is not None:
-                self._pin(name, pod.metadata.uid, container, model)
+            tree.add(name)
+            if container and model.cpus is not None and not tree.cpus(name):
+                cpus = model.placement(uid, container).cpus or model.shared_cpus
+                tree.files.write(name, CPUS, str(cpus))
 
     def remove(self, uid: str) -> None:
         """Remove the groups of a pod."""
-        for qos in ("Guaranteed", "Burstable", "BestEffort"):
-            self.tree.remove(pod_group(PARENT, qos, uid))
+        self._shown.pop(uid, None)
+        self._pods.pop(uid, None)
+        if self._tree is not None:
+            for qos in (GUARANTEED, BURSTABLE, BEST_EFFORT):
+                self._tree.remove(pod_group(PARENT, qos, uid))
 
-    @staticmethod
-    def group_of(pod: Pod) -> str:
-        """Return the group of a pod."""
-        return pod_group(PARENT, qos_class(pod), pod.metadata.uid)
 
-    def sandbox_of(self, pod: Pod) -> str:
-        """Return the group of a pod's sandbox."""
-        identity = hashlib.sha256(f"{pod.metadata.uid}/sandbox".encode()).hexdigest()
-        return container_group(self.group_of(pod), f"containerd://{identity}")
+def group_of(pod: Pod) -> str:
+    """Return the group of a pod."""
+    return pod_group(PARENT, qos_class(pod), pod.metadata.uid)
 
-    def _members(self, pod: Pod, run: PodRun) -> Iterator[tuple[str, str]]:
-        """Yield the groups of running containers, and their names."""
-        for name, one in (*run.init.items(), *run.containers.items()):
-            if one.started is not None:
-                identity = container_id(pod.metadata.uid, name, one.restarts)
-                yield container_group(self.group_of(pod), identity), name
 
-    def _pin(self, group: str, uid: str, container: str, model: KubeletNode) -> None:
-        """Write what a static CPU Manager gives to a container."""
-        if not self.tree.cpus(group):
-            cpus = model.placement(uid, container).cpus or model.shared_cpus
-            self.tree.files.write(group, CPUS, str(cpus))
+def sandbox_of(pod: Pod) -> str:
+    """Return the group of a pod's sandbox."""
+    identity = hashlib.sha256(f"{pod.metadata.uid}/sandbox".encode()).hexdigest()
+    return container_group(group_of(pod), f"containerd://{identity}")
+
+
+def _members(pod: Pod, run: PodRun) -> Iterator[tuple[str, str]]:
+    """Yield the groups of running containers, and their names."""
+    for name, one in (*run.init.items(), *run.containers.items()):
+        if one.started is not None:
+            identity = container_id(pod.metadata.uid, name, one.restarts)
+            yield container_group(group_of(pod), identity), name
 
 
 def group_of_container(pod: Pod, name: str) -> str:
@@ -112,4 +136,4 @@ def group_of_container(pod: Pod, name: str) -> str:
         else (*pod.status.init_container_statuses, *pod.status.container_statuses)
     )
     identity = next(one.container_id for one in statuses if one.name == name)
-    return container_group(NodeCgroups.group_of(pod), identity)
+    return container_group(group_of(pod), identity)

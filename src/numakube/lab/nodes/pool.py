@@ -20,7 +20,7 @@ from numakube.kube.store import Removed
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube.lab.nodes.addresses import MAX_NODES, NodeAddresses
 from numakube.lab.nodes.aligner import ModelAligner
-from numakube.lab.nodes.cgroups import NodeCgroups, make_tree
+from numakube.lab.nodes.cgroups import NodeCgroups
 from numakube.lab.nodes.files import SYSFS, NodeFolder
 from numakube.lab.nodes.folders import FolderWatch
 from numakube.lab.nodes.heartbeats import Heartbeats
@@ -232,9 +232,7 @@ class NodePool:
         if folder is not None:
             # A sysfs tree has thousands of files.
             await asyncio.to_thread(folder.prepare, plan)
-            if sockets is not None:
-                # Files for every pod are for nodes on which programs run.
-                cgroups = NodeCgroups(make_tree(plan.machine, folder.path / SYSFS))
+            cgroups = NodeCgroups(plan.machine, folder.path / SYSFS)
         kubelet = LabKubelet(
             plan,
             client=self._client,

@@ -39,9 +39,14 @@ ACCOUNT_PATH: Final = SERVICE_ACCOUNT.as_posix()
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """The file systems of the lab's nodes, below the folder in which each has one."""
+    """The file systems of the lab's nodes, below the folder in which each has one.
+
+    Attributes:
+        asked: is told of a node's path before somebody gets to see it.
+    """
 
     root: Path
+    asked: Callable[[str, str], None] = lambda node, path: None
 
     def path(self, node: str, path: str) -> Path:
         """Return where a node's *path* is."""
@@ -52,6 +57,7 @@ class NodeFiles:
             (host / _KUBELET).symlink_to(folder.resolve())
             (folder / _SYSFS).mkdir(exist_ok=True)
             (host / _SYSFS).symlink_to((folder / _SYSFS).resolve())
+        self.asked(node, path)
         return (host / path.lstrip("/")).resolve()
 
 

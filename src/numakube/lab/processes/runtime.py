@@ -32,6 +32,7 @@ from numakube.lab.processes.sources import Sources, account_of
 from numakube.lab.processes.table import PROGRAMS
 from numakube.lab.processes.tasks import Tasks
 from numakube.lab.processes.trouble import CannotStart
+from numakube.node.cgroups.fake import MOUNT
 
 if TYPE_CHECKING:
     import asyncio
@@ -96,7 +97,7 @@ class ProcessRuntime:
         """
         self._client = client
         self._folder = folder
-        self._nodes = NodeFiles(nodes)
+        self._nodes = NodeFiles(nodes, self._make_path)
         self._inside = inside
         self._programs = programs
         self._tasks = Tasks()
@@ -127,6 +128,12 @@ class ProcessRuntime:
         """Have the nodes of *pool* look at pods whose containers have changed."""
         self._pool = pool
         pool.pods.subscribe(self._on_pod)
+
+    def _make_path(self, node: str, path: str) -> None:
+        """Let a node have control groups as soon as a pod looks at them."""
+        kubelet = self._pool.kubelets.get(node) if self._pool is not None else None
+        if path.startswith(f"/sys/{MOUNT}") and kubelet is not None and kubelet.cgroups is not None:
+            _ = kubelet.cgroups.tree
 
     def process(self, uid: str, container: str) -> ContainerProcess | None:
         """Return a container of the pod *uid*, if it is one that runs here."""

@@ -10,8 +10,8 @@ by itself: `FakeCgroups.effective_cpus` computes what processes of a group could
 
 from __future__ import annotations
 
+import os
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.node.cgroups.files import (
@@ -20,6 +20,7 @@ from numakube.node.cgroups.files import (
     MEMS,
     SUBTREE_CONTROL,
     CgroupFiles,
+    Hierarchy,
     Version,
     detect,
 )
@@ -35,12 +36,22 @@ _CONTROLLERS: Final = "cpuset cpu io memory hugetlb pids"
 _UNLIMITED: Final = {Version.V1: "-1", Version.V2: "max 100000"}
 
 
-@dataclass(frozen=True, slots=True)
 class FakeCgroups:
-    """A tree of groups on disk."""
+    """A tree of groups on disk.
 
-    root: Path
-    version: Version
+    Attributes:
+        root: where it is.
+        files: the groups, to read and to write.
+    """
+
+    def __init__(self, root: Path, version: Version) -> None:
+        """Use the tree under *root*, which is of this version."""
+        self.root = root
+        self.version = version
+        single = version is Version.V2
+        self._cpuset = root if single else root / "cpuset"
+        self._cpu = root if single else root / "cpu,cpuacct"
+        self.files = CgroupFiles(Hierarchy(version, self._cpuset, self._cpu))
 
     @classmethod
     def make(cls, root: Path, *, version: Version, cpus: int, mems: int) -> FakeCgroups:
@@ -49,7 +60,7 @@ class FakeCgroups:
         files = tree._own_files(str(CpuSet(cpus)), str(CpuSet(mems)))
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(f"{text}\n", encoding="ascii")
+            _write(path, text)
         return tree
 
     @classmethod
@@ -57,17 +68,12 @@ class FakeCgroups:
         """Return the tree that was made under *root*."""
         return cls(root, detect(root).version)
 
-    @property
-    def files(self) -> CgroupFiles:
-        """The groups, to read and to write."""
-        return CgroupFiles(detect(self.root))
-
     def add(self, group: str, *, quota: str = "") -> None:
         """Make a group and those above it, if they are not there yet."""
         names = group.split("/")
         for depth in range(1, len(names) + 1):
             one = "/".join(names[:depth])
-            if not (self._cpuset / one).is_dir():
+            if not self.files.exists(one):
                 self._add(one, quota=quota if one == group else "")
 
     def remove(self, group: str) -> None:
@@ -121,7 +127,7 @@ class FakeCgroups:
             self._cpu / group / self.version.quota: quota or _UNLIMITED[self.version],
         }
         for path, text in files.items():
-            path.write_text(f"{text}\n", encoding="ascii")
+            _write(path, text)
 
     def _inherited(self, above: str, file: str) -> str:
         return (self.files.read(above, file) or "") if self.version is Version.V1 else ""
@@ -134,10 +140,9 @@ class FakeCgroups:
             }
         return files | {self._cpu / self.version.quota: "-1"}
 
-    @property
-    def _cpuset(self) -> Path:
-        return self.root if self.version is Version.V2 else self.root / "cpuset"
 
-    @property
-    def _cpu(self) -> Path:
-        return self.root if self.version is Version.V2 else self.root / "cpu,cpuacct"
+def _write(path: Path, text: str) -> None:
+    # A lab makes these files by the thousand.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    os.write(descriptor, f"{text}\n".encode("ascii"))
+    os.close(descriptor)

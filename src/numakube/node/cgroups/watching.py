@@ -23,7 +23,7 @@ class GroupWatch:
         """Prepare a watch; call `open` inside an event loop, and `close` at the end."""
         self._changed = changed
         self._inotify = Inotify.open() if inotify else None
-        self._watched: set[Path] = set()
+        self._watched: frozenset[Path] = frozenset()
 
     def open(self) -> None:
         """Begin to listen."""
@@ -31,12 +31,16 @@ class GroupWatch:
             asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._told)
 
     def watch(self, folders: Iterable[Path]) -> None:
-        """Watch *folders* from now on; others are gone."""
+        """Watch *folders*, again if one of that name was watched before and has gone since.
+
+        What happened in a new one before it was watched counts as a change.
+        """
         if self._inotify is None:
             return
-        wanted = set(folders)
-        known = self._watched & wanted
-        self._watched = known | {one for one in wanted - known if self._inotify.watch(one)}
+        watched = frozenset(folder for folder in folders if self._inotify.watch(folder))
+        if not watched <= self._watched:
+            self._changed()
+        self._watched = watched
 
     def close(self) -> None:
         """Stop listening."""

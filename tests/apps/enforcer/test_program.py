@@ -1,0 +1,86 @@
+"""``numakube enforcer`` as a program of its own: killed, told to end, and asked how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.apps.enforcer.world import NODE, World, enforced_lab, until
+
+from numakube.apps.enforcer.originals import FILE
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAM = "from numakube.cli.main import main; main()"
+
+
+@contextlib.asynccontextmanager
+async def running(world: World, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the program for the lab's node."""
+    tree = world.tree()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, "enforcer", "--log-format", "json"),
+        *("--kubeconfig", str(world.lab.info().kubeconfig), "--hostname", NODE),
+        *("--cgroup-root", str(tree.root), "--sysfs", str(tree.root.parents[1])),
+        *("--kubelet-state-dir", str(tree.root.parents[2]), "--state-dir", str(folder)),
+        *("--bind-address", "127.0.0.1:0"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def url_of(process: asyncio.subprocess.Process) -> str:
+    """Return where the program serves; every line of its log is an object."""
+    assert process.stderr is not None
+    async for line in process.stderr:
+        found: dict[str, str] = json.loads(line)
+        if found["event"] == "serving":
+            return found["url"]
+    raise AssertionError("it never served")
+
+
+async def fetch(url: str) -> tuple[int, str]:
+    """Return status and text of an answer."""
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: Path) -> None:
+    """It goes on where the other one ended, and tells how it is."""
+    async with enforced_lab() as world:
+        await world.create("bound", cpuset="0-1")
+        await world.create("shared")
+        async with running(world, tmp_path) as process:
+            await world.runs_on("bound", "0-1")
+            await world.runs_on("shared", "2-7")
+            process.kill()
+            await process.wait()
+        assert (tmp_path / FILE).exists()
+        assert await world.cpus("bound") == "0-1"
+
+        async with running(world, tmp_path) as process:
+            url = await url_of(process)
+
+            async def ready() -> bool:
+                return (await fetch(f"{url}/readyz"))[0] == 200
+
+            await until(ready, "it is ready")
+            _, metrics = await fetch(f"{url}/metrics")
+            assert 'numakube_enforcer_pods{kind="bound"} 1.0' in metrics
+            assert 'numakube_enforcer_pool_cpus{numa_node="0",pool="ls"} 2.0' in metrics
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+        assert await world.cpus("bound") == await world.cpus("shared") == "0-7"
+        assert {world.tree().cpus(group) for group in world.tree().groups()} == {""}
