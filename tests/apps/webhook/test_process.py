@@ -21,10 +21,18 @@ from numakube.apps.serving import Elsewhere
 from numakube.apps.surroundings import Surroundings
 from numakube.apps.webhook.command import LINE, perform
 from numakube.errors import ConfigError, Invalid
-from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, PODS
+from numakube.kube.catalog import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    DEPLOYMENTS,
+    NAMESPACES,
+    PODS,
+)
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
 from numakube.lab.api.certificates import Authority
-from numakube.manifests.webhook import NAME, WebhookManifest
+from numakube.lab.replay.run import TOKENS
+from numakube.manifests.roles import cluster_role, service_account
+from numakube.manifests.webhook import NAME, WebhookManifest, cluster_rules
 
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 BAD = '{"numaTopologyPolicy": "strict"}'
@@ -185,9 +193,13 @@ async def test_plain_http_where_others_reach_it_must_be_meant() -> None:
 async def registered(
     server: BareServer, files: Files, tmp_path: Path
 ) -> AsyncIterator[tuple[str, BareServer]]:
-    """Run a webhook that an API server is told of by its URL."""
+    """Run a webhook with the rights of its manifest that an API server is told of by its URL."""
     kubeconfig = tmp_path / "kubeconfig"
-    server.write_kubeconfig(kubeconfig)
+    server.write_kubeconfig(kubeconfig, TOKENS["alice"])
+    role, binding = cluster_role(NAME, cluster_rules(), service_account(NAME, "numakube"))
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "alice"}
+    await server.client.create(CLUSTER_ROLES, role)
+    await server.client.create(CLUSTER_ROLE_BINDINGS, {**binding, "subjects": [subject]})
     arguments = (
         *files.arguments,
         f"--kubeconfig={kubeconfig}",
