@@ -245,10 +245,39 @@ SCHEDULING: Final = (
     ),
 )
 
+ENFORCING: Final = (
+    Alert(
+        name="NumakubeEnforcerFails",
+        severity="critical",
+        expression=(
+            "sum by (instance) (increase(numakube_enforcer_failed_passes_total[10m])"
+            " + increase(numakube_enforcer_refused_writes_total[10m])) > 0"
+        ),
+        lasts="10m",
+        summary="Containers of a node are not confined",
+        description=(
+            "The enforcer at {{ $labels.instance }} cannot read or write control groups: pods with"
+            " CPUs of their own may share them."
+        ),
+    ),
+    Alert(
+        name="NumakubeAllotmentNotEnforced",
+        severity="warning",
+        expression="sum by (instance, reason) (numakube_enforcer_problems) > 0",
+        lasts="10m",
+        summary="Pods are not treated as a scheduler decided",
+        description=(
+            "{{ $value }} pods at {{ $labels.instance }}: {{ $labels.reason }}. Events of the pods"
+            " tell more."
+        ),
+    ),
+)
+
 GROUPS: Final = {
     "numakube-reports": EXPORTER,
     "numakube-placement": PLACEMENT,
     "numakube-scheduling": SCHEDULING,
+    "numakube-enforcing": ENFORCING,
 }
 ALERTS: Final = tuple(alert for group in GROUPS.values() for alert in group)
 
