@@ -123,10 +123,10 @@ def texts(annotations: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def exact(settings: KubeletSettings, **more: Any) -> dict[str, str]:
+def exact(settings: KubeletSettings, kubernetes: str = "1.35", **more: Any) -> dict[str, str]:
     """Return the annotation of our exporter for a machine of 2 NUMA nodes with 8 CPUs each."""
     machine = as_the_kubelet_sees_it(from_shape("2 sockets, 4 cores, smt 2, 16Gi"))
-    report = ExactReport(machine=machine, settings=settings, kubernetes="1.35", **more)
+    report = ExactReport(machine=machine, settings=settings, kubernetes=kubernetes, **more)
     return {names.EXACT_ANNOTATION: encode_report(report)}
 
 
@@ -467,3 +467,12 @@ def test_facts_of_a_live_kubelet_do_not_change_with_its_pods() -> None:
     found = [facts(told=told, policies=("RestrictedPodLevel",)) for told in (idle, busy)]
     assert found[0] == found[1]
     assert found[0].kubelet_policy is Policy.RESTRICTED
+
+
+def test_a_kubelet_that_the_model_does_not_know_keeps_whole_cores() -> None:
+    """An old one, or one whose version makes no sense."""
+    settings = KubeletSettings(cpu_policy="static", reserved_cpu_milli=1500)
+    for version in ("1.20", "new"):
+        told = exact(settings, version, shared_cpus=CpuSet.parse("0-15"))
+        found = facts(told=told, labels_of_nrt={})
+        assert found.reserved_cpus.bit_count() == 2

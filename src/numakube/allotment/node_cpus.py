@@ -21,7 +21,7 @@ from numakube.api.koordinator.nodes import (
     PodCpuAlloc,
     SystemQosResource,
 )
-from numakube.errors import InvalidValue, KubeletStartError
+from numakube.errors import ConfigError, InvalidValue
 from numakube.kubelet.cpus.manager import start_cpu_manager
 from numakube.kubelet.cpus.topology import CpuTopology as KubeletCpus
 from numakube.kubelet.settings import KubeletSettings
@@ -171,8 +171,9 @@ def _reserved_by(
     try:
         cpus = KubeletCpus.of(model.machine)
         manager = start_cpu_manager(cpus, settings, behaviour_of(kubernetes))
-    except KubeletStartError:
-        return 0
+    except ConfigError:
+        # An older kubelet than the model knows, or one that should not run.
+        return _first_cores(_layout_of_model(model), -(-(milli or 0) // 1000))
     return manager.reserved if manager is not None else 0
 
 
