@@ -77,7 +77,9 @@ class SecondaryScheduler:
             "profiles": [
                 {
                     "schedulerName": self.scheduler_name,
-                    "plugins": {"multiPoint": {"enabled": [{"name": plugin}]}},
+                    "plugins": {
+                        "multiPoint": {"enabled": [{"name": plugin}, {"name": "NodeNUMAResource"}]}
+                    },
                     "pluginConfig": [{"name": plugin, "args": {**kind, **self.plugin_args}}],
                 }
             ],
