@@ -9,6 +9,7 @@ from typing import Any
 from tests.apps.operator.test_on_the_lab import (
     IMAGE,
     NAMESPACE,
+    conditions,
     create,
     in_state,
     until,
@@ -58,6 +59,20 @@ async def configure(client: Client, **config: Any) -> None:
     """Configure the exporters of all nodes."""
     group = {"nodeSelector": {"matchLabels": {}}, "config": config}
     await change(client, EXPORTERS, {"nodeGroups": [group]})
+
+
+async def settled(client: Client, name: str) -> Document:
+    """Wait until one of the two objects is available as it is now, and return it."""
+    resource = OPERATORS if name == EXPORTERS else SCHEDULERS
+
+    async def ask() -> Document | None:
+        found = await client.get(resource.raw, name)
+        told = found.get("status", {}).get("conditions", [])
+        seen = {one["observedGeneration"] for one in told} == {found["metadata"]["generation"]}
+        return found if seen and conditions(found).get("Available") == "True" else None
+
+    found: Document = await until(ask, f"{name} is available")
+    return found
 
 
 async def exporters(client: Client) -> dict[str, str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from tests.apps.operator.test_on_the_lab import (
+    IMAGE,
     NAMESPACE,
     aligned_pod,
     conditions,
@@ -11,22 +14,37 @@ from tests.apps.operator.test_on_the_lab import (
     until,
     wanted_scheduler,
 )
-from tests.field.operated import ALL, EXPORTERS, SCHEDULER, change, configure, until_on
+from tests.apps.scheduler.world import refusal_of
+from tests.field.operated import (
+    ALL,
+    EXPORTERS,
+    SCHEDULER,
+    change,
+    configure,
+    daemon_set,
+    settled,
+    until_on,
+)
 
+from numakube.api.core import Pod
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.errors import ServiceUnavailable
 from numakube.kube.catalog import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
     NODE_RESOURCE_TOPOLOGIES,
+    NODES,
     PODS,
 )
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kube.resources import Document
+from numakube.kube.transport import Request
 from numakube.topology.view import NodeTopology, view_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+OTHER_IMAGE = "registry.example/numakube:other"
 
 
 @pytest.fixture
@@ -58,6 +76,103 @@ def small_pod(name: str, resources: Document) -> Document:
     document = aligned_pod(name)
     document["spec"]["containers"][0]["resources"] = resources
     return document
+
+
+async def scheduler_pods(client: Client) -> list[Pod]:
+    """Return the pods of the scheduler that are there to stay."""
+    found = await client.list(PODS, namespace=NAMESPACE, labels="app=secondary-scheduler")
+    return [one for one in found.items if one.metadata.deletion_timestamp is None]
+
+
+async def schedulers_run(client: Client, count: int) -> list[Pod]:
+    """Wait until there are so many pods of the scheduler, and all of them run."""
+
+    async def ask() -> bool:
+        pods = await scheduler_pods(client)
+        running = [one for one in pods if one.status and one.status.phase == "Running"]
+        return len(running) == len(pods) == count
+
+    await until(ask, f"{count} schedulers")
+    return await scheduler_pods(client)
+
+
+async def deployment(client: Client) -> Document:
+    """Return the Deployment of the scheduler."""
+    return await client.get(DEPLOYMENTS, "secondary-scheduler", namespace=NAMESPACE)
+
+
+async def test_84315_nodes_are_reported_with_the_kubelets_policy_and_their_pods(
+    client: Client,
+) -> None:
+    """Should have the desired topology manager configuration, and the pod set fingerprint."""
+    nodes = (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
+    assert {one.metadata.name for one in nodes} == set(ALL)
+    for one in nodes:
+        attributes = {each.name: each.value for each in one.attributes}
+        assert attributes["topologyManagerPolicy"] == "single-numa-node"
+        assert attributes["topologyManagerScope"] == "container"
+        assert attributes["nodeTopologyPodsFingerprint"].startswith("pfp0")
+
+
+async def test_48598_the_scheduler_is_available_with_healthy_conditions(client: Client) -> None:
+    """And each of its replicas is on another node, as it asks for."""
+    found = await settled(client, SCHEDULER)
+    healthy = {"Available": "True", "Upgradeable": "True"}
+    ill = {"Progressing": "False", "Degraded": "False"}
+    assert conditions(found).items() >= (healthy | ill).items()
+    document = await deployment(client)
+    assert document["status"]["readyReplicas"] == document["spec"]["replicas"] == len(ALL)
+    template = document["spec"]["template"]
+    (spread,) = template["spec"]["topologySpreadConstraints"]
+    assert spread == {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "matchLabelKeys": ["pod-template-hash"],
+        "labelSelector": {"matchLabels": template["metadata"]["labels"]},
+    }
+    pods = await schedulers_run(client, len(ALL))
+    assert {one.spec.node_name for one in pods} == set(ALL)
+
+
+async def metrics_of(client: Client, prefix: str, port: int) -> str:
+    """Return what a pod whose name begins with *prefix* tells who counts, once it serves that."""
+    pods = (await client.list(PODS, namespace=NAMESPACE)).items
+    name = next(one.metadata.name for one in pods if one.metadata.name.startswith(prefix))
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}:{port}/proxy/metrics"
+
+    async def ask() -> str:
+        with contextlib.suppress(ServiceUnavailable):
+            return (await client.request(Request(method="GET", path=path))).body.decode()
+        return ""
+
+    text: str = await until(ask, f"{name} serves")
+    return text
+
+
+async def test_85769_the_operator_tells_how_much_there_was_to_do(client: Client) -> None:
+    """Of both of its controllers, by names that are known from others."""
+    text = await metrics_of(client, "numaresources-controller-manager", 8081)
+    for name in ("numaresourcesoperator", "numaresourcesscheduler"):
+        assert f'workqueue_adds_total{{controller="{name}",name="{name}"}}' in text
+
+
+async def test_85770_exporters_tell_what_they_write_and_when_they_wake(client: Client) -> None:
+    """Without a certificate, as the cluster has none for them."""
+    text = await metrics_of(client, EXPORTERS, 2112)
+    assert "rte_noderesourcetopology_writes_total" in text
+    assert "rte_wakeup_delay_milliseconds" in text
+
+
+async def test_every_container_ends_with_its_last_words(client: Client) -> None:
+    """Should verify the terminationMessagePolicy, of the operator and of what it runs."""
+    pods = (await client.list(PODS.raw, namespace=NAMESPACE)).items
+    policies = {
+        container["terminationMessagePolicy"]
+        for one in pods
+        for container in one["spec"]["containers"]
+    }
+    assert policies == {"FallbackToLogsOnError"}
 
 
 async def test_85012_85013_47611_pods_run_while_nothing_is_reported(client: Client) -> None:
@@ -135,17 +250,78 @@ async def test_54916_and_cache_resync_changes_reach_the_scheduler(client: Client
     await change(client, SCHEDULER, {"cacheResyncPeriod": None})
 
 
-async def test_replicas_can_be_none_and_then_as_many_as_before(client: Client) -> None:
-    """Should allow updating replicas to 0 and properly switch back to autodetection mode."""
-    for replicas, expected in ((0, 0), (None, 3)):
+async def test_replicas_are_as_many_as_asked_for_or_as_nodes(client: Client) -> None:
+    """Should allow updating replicas to 0, to 1, and properly switch back to autodetection mode."""
+    for replicas, expected in ((0, 0), (None, 3), (1, 1), (None, 3)):
         await change(client, SCHEDULER, {"replicas": replicas})
+        await schedulers_run(client, expected)
 
-        async def counted(wanted: int = expected) -> bool:
-            found = await client.list(PODS, namespace=NAMESPACE, labels="app=secondary-scheduler")
-            live = [one for one in found.items if one.metadata.deletion_timestamp is None]
-            return len(live) == wanted
 
-        await until(counted, f"{expected} schedulers")
+async def test_as_many_replicas_as_found_out_change_nothing(client: Client) -> None:
+    """Should keep deployment the same when explicit replicas count is the autodetected one."""
+    await schedulers_run(client, len(ALL))
+    before = await deployment(client)
+    for replicas in (len(ALL), None):
+        await change(client, SCHEDULER, {"replicas": replicas})
+        await settled(client, SCHEDULER)
+        after = await deployment(client)
+        for field in ("uid", "generation"):
+            assert after["metadata"][field] == before["metadata"][field]
+
+
+async def test_a_scheduler_whose_host_is_closed_waits_for_it(client: Client) -> None:
+    """Should keep the associated pod pending when deleted for balanced spread."""
+    await settled(client, SCHEDULER)
+    pods = await schedulers_run(client, len(ALL))
+    host = pods[0].spec.node_name
+    await client.patch(NODES, host, merge_patch({"spec": {"unschedulable": True}}))
+    try:
+        await client.delete(PODS, pods[0].metadata.name, namespace=NAMESPACE)
+        known = {one.metadata.name for one in pods}
+
+        async def refused() -> str:
+            found = [one for one in await scheduler_pods(client) if one.metadata.name not in known]
+            return refusal_of(found[0]) if found else ""
+
+        text = await until(refused, "the new one waits")
+        assert "2 node(s) didn't match pod topology spread constraints" in text
+    finally:
+        await client.patch(NODES, host, merge_patch({"spec": {"unschedulable": None}}))
+    assert {one.spec.node_name for one in await schedulers_run(client, len(ALL))} == set(ALL)
+
+
+async def test_another_image_of_the_scheduler_is_rolled_out(client: Client) -> None:
+    """Should be able to handle plugin image change without remove/rename."""
+    before = await settled(client, SCHEDULER)
+    await change(client, SCHEDULER, {"imageSpec": OTHER_IMAGE})
+
+    async def is_other() -> bool:
+        pods = await schedulers_run(client, len(ALL))
+        return {one.spec.containers[0].image for one in pods} == {OTHER_IMAGE}
+
+    await until(is_other, "the other image")
+    after = await settled(client, SCHEDULER)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    await change(client, SCHEDULER, {"imageSpec": IMAGE})
+    await settled(client, SCHEDULER)
+
+
+async def test_47587_another_image_of_the_exporters_is_rolled_out(client: Client) -> None:
+    """Should restart RTE DaemonSet when image is updated."""
+    await until_on(client, *ALL)
+    before = await daemon_set(client)
+    await change(client, EXPORTERS, {"imageSpec": OTHER_IMAGE})
+
+    async def is_other() -> bool:
+        found = await daemon_set(client)
+        return bool(found["spec"]["template"]["spec"]["containers"][0]["image"] == OTHER_IMAGE)
+
+    await until(is_other, "the other image")
+    await until_on(client, *ALL)
+    after = await daemon_set(client)
+    assert after["status"]["observedGeneration"] > before["status"]["observedGeneration"]
+    await change(client, EXPORTERS, {"imageSpec": None})
+    await settled(client, EXPORTERS)
 
 
 async def test_owned_objects_that_somebody_edits_are_set_back(client: Client) -> None:

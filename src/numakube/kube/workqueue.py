@@ -39,9 +39,23 @@ class WorkQueue(Generic[K]):
     """Keys that wait to be worked on."""
 
     def __init__(
-        self, *, clock: Clock, base: float = BASE_SECONDS, cap: float = CAP_SECONDS
+        self,
+        *,
+        clock: Clock,
+        base: float = BASE_SECONDS,
+        cap: float = CAP_SECONDS,
+        on_add: Callable[[K], None] = lambda _: None,
     ) -> None:
+        """Prepare an empty queue.
+
+        Args:
+            clock: for pauses.
+            base: the first pause after a failure in seconds.
+            cap: the longest one.
+            on_add: told of every key that comes to need work.
+        """
         self._clock = clock
+        self._on_add = on_add
         self._base = base
         self._cap = cap
         self._ready: deque[K] = deque()
@@ -65,6 +79,7 @@ class WorkQueue(Generic[K]):
         if self._closed or key in self._dirty:
             return
         self._dirty.add(key)
+        self._on_add(key)
         if key not in self._working:
             self._ready.append(key)
             self._wake()

@@ -192,7 +192,8 @@ class ExporterProcess:
         health = Health()
         health.ready("kubelet", lambda: self.exporter.kubelet_trouble)
         health.ready("object", lambda: self.exporter.publish_trouble)
-        serving = Serving(listen, health=health, registry=self._registry)
+        placed = self._around.placed(listen)
+        serving = Serving(placed, health=health, registry=self._registry)
         server = await stack.enter_async_context(serving)
         _log.info("serving", url=server.url)
 

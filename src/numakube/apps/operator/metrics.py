@@ -21,6 +21,12 @@ class OperatorMetrics:
             ("controller",),
             registry=registry,
         )
+        self._adds = Counter(
+            "workqueue_adds_total",
+            "Objects that came to need a pass.",
+            ("controller", "name"),
+            registry=registry,
+        )
         self.writes = Counter(
             "numakube_operator_objects_written_total",
             "Objects that were written because they were not as they should be.",
@@ -33,3 +39,10 @@ class OperatorMetrics:
             ("kind", "condition"),
             registry=registry,
         )
+
+    def added(self, controller: str) -> None:
+        """Count that there is something to do for *controller*, by its name in controller-runtime.
+
+        Its metrics have that name twice.
+        """
+        self._adds.labels(controller, controller).inc()

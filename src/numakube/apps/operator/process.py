@@ -45,6 +45,7 @@ LOST: Final = 1
 _OPENSHIFT: Final = "openshift"
 _LAST_EVENTS_SECONDS: Final = 2.0
 _LONGEST_RETRY_SECONDS: Final = 30.0
+_CONTROLLERS: Final = {"exporters": "numaresourcesoperator", "scheduler": "numaresourcesscheduler"}
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -82,7 +83,7 @@ async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Eve
             leader_elect=values["leader_elect"],
         )
         listen = listen_of(values, locate=around.locate) if around.serve else None
-        return await process.run(stop, listen)
+        return await process.run(stop, None if listen is None else around.placed(listen))
 
 
 def _ports(text: str) -> tuple[int, ...]:
@@ -149,7 +150,9 @@ class OperatorProcess:
         self._exporters = Controller(ExporterView(self.watched, setup), *common)
         self._scheduler = Controller(SchedulerView(self.watched, scheduler_setup), *common)
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(
-            clock=client.clock, cap=_LONGEST_RETRY_SECONDS
+            clock=client.clock,
+            cap=_LONGEST_RETRY_SECONDS,
+            on_add=lambda key: metrics.added(_CONTROLLERS[key[0]]),
         )
         self.watched.on_change(self._all_again)
 

@@ -65,8 +65,7 @@ async def run_scheduler(process: Process) -> int:
     # NumPy takes its time to load; a lab without schedulers does without.
     from numakube.apps.scheduler import command
 
-    elsewhere = Elsewhere(move=True, announce=process.announce)
-    around = replace(_around(process), serve=True, elsewhere=elsewhere)
+    around = _serving(process)
     return await command.perform(command.LINE.parse(process.args), around, process.stop)
 
 
@@ -80,19 +79,16 @@ async def run_extender(process: Process) -> int:
 
 
 async def run_operator(process: Process) -> int:
-    """Run ``numakube operator``."""
-    around = _around(process)
-    return await operator_command.perform(
-        operator_command.LINE.parse(process.args), around, process.stop
-    )
+    """Run ``numakube operator``, which serves on the lab's own host, behind ``pods/proxy``."""
+    line = operator_command.LINE.parse(process.args)
+    return await operator_command.perform(line, _serving(process), process.stop)
 
 
 async def run_webhook(process: Process) -> int:
     """Run ``numakube webhook``; the lab's API server does not call it."""
     from numakube.apps.webhook import command
 
-    elsewhere = Elsewhere(move=True, announce=process.announce)
-    around = replace(_around(process), serve=True, elsewhere=elsewhere)
+    around = _serving(process)
     return await command.perform(command.LINE.parse(process.args), around, process.stop)
 
 
@@ -107,10 +103,16 @@ def _around(process: Process) -> Surroundings:
     )
 
 
+def _serving(process: Process) -> Surroundings:
+    """Return what surrounds a container that serves: on a port of the lab's own host."""
+    elsewhere = Elsewhere(move=True, announce=process.announce)
+    return replace(_around(process), serve=True, elsewhere=elsewhere)
+
+
 async def run_exporter(process: Process) -> int:
-    """Run ``numakube exporter``."""
+    """Run ``numakube exporter``, which serves on the lab's own host, behind ``pods/proxy``."""
     line = parse(process.args)
-    around = _around(process)
+    around = _serving(process)
     return await perform(line, options_of(line, around), around, process.stop, process.log)
 
 
@@ -119,8 +121,7 @@ async def run_enforcer(process: Process) -> int:
     from numakube.apps.enforcer import command
 
     line = command.parse(process.args)
-    elsewhere = Elsewhere(move=True, announce=process.announce)
-    around = replace(_around(process), serve=True, elsewhere=elsewhere)
+    around = _serving(process)
     values = command.values_of(line, around)
     return await command.perform(line, values, around, process.stop, process.log)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,7 +22,7 @@ from numakube.lab.controllers.placement import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from random import Random
 
     from numakube.api.core import PodSpec
@@ -34,6 +35,7 @@ ENOUGH: Final = 100
 NOT_WANTED: Final = "node(s) didn't match Pod's node affinity/selector"
 TAINTED: Final = "node(s) had untolerated taint(s)"
 CORDONED: Final = "node(s) were unschedulable"
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,23 @@ class Chooser:
         self._eligible: dict[bytes, _Eligible] = {}
         self._next = 0
 
-    def choose(self, spec: PodSpec, demand: Demand) -> str | Unschedulable:
-        """Return the name of the best node for a pod."""
+    def choose(
+        self, spec: PodSpec, demand: Demand, barred: Mapping[str, str] = _NOTHING
+    ) -> str | Unschedulable:
+        """Return the name of the best node for a pod.
+
+        Args:
+            spec: of the pod.
+            demand: what it needs.
+            barred: nodes that are not for it for other reasons, and these.
+        """
         if not len(self._rooms):
             return Unschedulable("no nodes available to schedule pods")
         eligible = self._eligible_for(spec)
-        found = self._with_room(eligible.names, demand)
+        names = [name for name in eligible.names if name not in barred] if barred else None
+        found = self._with_room(eligible.names if names is None else names, demand)
         if not found:
-            return Unschedulable(self._message(eligible, demand))
+            return Unschedulable(self._message(eligible, demand, barred))
         scores = [room.score(demand) for room in found]
         best = max(scores)
         winners = [room for room, score in zip(found, scores, strict=True) if score == best]
@@ -111,12 +122,15 @@ class Chooser:
                 reasons[reason] += 1
         return _Eligible(self._rooms.shape_version, names, reasons)
 
-    def _message(self, eligible: _Eligible, demand: Demand) -> str:
+    def _message(self, eligible: _Eligible, demand: Demand, barred: Mapping[str, str]) -> str:
         """Return kube-scheduler's summary of why no node will do."""
         reasons = Counter(eligible.reasons)
         for name in eligible.names:
             room = self._rooms.get(name)
-            reasons.update(_shortage(each) for each in (room.shortages(demand) if room else ()))
+            short = room.shortages(demand) if room else ()
+            reasons.update(_shortage(each) for each in short)
+            if not short and name in barred:
+                reasons[barred[name]] += 1
         told = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
         return f"0/{len(self._rooms)} nodes are available: {told}."
 

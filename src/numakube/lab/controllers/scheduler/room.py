@@ -117,6 +117,11 @@ class Rooms:
         """Return the room of a node."""
         return self._rooms.get(node)
 
+    def node_of(self, uid: str) -> str:
+        """Return the node that a pod is on, or is about to be; empty if none is known."""
+        known = self._placed.get(uid)
+        return known[0] if known else ""
+
     def all(self) -> Iterable[Room]:
         """Return the room of every node."""
         return self._rooms.values()

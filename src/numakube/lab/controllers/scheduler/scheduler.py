@@ -19,6 +19,7 @@ from numakube.lab.controllers.pods import condition_of, is_finished
 from numakube.lab.controllers.scheduler.choosing import Chooser, Unschedulable
 from numakube.lab.controllers.scheduler.pending import Pending
 from numakube.lab.controllers.scheduler.room import Demand, Rooms
+from numakube.lab.controllers.scheduler.spreading import barred_nodes, hard_constraints
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ class DefaultScheduler:
         choice = self._choose(pod, demand)
         try:
             if isinstance(choice, Unschedulable):
-                self._put_off(key, version=self._rooms.version)
+                # What other pods do may even out a spread without making room anywhere.
+                version = NEVER if hard_constraints(pod) else self._rooms.version
+                self._put_off(key, version=version)
                 await self._tell(pod, choice)
             else:
                 await self._bind(pod, choice, demand)
@@ -104,6 +107,8 @@ class DefaultScheduler:
     def _choose(self, pod: Pod, demand: Demand) -> str | Unschedulable:
         """Choose a node; what found none a moment ago finds none now, unless there is more room."""
         spec = pod.spec
+        if hard_constraints(pod):
+            return self._chooser.choose(spec, demand, self._barred(pod))
         sort = msgspec.json.encode(
             (spec.node_selector, spec.affinity, spec.tolerations, demand.amounts)
         )
@@ -116,6 +121,12 @@ class DefaultScheduler:
                 self._forget_old_findings()
             self._hopeless[sort] = (self._rooms.version, choice)
         return choice
+
+    def _barred(self, pod: Pod) -> dict[str, str]:
+        """Return the nodes that are not for *pod*, because of where others of its kind are."""
+        nodes = [room.node for room in self._rooms.all()]
+        placed = ((one, self._rooms.node_of(one.metadata.uid)) for one in self._pods.store)
+        return barred_nodes(pod, nodes, placed)
 
     def _forget_old_findings(self) -> None:
         current = self._rooms.version
