@@ -20,7 +20,7 @@ from numakube.allotment.searching import Search
 from numakube.allotment.supply import Supply
 from numakube.allotment.wishes import DeviceWish, PodWish
 from numakube.allotment.words import Exclusive, Policy
-from numakube.values.numamask import masks_over, nodes_of
+from numakube.values.numamask import mask_of, masks_of_size, masks_over, nodes_of
 
 GPU = {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}
 RESOURCES = ("cpu", "memory", "vendor.example/x")
@@ -99,7 +99,7 @@ def test_no_set_is_missed_and_none_is_wider_than_it_must_be(
         allowed = [mask for mask in allowed if mask.bit_count() == 1]
     best = min((mask.bit_count() for mask in allowed), default=None)
     if isinstance(found, Refusal):
-        enough = not isinstance(offer.best, Refusal) and supply.short_of() is None
+        enough = not isinstance(offer.best, Refusal) and supply.short_of is None
         assert best is None
         assert policy is not Policy.BEST_EFFORT or not enough
     elif best is None:
@@ -108,6 +108,48 @@ def test_no_set_is_missed_and_none_is_wider_than_it_must_be(
     else:
         assert found in allowed
         assert found.bit_count() == best
+
+
+class TestManyNumaNodes:
+    """Machines with dozens of NUMA nodes have more sets than can be looked at."""
+
+    ZONES = 48
+
+    def node(self, *held: Allotment) -> Ledger:
+        """Return a node whose NUMA nodes have 1, 2, 3, ... CPUs."""
+        zones = {zone: {"cpu": 1000 * (zone + 1), "memory": 100} for zone in range(self.ZONES)}
+        others = {str(at): one for at, one in enumerate(held)}
+        return Ledger.of(NodeFacts(node="n", zones=zones), others)
+
+    def found(self, ledger: Ledger, cpus: int, exclusive: Exclusive = Exclusive.NO) -> int:
+        """Return where a pod with *cpus* goes under Restricted."""
+        wish = PodWish(requests={"cpu": cpus * 1000})
+        found, _, _ = search(ledger, wish, Policy.RESTRICTED, exclusive)
+        assert isinstance(found, int), found
+        return found
+
+    def test_are_combined_if_they_are_rich(self) -> None:
+        """Three nodes of 48, 47 and 46."""
+        assert self.found(self.node(), 141) == mask_of([45, 46, 47])
+
+    def test_are_taken_all_before_a_pod_is_refused(self) -> None:
+        """All of them together have as many as the pod wants."""
+        everything = sum(range(1, self.ZONES + 1))
+        assert self.found(self.node(), everything) == (1 << self.ZONES) - 1
+
+    def test_without_those_of_others_if_need_be(self) -> None:
+        """Pods that keep to one node are not disturbed."""
+        ledger = self.node(unbound(1 << 47, memory=1))
+        assert self.found(ledger, 138, Exclusive.REQUIRED) == mask_of([44, 45, 46])
+        rest = sum(range(1, self.ZONES))
+        assert self.found(ledger, rest, Exclusive.REQUIRED) == (1 << 47) - 1
+
+    def test_are_shown_by_example(self) -> None:
+        """A refusal takes no longer than an answer."""
+        wish = PodWish(requests={"cpu": 900_000})
+        refusal, _, _ = search(self.node(), wish, Policy.SINGLE_NUMA_NODE, Exclusive.NO)
+        assert isinstance(refusal, Refusal)
+        assert refusal.detail.startswith("cpu prefer [1111")
 
 
 @pytest.mark.parametrize(
@@ -122,5 +164,6 @@ def test_sets_that_are_too_small_are_skipped(
     ledger = Ledger.of(NodeFacts(node="n", zones=zones), {})
     need = need_of_pod(PodWish(requests={"x": amount}), rule(), ledger.ground)
     supply = Supply(Room(ledger=ledger), need)
-    assert supply.fewest_nodes("x") == fewest
-    assert all(not supply.masks("x", size) for size in range(1, fewest))
+    assert supply.fewest == {"x": fewest}
+    for size in range(1, fewest):
+        assert supply.masks("x", masks_of_size(ledger.ground.zone_ids, size)) == []

@@ -40,6 +40,13 @@ class DeviceOffer:
         return tuple(sorted(near & wanted.keys()))
 
     @cached_property
+    def zones(self) -> tuple[int, ...]:
+        """NUMA nodes that have devices of these types."""
+        ledger = self.room.ledger
+        near = {place.numa for place in ledger.facts.devices if place.type in self.types}
+        return tuple(zone for zone in ledger.ground.zone_ids if zone in near)
+
+    @cached_property
     def best(self) -> Given:
         """What is given if any NUMA node will do."""
         return self._try(None)

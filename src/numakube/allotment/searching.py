@@ -7,15 +7,16 @@ other policies stop at the first size that has an answer, because a wider set is
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from numakube.allotment.exclusivity import Neighbours
 from numakube.allotment.hints import Hint
 from numakube.allotment.merging import Surroundings
 from numakube.allotment.policies import Decision, decide, reason
 from numakube.allotment.refusals import Refusal, Why
-from numakube.allotment.words import Policy
-from numakube.values.numamask import NumaMask, masks_of_size
+from numakube.allotment.words import Exclusive, Policy
+from numakube.values.numamask import NumaMask, mask_of, masks_of_size
 from numakube.values.resources import CPU, quantity_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
     from numakube.allotment.device_offers import DeviceOffer
     from numakube.allotment.supply import Supply
+
+_MANY: Final = 16
+"""NUMA nodes of which all sets are looked at, at most: 65,535 of them."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Search:
         if refusal := self._hopeless():
             return refusal
         policy = self.supply.need.policy
-        around = self._around()
+        around = self._around
         hints: dict[str, list[Hint]] = {name: [] for name in self._names()}
         decision = Decision(mask=around.zones, admitted=policy is Policy.BEST_EFFORT, settled=False)
         for size in self._sizes():
@@ -55,29 +59,52 @@ class Search:
         most = len(self.supply.room.ledger.ground.zone_ids)
         if self.supply.need.policy is Policy.SINGLE_NUMA_NODE:
             most = 1
-        needed = [self.supply.fewest_nodes(name) for name in self.supply.need.amounts]
-        return range(1 if self.devices.types else max(needed, default=1), most + 1)
+        smallest = max(self.supply.fewest.values(), default=1)
+        return range(1 if self.devices.types else smallest, most + 1)
 
     def _look(self, hints: dict[str, list[Hint]], size: int) -> None:
         """Add to *hints* the sets of *size* nodes; only those in all lists need a score."""
-        restricted = self.supply.need.policy is Policy.RESTRICTED
-        masks = {name: self.supply.masks(name, size) for name in self.supply.need.amounts}
-        common = set.intersection(*map(set, masks.values())) if masks else None
-        scores = {mask: self.supply.score(mask) for mask in common or ()}
+        supply, restricted = self.supply, self.supply.need.policy is Policy.RESTRICTED
+        candidates = self._candidates(size)
+        masks = {name: supply.masks(name, candidates) for name in supply.need.amounts}
+        common = set(candidates).intersection(*masks.values())
+        scores = {mask: supply.score(mask) for mask in common}
         for name, found in masks.items():
             preferred = restricted or not hints[name]
             hints[name] += [Hint(mask, preferred, scores.get(mask, 0)) for mask in found]
-        self._look_for_devices(hints, size, common)
+        if self.devices.types:
+            self._look_for_devices(hints, size, common)
+
+    def _candidates(self, size: int) -> Sequence[NumaMask]:
+        """Return the sets of *size* nodes that are worth a look.
+
+        Of very many NUMA nodes only the richest are combined. What fits any set fits all nodes
+        together, so that none is refused for it; it may only be placed on more than it needs.
+        """
+        zones = self.supply.having_all
+        if len(zones) <= _MANY or size == 1:
+            return masks_of_size(zones, size)
+        zones = self._undisturbed(zones)
+        if size == len(zones):
+            return (mask_of(zones),)
+        return masks_of_size(self.supply.richest(_MANY, zones), size) if size <= _MANY else ()
+
+    def _undisturbed(self, zones: tuple[int, ...]) -> tuple[int, ...]:
+        """Return *zones* without those on which a set of several is not allowed."""
+        around = self._around
+        if around.exclusive is not Exclusive.REQUIRED:
+            return zones
+        return tuple(zone for zone in zones if not around.neighbours.single >> zone & 1)
 
     def _look_for_devices(
-        self, hints: dict[str, list[Hint]], size: int, common: set[NumaMask] | None
+        self, hints: dict[str, list[Hint]], size: int, common: set[NumaMask]
     ) -> None:
         """Add sets for devices; once the smallest are known, only where all else can be had."""
-        masks: Sequence[NumaMask] = masks_of_size(self.supply.room.ledger.ground.zone_ids, size)
         first = not any(hints[name] for name in self.devices.types)
-        if not first and common is not None:
-            masks = [mask for mask in masks if mask in common]
-        found = self.devices.hints(masks, preferred=first) if self.devices.types else []
+        masks = common
+        if first:
+            masks = common.union(masks_of_size(self.devices.zones, size))
+        found = self.devices.hints(sorted(masks), preferred=first)
         for name in self.devices.types:
             hints[name] += found
 
@@ -86,6 +113,7 @@ class Search:
         restricted = self.supply.need.policy is Policy.RESTRICTED
         return restricted and any(hints[name] for name in self.devices.types)
 
+    @cached_property
     def _around(self) -> Surroundings:
         ledger = self.supply.room.ledger
         return Surroundings(
@@ -98,7 +126,7 @@ class Search:
         """Return why no set of NUMA nodes will do, if even all of them together have too little."""
         if isinstance(self.devices.best, Refusal):
             return self.devices.best
-        name = self.supply.short_of()
+        name = self.supply.short_of
         return None if name is None else too_little(self.supply, name)
 
     def _unaligned(self, hints: dict[str, list[Hint]], around: Surroundings) -> Refusal:
@@ -106,8 +134,7 @@ class Search:
         need, supply = self.supply.need, self.supply
         for name in need.amounts:
             if not hints[name]:
-                masks = supply.masks(name, supply.fewest_nodes(name))
-                hints[name] += [Hint(mask, preferred=True) for mask in masks]
+                hints[name] += [Hint(mask, preferred=True) for mask in supply.examples(name)]
         detail = reason(need.policy, hints, around)
         return Refusal(why=Why.UNALIGNED, container=need.container, detail=detail)
 

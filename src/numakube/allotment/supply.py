@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from math import comb
+from typing import TYPE_CHECKING, Final
 
 from numakube.allotment.cpus.required import usable
 from numakube.allotment.ground import CPU_MILLI, amplified
@@ -18,10 +19,12 @@ from numakube.values.numamask import NumaMask, masks_of_size, nodes_of
 from numakube.values.resources import CPU, hugepage_bytes, is_hugepages, is_whole_hugepages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numakube.allotment.needs import Need
     from numakube.allotment.room import Room
+
+_MAX_EXAMPLES: Final = 500
 
 
 @dataclass(frozen=True)
@@ -72,35 +75,50 @@ class Supply:
             return {zone: self._bindable(zone) // unit * unit for zone in zones}
         return {zone: free.get(resource, 0) // unit * unit for zone, free in zones.items()}
 
-    def fewest_nodes(self, resource: str) -> int:
-        """Return how many NUMA nodes it takes to have enough of *resource*; 0 if all are too few.
+    @cached_property
+    def fewest(self) -> Mapping[str, int]:
+        """How many NUMA nodes it takes at least to have enough of each resource; 0 if all do not.
 
         No smaller set needs to be looked at.
         """
-        missing = self.need.amounts[resource]
-        for count, most in enumerate(sorted(self.available[resource].values(), reverse=True), 1):
-            missing -= most
-            if missing <= 0:
-                return count
-        return 0
+        return {
+            name: _fewest(self.available[name].values(), amount)
+            for name, amount in self.need.amounts.items()
+        }
 
+    @property
     def short_of(self) -> str | None:
-        """Return a resource that all NUMA nodes together have too little of, if there is one."""
-        return next((name for name in self.need.amounts if not self.fewest_nodes(name)), None)
+        """A resource that all NUMA nodes together have too little of, if there is one."""
+        return next((name for name, count in self.fewest.items() if not count), None)
 
-    def masks(self, resource: str, size: int) -> list[NumaMask]:
-        """Return the sets of *size* NUMA nodes on which there is enough of *resource*.
+    @cached_property
+    def having_all(self) -> tuple[int, ...]:
+        """NUMA nodes that have something of everything; others are no place for the need."""
+        zones = self.room.ledger.ground.zone_ids
+        lists = self.available.values()
+        return tuple(zone for zone in zones if all(available[zone] > 0 for available in lists))
 
-        Sets with a node that has nothing of it are no place for it.
-        """
-        if size < self.fewest_nodes(resource):
-            return []
-        available, amount = self.available[resource], self.need.amounts[resource]
-        if size == 1:
-            return [1 << zone for zone, left in available.items() if left >= amount]
+    def richest(self, count: int, zones: Iterable[int]) -> tuple[int, ...]:
+        """Return *count* of *zones*: those that have most of what they have least of."""
+        amounts = self.need.amounts
+
+        def least(zone: int) -> float:
+            return min((self.available[name][zone] / amounts[name] for name in amounts), default=0)
+
+        return tuple(sorted(sorted(zones, key=least, reverse=True)[:count]))
+
+    def masks(self, resource: str, masks: Iterable[NumaMask]) -> list[NumaMask]:
+        """Return those of *masks* on which there is enough of *resource*."""
+        sums, amount = self._sums[resource], self.need.amounts[resource]
+        return [mask for mask in masks if sums[mask] >= amount]
+
+    def examples(self, resource: str) -> list[NumaMask]:
+        """Return the smallest sets on which there is enough of *resource*, for people."""
+        available, size = self.available[resource], self.fewest[resource]
         having = tuple(zone for zone, left in available.items() if left > 0)
-        sums = self._sums[resource]
-        return [mask for mask in masks_of_size(having, size) if sums[mask] >= amount]
+        if comb(len(having), size) > _MAX_EXAMPLES:
+            having = tuple(sorted(sorted(having, key=lambda zone: -available[zone])[:size]))
+        return self.masks(resource, masks_of_size(having, size))
 
     def score(self, mask: NumaMask) -> int:
         """Return how good a place *mask* is: CPUs to be used again, then the strategy."""
@@ -150,3 +168,11 @@ class Supply:
         if CPU not in ground.totals[zone]:
             return ground.cpus_of_zone[zone].bit_count()
         return self.room.zones[zone][CPU] // amplified(CPU_MILLI, ground.ratio(CPU))
+
+
+def _fewest(available: Iterable[int], amount: int) -> int:
+    for count, most in enumerate(sorted(available, reverse=True), 1):
+        amount -= most
+        if amount <= 0:
+            return count
+    return 0
