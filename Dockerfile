@@ -5,7 +5,7 @@
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
-ARG EXTRAS=scheduler,extender,exporter,sriov,operator
+ARG EXTRAS=scheduler,extender,exporter,sriov,operator,web
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src

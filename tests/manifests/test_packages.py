@@ -94,3 +94,6 @@ def test_the_list_of_software_has_what_a_component_needs_and_no_more() -> None:
     assert agent["metadata"]["component"]["purl"].startswith("pkg:pypi/numakube@")
     scheduler = sbom("numakube", frozenset({"scheduler"}))
     assert "numpy" in {one["name"].lower() for one in scheduler["components"]}
+    everything = sbom("numakube", frozenset({"all"}))
+    names = {one["name"].lower() for one in everything["components"]}
+    assert {"grpcio", "jinja2", "numpy", "cryptography"} <= names

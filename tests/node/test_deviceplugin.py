@@ -13,15 +13,14 @@ import pytest
 from numakube.kubelet.machine import Device
 from numakube.node.deviceplugin import (
     Allocation,
-    DeviceFile,
     DevicePluginError,
-    Mount,
     PluginClient,
     PluginOptions,
     PluginServer,
     Registration,
     RegistrationServer,
 )
+from numakube.node.host_files import DeviceFile, Mount
 
 DEVICES = (Device("a", (0,)), Device("b", (0, 1)), Device("c", healthy=False))
 ALLOCATION = Allocation(

@@ -22,7 +22,7 @@ _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 def sbom(root: str, extras: frozenset[str]) -> dict[str, Any]:
     """Return the document for *root* with its *extras*, and all that they need."""
     found: dict[str, Distribution] = {}
-    _collect(root, extras, found)
+    _collect(root, _with_parts(root, extras), found)
     main = found.pop(_key(root))
     return {
         "bomFormat": "CycloneDX",
@@ -42,6 +42,17 @@ def _collect(name: str, extras: frozenset[str], found: dict[str, Distribution]) 
     for needed in _needed(one, extras):
         if _key(needed) not in found:
             _collect(needed, frozenset(), found)
+
+
+def _with_parts(root: str, extras: frozenset[str]) -> frozenset[str]:
+    """Return *extras* with those that they consist of: ``all`` names others of the same root."""
+    parts = set(extras)
+    for line in distribution(root).requires or ():
+        extra = _EXTRA.search(line)
+        own = re.match(rf"{re.escape(root)}\[([^]]*)\]", line)
+        if own is not None and extra is not None and extra[1] in extras:
+            parts |= set(own[1].replace(" ", "").split(","))
+    return extras if parts == extras else _with_parts(root, frozenset(parts))
 
 
 def _needed(one: Distribution, extras: frozenset[str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ import grpc.aio
 
 from numakube.errors import NumakubeError
 from numakube.kubelet.machine import Device
+from numakube.node.host_files import DeviceFile, Mount
 from numakube.node.protos import DEVICE_PLUGIN
 
 if TYPE_CHECKING:
@@ -76,24 +77,6 @@ class Registration:
     endpoint: str
     version: str = VERSION
     options: PluginOptions = field(default_factory=PluginOptions)
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A path of the host that a container sees."""
-
-    container_path: str
-    host_path: str
-    read_only: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceFile:
-    """A device file of the host that a container may use; permissions of ``r``, ``w``, ``m``."""
-
-    container_path: str
-    host_path: str
-    permissions: str = "rw"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from numakube.apps.sriov import cdi, device_info
 from numakube.apps.sriov.answers import answer, variable_names
 from numakube.apps.sriov.config import Pool
 from numakube.apps.sriov.describing import Description
-from numakube.node.deviceplugin import DeviceFile, Mount
+from numakube.node.host_files import DeviceFile, Mount
 from numakube.node.pci_vdpa import VdpaDevice
 
 

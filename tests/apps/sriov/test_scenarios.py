@@ -11,7 +11,7 @@ from tests.apps.sriov.build import PREFIX, Bed, configured, pool
 
 from numakube.apps.sriov.answers import answer
 from numakube.apps.sriov.describing import Description, describe
-from numakube.node.deviceplugin import DeviceFile
+from numakube.node.host_files import DeviceFile
 
 NIC = configured(pool())
 

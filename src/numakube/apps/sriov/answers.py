@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.sriov.config import Pool
     from numakube.apps.sriov.describing import Description
-    from numakube.node.deviceplugin import DeviceFile
+    from numakube.node.host_files import DeviceFile
 
 _VARIABLE: Final = "PCIDEVICE"
 _ODD: Final = re.compile(r"[^A-Z0-9_]")

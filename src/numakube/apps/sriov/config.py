@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.apps.sriov.ranges import PfPattern
-    from numakube.node.deviceplugin import DeviceFile, Mount
+    from numakube.node.host_files import DeviceFile, Mount
 
 EVERY_DEVICE: Final = "*"
 """The key of additional information that is for all devices."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.sriov.config import EVERY_DEVICE, DeviceType
-from numakube.node.deviceplugin import DeviceFile
+from numakube.node.host_files import DeviceFile
 from numakube.node.pci_nodes import VFIO, driver_devices, uio_device, vfio_group
 from numakube.node.pci_rdma import DEVICE_FOLDER
 from numakube.node.pci_vdpa import VHOST
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.config import Pool, Selector
     from numakube.apps.sriov.discovery import Candidate, Facts
     from numakube.apps.sriov.pools import Member
-    from numakube.node.deviceplugin import Mount
+    from numakube.node.host_files import Mount
     from numakube.node.pci_vdpa import VdpaDevice
 
 VHOST_NET: Final = "/dev/vhost-net"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.sriov.config import StaticDevice
 from numakube.apps.sriov.fields import Fields, WrongKind, expect
-from numakube.node.deviceplugin import DeviceFile, Mount
+from numakube.node.host_files import DeviceFile, Mount
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,150 @@
+"""The image, as far as it can be checked without building it.
+
+Every component is imported with what its extra installs and nothing else: packages that only
+developers or other components have are hidden from it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from numakube.manifests.components import COMPONENTS, DEFAULT_IMAGE, Choices, component_objects
+from numakube.manifests.sbom import sbom
+
+ROOT = Path(__file__).parents[2]
+LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+EXTRAS = {
+    "enforcer": "",
+    "exporter": "exporter",
+    "extender": "extender",
+    "gc": "",
+    "operator": "operator",
+    "scheduler": "scheduler",
+    "sriov": "sriov",
+    "webhook": "",
+}
+"""What each component that runs in a container installs."""
+
+PROGRAM = """
+import importlib, importlib.util, pkgutil, sys
+
+hidden, name = set(sys.argv[1].split(",")), sys.argv[2]
+package = f"numakube.apps.{name}"
+look = importlib.util.find_spec
+
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in hidden:
+            raise ModuleNotFoundError(f"{name} is not installed", name=name)
+
+def look_politely(name, package=None):
+    return None if name.partition(".")[0] in hidden else look(name, package)
+
+sys.meta_path.insert(0, Hide())
+importlib.util.find_spec = look_politely
+from numakube.cli.main import run
+code = run([name, "--help"], program="numakube")
+if code == 0:
+    found = importlib.import_module(package)
+    for module in pkgutil.walk_packages(found.__path__, package + "."):
+        importlib.import_module(module.name)
+print(code, "numpy" in sys.modules)
+"""
+
+
+def words(instruction: str) -> list[list[str]]:
+    """Return what follows each *instruction* of the Dockerfile."""
+    return [line.split()[1:] for line in LINES if line.startswith(f"{instruction} ")]
+
+
+def default_of(name: str) -> str:
+    """Return the default of a build argument."""
+    found = [one[0].partition("=")[2] for one in words("ARG") if one[0].startswith(f"{name}=")]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_everything_that_is_copied_exists() -> None:
+    """And the project's description names no file that is not copied."""
+    copied = [name for one in words("COPY") if "--from=build" not in one for name in one[:-1]]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert PROJECT["readme"] in copied
+
+
+def test_every_extra_is_one_of_the_project() -> None:
+    """Those of every component that is deployed among them."""
+    extras = set(default_of("EXTRAS").split(","))
+    assert extras <= PROJECT["optional-dependencies"].keys()
+    assert {one for one in EXTRAS.values() if one} <= extras
+    comments = [line for line in LINES if line.startswith("#")]
+    named = {one for line in comments for one in re.findall(r"EXTRAS=(\S+)", line)}
+    assert named == {"exporter,sriov"}
+
+
+def test_the_program_is_the_projects_and_runs_as_nobody() -> None:
+    """With a version of Python that is tested."""
+    assert words("ENTRYPOINT") == [['["numakube"]']]
+    assert "numakube" in PROJECT["scripts"]
+    (user,) = words("USER")
+    assert int(user[0].partition(":")[0]) > 0
+    assert f"Programming Language :: Python :: {default_of('PYTHON')}" in PROJECT["classifiers"]
+
+
+def test_every_container_of_ours_starts_a_component_that_the_image_has() -> None:
+    """Its first argument is what follows the entry point."""
+    started = {
+        container["args"][0]
+        for component in COMPONENTS
+        for document in component_objects(component, Choices())
+        for container in document.get("spec", {})
+        .get("template", {})
+        .get("spec", {})
+        .get("containers", ())
+        if container["image"] == DEFAULT_IMAGE
+    }
+    assert started <= EXTRAS.keys()
+    assert started >= {"exporter", "extender", "operator", "scheduler", "sriov"}
+
+
+def run_with(extra: str, component: str) -> subprocess.CompletedProcess[str]:
+    """Import a component and print its help where only one extra is installed."""
+    installed = sbom("numakube", frozenset({extra} if extra else ()))
+    allowed = {one["name"].lower() for one in installed["components"]} | {"numakube"}
+    hidden = [
+        module
+        for module, names in packages_distributions().items()
+        if not {name.lower() for name in names} & allowed
+    ]
+    return subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", PROGRAM, ",".join(hidden), component],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("component", sorted(EXTRAS))
+def test_a_component_needs_no_more_than_its_extra_installs(component: str) -> None:
+    """Node agents and the operator do without NumPy."""
+    done = run_with(EXTRAS[component], component)
+    assert done.returncode == 0, done.stderr
+    code, has_numpy = done.stdout.splitlines()[-1].split()
+    assert code == "0"
+    assert has_numpy == str(component in ("extender", "scheduler"))
+
+
+@pytest.mark.parametrize(("component", "package"), [("exporter", "grpc"), ("scheduler", "numpy")])
+def test_a_component_without_its_extra_says_which_one_it_is(component: str, package: str) -> None:
+    """Instead of calling it a bug."""
+    done = run_with("", component)
+    wanted = f"{component} needs {package}, which is not installed: "
+    assert f"{wanted}pip install 'numakube[{component}]'" in done.stderr
