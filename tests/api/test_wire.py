@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 import numakube.api
+from numakube.api.checkpoints import cpu_file
 from numakube.api.codec import convert, decode, encode
 from numakube.api.containers import ContainerPort, ContainerStatus
 from numakube.api.core import Binding, Pod, PodSpec, PodStatus
 from numakube.api.events import CoreEvent, Event
-from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.leases import Lease, LeaseSpec
 from numakube.api.meta import ListMeta, ObjectMeta, ObjectReference, OwnerReference
@@ -23,19 +23,32 @@ from numakube.api.wire import Wire
 
 # Words that Kubernetes writes in capitals when they are not the first word of a name.
 ACRONYMS = frozenset(
-    {"api", "id", "ids", "ip", "ips", "cidr", "cidrs", "uuid", "pid", "ipc", "cpus", "uri"}
+    {
+        "api",
+        "id",
+        "ids",
+        "ip",
+        "ips",
+        "cidr",
+        "cidrs",
+        "uuid",
+        "pid",
+        "ipc",
+        "cpus",
+        "uri",
+        "cpu",
+        "numa",
+    }
 )
-# Names that Kubernetes, or Koordinator, spells otherwise than by its own rules.
+# Names that Kubernetes spells otherwise than by its own rules.
 EXCEPTIONS = {
     (PodStatus, "qos_class"): "qosClass",
     (ListMeta, "continue_"): "continue",
     (DaemonEndpoint, "port"): "Port",
+    (cpu_file.FileV1, "default_cpu_set"): "defaultCpuSet",
+    (cpu_file.File, "default_cpu_set"): "defaultCpuSet",
     (NodeAffinity, "required"): "requiredDuringSchedulingIgnoredDuringExecution",
     (NodeAffinity, "preferred"): "preferredDuringSchedulingIgnoredDuringExecution",
-    (NumaTopologySpec, "single_numa_node_exclusive"): "singleNUMANodeExclusive",
-    (ResourceSpec, "required_cpu_bind_policy"): "requiredCPUBindPolicy",
-    (ResourceSpec, "preferred_cpu_bind_policy"): "preferredCPUBindPolicy",
-    (ResourceSpec, "preferred_cpu_exclusive_policy"): "preferredCPUExclusivePolicy",
 }
 
 
