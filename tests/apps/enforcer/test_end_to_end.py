@@ -8,6 +8,7 @@ import pytest
 from tests.apps.enforcer.world import NODE, World, enforced_lab, until
 
 from numakube.node.cgroups.files import CPUS
+from numakube.values.cpuset import CpuSet
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -115,6 +116,27 @@ async def test_a_lab_can_be_started_with_enforcers() -> None:
         await world.runs_on("here", "0-1")
         await world.runs_on("there", "0-1", node="node-1")
         await world.runs_on("shared", "2-7", node="node-1")
+
+
+async def test_a_wish_becomes_control_groups() -> None:
+    """The scheduler decides for each container, the enforcer makes it true, others move off."""
+    async with enforced_lab(shape="2 sockets, 4 cores, smt 2, 16Gi") as world:
+        await world.deploy("api", "exporter", "scheduler")
+        await world.create("shared")
+        await world.wish(
+            "pod",
+            spec={"numaTopologyPolicy": "SingleNUMANode", "numaTopologyScope": "container"},
+            containers=("a", "b"),
+            cpus="4",
+        )
+        given = await world.allotted("pod")
+        assert given.keys() == {"a", "b"}
+        for name, cpus in given.items():
+            await world.runs_on("pod", cpus, container=name)
+            assert len({cpu % 8 // 4 for cpu in CpuSet.parse(cpus)}) == 1
+        bound = CpuSet.parse(given["a"]) | CpuSet.parse(given["b"])
+        assert len(bound) == 8
+        await world.runs_on("shared", str(CpuSet(0xFFFF) - bound))
 
 
 async def test_a_static_kubelets_pods_are_left_alone() -> None:

@@ -124,6 +124,43 @@ class World:
         await self.lab.client.create(PODS.raw, document, namespace="default")
         return await self.running(name)
 
+    async def wish(
+        self,
+        name: str,
+        *,
+        spec: Mapping[str, str],
+        cpus: str,
+        qos: str = "LSR",
+        containers: tuple[str, ...] = ("app",),
+    ) -> Pod:
+        """Create a pod for numakube's scheduler, and wait until it runs."""
+        amounts = {"cpu": cpus, "memory": "64Mi"}
+        document = {
+            "metadata": {
+                "name": name,
+                "labels": {keys.QOS_CLASS: qos},
+                "annotations": {keys.NUMA_TOPOLOGY_SPEC: json.dumps(spec)},
+            },
+            "spec": {
+                "schedulerName": "numakube-scheduler",
+                "containers": [
+                    {
+                        "name": one,
+                        "image": "registry.example/app:1",
+                        "resources": {"requests": amounts, "limits": amounts},
+                    }
+                    for one in containers
+                ],
+            },
+        }
+        await self.lab.client.create(PODS.raw, document, namespace="default")
+        return await self.running(name)
+
+    async def allotted(self, name: str) -> dict[str, str]:
+        """Return the CPUs that a scheduler gave to each container of a pod."""
+        status = json.loads((await self.get(name)).metadata.annotations[keys.RESOURCE_STATUS])
+        return {one["name"]: one["cpuset"] for one in status["containers"]}
+
     async def get(self, name: str) -> Pod:
         """Return a pod."""
         return await self.lab.client.get(PODS, name, namespace="default")
