@@ -24,6 +24,7 @@ from numakube.kube.catalog import (
 from numakube.kube.objects import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import bind_pod
+from numakube.lab.faults import FaultKind, FaultRule
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.numa.caches.contract import Changes
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -212,6 +213,14 @@ async def test_devices_may_be_published_later_or_never(
     assert node.generation > before
     about = [one for one in told.events if one.kind is EventKind.TOPOLOGY_CHANGED]
     assert "node-0" in {one.node for one in about}
+
+
+async def test_devices_that_we_may_not_read_are_done_without(world: World) -> None:
+    """A role from before the kind was read lets the scheduler start all the same."""
+    refusal = FaultRule(kind=FaultKind.FAIL, path="/scheduling.koordinator.sh/", code=403)
+    world.site.faults.add(refusal)
+    running = await world.start()
+    assert running.process.mirror.missing() == ""
 
 
 async def test_settings_of_a_node_that_placement_depends_on_are_told(

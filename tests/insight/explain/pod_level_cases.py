@@ -241,6 +241,29 @@ def level_fits() -> Case:
     return Case(found.facts(), pod_subject(msgspec.structs.replace(main, spec=spec)))
 
 
+@case
+def level_runs() -> Case:
+    """Each container was given a NUMA node of its own."""
+    found = town(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
+    parts = [
+        {
+            "name": name,
+            "cpuset": cpus,
+            "numaNodeResources": [{"node": zone, "resources": {"cpu": 4}}],
+        }
+        for name, cpus, zone in (("main", "0-1,8-9", 0), ("second", "4-5,12-13", 1))
+    ]
+    both = [{"node": zone, "resources": {"cpu": "4"}} for zone in (0, 1)]
+    status = {"cpuset": "0-1,4-5,8-9,12-13", "numaNodeResources": both, "containers": parts}
+    main = wish("pair", cpu="4", bound=True, annotations={keys.RESOURCE_STATUS: json.dumps(status)})
+    (one,) = main.spec.containers
+    containers = (one, msgspec.structs.replace(one, name="second"))
+    spec = msgspec.structs.replace(main.spec, containers=containers)
+    there = running(msgspec.structs.replace(main, spec=spec), "node-a")
+    found.pods.append(there)
+    return Case(found.facts(), pod_subject(there))
+
+
 def gpus(name: str, count: int, **more: Any) -> Pod:
     """Return a pod that wants GPUs."""
     return wish(name, also={"koordinator.sh/gpu": str(100 * count)}, **more)

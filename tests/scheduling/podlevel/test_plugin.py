@@ -266,6 +266,21 @@ def test_a_pod_that_held_nothing_wakes_nobody(town: Town) -> None:
         event = ClusterEvent(kind=EventKind.POD_DELETED, node="n", pod=gone)
         assert town.plugin.wakes(waiting, event) is wakes
     assert EventKind.TOPOLOGY_CHANGED in town.plugin.wakes_on
+    town.add_node("twice", annotations={keys.NODE_AMPLIFICATION: '{"cpu":2}'})
+    event = ClusterEvent(kind=EventKind.POD_DELETED, node="twice", pod=plain)
+    assert town.plugin.wakes(waiting, event)
+
+
+def test_what_the_scheduler_gives_does_not_confuse_the_cache_of_kubelets(town: Town) -> None:
+    """A kubelet that aligns nothing reports nothing of it, and nothing was foreseen."""
+    one = town.run(pod("a", cpu="4", bound=True, spec=SINGLE))
+    cache = town.parts.cache
+    told = [cache.bound("a", "n"), cache.set_report(town.report("n", one)), cache.resync(1e6)]
+    assert [changes.mispredictions for changes in told] == [(), (), ()]
+    assert not [fact for changes in told for fact in changes.facts]
+    belief = cache.belief("n")
+    assert belief is not None
+    assert not belief.blocked
 
 
 def test_devices_are_given_with_cpus_of_the_same_numa_node(town: Town) -> None:

@@ -23,12 +23,14 @@ from numakube.api.core import (
 )
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
+from numakube.api.nrt import NodeResourceTopology
 from numakube.apps.explaining import _BindsNothing
 from numakube.apps.scheduler.assembly import assemble
 from numakube.apps.scheduler.catalogue import default_profile, our_plugins
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
 from numakube.scheduling.framework.annotating import as_bound
@@ -106,6 +108,7 @@ class Town:
         self.cluster = self.parts.cluster
         self.runtime: Runtime = self.parts.runtimes[NAME]
         self.cycle = Cycle(self.cluster, self.parts.nominations, NoDice())
+        self.models: dict[str, KubeletNode] = {}
 
     @property
     def plugin(self) -> NodeNUMAResource:
@@ -133,6 +136,7 @@ class Town:
             settings |= {"cpu_policy": "static", "reserved_cpus": CpuSet.parse("0")}
         wanted = KubeletSettings(topology_policy=policy, topology_scope=scope, **settings)
         model = KubeletNode(machine, wanted)
+        self.models[name] = model
         nrt = nrt_of(name, model, exact=True)
         allocatable = {"cpu": "16", "memory": "32Gi", "pods": "110", **(offers or {})}
         meta = ObjectMeta(
@@ -141,6 +145,14 @@ class Town:
         self.cluster.set_node(Node(metadata=meta, status=NodeStatus(allocatable=allocatable)))
         if reported:
             self._apply(self.parts.cache.set_report(nrt))
+
+    def report(self, name: str, *pods: Pod) -> NodeResourceTopology:
+        """Return what an exporter tells of a node once its kubelet has taken *pods*."""
+        for one in pods:
+            assert isinstance(self.models[name].admit(one), Admitted)
+        report = nrt_of(name, self.models[name], exact=True)
+        newer = msgspec.structs.replace(report.metadata, resource_version="2")
+        return msgspec.structs.replace(report, metadata=newer)
 
     def set_device(self, device: DeviceCr) -> None:
         """Let a node publish its devices."""

@@ -197,7 +197,7 @@ class Placement(Document, frozen=True):
 
     Attributes:
         source: ``exact`` (the node's report), ``placement`` (upstream's vectors), ``predicted``
-            (not reported yet) or ``unknown``.
+            (not reported yet), ``allotted`` (annotations that a scheduler wrote) or ``unknown``.
         quality: ``single`` zone, ``fewest`` zones possible, ``spread`` over more than needed,
             ``shared`` (nothing exclusive) or ``unknown``.
         distance: the largest distance between two of its zones; 10 is local, 0 is unknown.

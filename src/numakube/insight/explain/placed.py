@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.allotment.annotations import allotment_of
+from numakube.insight.explain.allotted import allotted_placement
 from numakube.insight.explain.amounts import texts_of
 from numakube.insight.explain.document import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
@@ -32,6 +34,9 @@ _FEW: Final = 3
 
 def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
     """Return where *pod* is on *node*."""
+    held = allotment_of(pod, [])
+    if held is not None:
+        return allotted_placement(node.name, held)
     uid, belief = pod.metadata.uid, node.numa
     if isinstance(belief, ExactBelief):
         report = belief.basis.exact

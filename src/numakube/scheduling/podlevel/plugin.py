@@ -105,6 +105,7 @@ class NodeNUMAResource(
     def __init__(self, cluster: Cluster, args: NodeNUMAResourceArgs | None = None) -> None:
         self.args = args or NodeNUMAResourceArgs()
         self.book = Book(cluster)
+        self._cluster = cluster
         self._scorer = allocation_scorer(self.args.scoring_strategy)
         self._known: OrderedDict[bytes, dict[Hashable, Outcome]] = OrderedDict()
 
@@ -219,10 +220,14 @@ class NodeNUMAResource(
         return SKIP
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """A pod that goes gives room only if it held some."""
+        """A pod that goes gives room only if it held some, or if its node counts requests too."""
         if event.kind is not EventKind.POD_DELETED or event.pod is None:
             return True
-        return held_by(event.pod) is not None
+        return held_by(event.pod) is not None or self._counts_requests(event.node)
+
+    def _counts_requests(self, name: str) -> bool:
+        node = self._cluster.node(name)
+        return node is not None and self.book.ledger(node).ground.ratio(CPU) > 1
 
     def _annotations(self, pod: PodInfo, outcome: Outcome, node: NodeInfo) -> Mapping[str, str]:
         """Return what is to be written to *pod*; results that it brought along do not hold."""
