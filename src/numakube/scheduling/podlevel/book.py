@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _MEMO: Final = "allotment"
 _FIRST_CAPACITY: Final = 64
-_MOST_CODES: Final = 1 << 16
+_MOST_CODES: Final = 1 << 15
 """Kinds of nodes to tell apart before all are numbered anew."""
 
 
@@ -89,8 +89,6 @@ class Book:
         self._stamps: list[int] = []
         self._codes: npt.NDArray[np.int32] = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
         self._code_of: dict[Hashable, int] = {}
-        self.numbering = 0
-        """Changes when codes are given anew, and verdicts by code are of no use any more."""
 
     def facts(self, node: NodeInfo) -> NodeFacts:
         """Return what is known of *node*, whoever is on it."""
@@ -136,7 +134,6 @@ class Book:
         if len(self._code_of) > _MOST_CODES:
             self._code_of.clear()
             self._stamps = []
-            self.numbering += 1
         if len(self._stamps) < size:
             self._stamps += [-1] * (size - len(self._stamps))
             if len(self._pages) > 2 * size:

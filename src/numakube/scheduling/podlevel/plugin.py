@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 NAME: Final = "NodeNUMAResource"
 
 _SKIPPED: Final = PreFilterResult(SKIP)
-_REMEMBERED_SHAPES: Final = 64
-_REMEMBERED_OUTCOMES: Final = 8192
+_REMEMBERED_OUTCOMES: Final = 1 << 15
+"""Of all pods together; each takes about a kilobyte."""
 _RESULTS: Final = (keys.RESOURCE_STATUS, keys.DEVICE_ALLOCATED)
 _NOTHING: Final = "{}"
 """Stands instead of a result that a pod brought along and that does not hold."""
@@ -244,7 +244,7 @@ class NodeNUMAResource(
         outcome = wanted.known.get(key)
         if outcome is None:
             outcome = decide(case, wanted.wish, strategy=self.args.strategy)
-            if len(wanted.known) >= _REMEMBERED_OUTCOMES:
+            if len(wanted.known) >= _REMEMBERED_OUTCOMES // 2:
                 wanted.known.clear()
             wanted.known[key] = outcome
         return outcome
@@ -285,9 +285,13 @@ class NodeNUMAResource(
         shape = shape_of(pod)
         known = self._known.setdefault(shape, {})
         self._known.move_to_end(shape)
-        if len(self._known) > _REMEMBERED_SHAPES:
+        while len(self._known) > 1 and self._outcomes_known() > _REMEMBERED_OUTCOMES:
             self._known.popitem(last=False)
         return known
+
+    def _outcomes_known(self) -> int:
+        """Return how many outcomes are remembered; a shape without any counts too."""
+        return sum(map(len, self._known.values())) + 64 * len(self._known)
 
     def _usages(self, pod: PodInfo) -> list[Usage]:
         asked = rated_requests(pod)
