@@ -199,6 +199,22 @@ def test_a_changed_limit_is_what_is_put_back(version: Version, tmp_path: Path) -
     assert machine.groups.read(group_of("a", "app"), version.quota) == resized
 
 
+@VERSIONS
+def test_what_somebody_else_has_limited_stays_limited(version: Version, tmp_path: Path) -> None:
+    """A shared pod gets no more than it had, unless that is gone."""
+    machine = Machine(version, tmp_path)
+    machine.start("a", "b", "c")
+    for uid, cpus in (("b", "1-3"), ("c", "0-1")):
+        for group in reversed(all_groups(uid)):
+            assert machine.groups.write(group, CPUS, cpus) == ""
+    before = machine.snapshot(all_groups("a", "b", "c"))
+    machine.enforce(state("a", "0-1"), state("b"), state("c"))
+    assert machine.cpus("b", "app") == "2-3"
+    assert machine.cpus("c", "app") == "2-7"
+    assert machine.executor.restore().refused == []
+    assert machine.snapshot(all_groups("a", "b", "c")) == before
+
+
 def test_inner_groups_of_containers_follow(tmp_path: Path) -> None:
     """In version 1 they have sets of their own, and get back what they had."""
     machine = Machine(Version.V1, tmp_path)

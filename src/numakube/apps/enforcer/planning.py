@@ -48,11 +48,13 @@ class Target:
         setting: only what we have to say.
         inherits: the group above says the same, so that a group without a setting of its own needs
             none. Pods with an allotment have it written out.
+        limited: somebody may have set less, and that still counts.
     """
 
     owner: Owner
     setting: Setting
     inherits: bool = False
+    limited: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,16 +93,17 @@ def _pod_targets(
     pod: PodState, confined: PodConfinement, found: PodGroups, unlimited: str | None
 ) -> Iterator[tuple[str, Target]]:
     whole = _setting(confined.whole, unlimited)
-    yield found.group, Target(owner=_owner(pod, POD), setting=whole)
+    shared = pod.allotment is None
+    yield found.group, Target(owner=_owner(pod, POD), setting=whole, limited=shared)
     named = {group: pod.containers.get(id_, REST) for id_, group in found.containers.items()}
     for group in found.members:
         name = named.get(group, REST)
         one = confined.containers.get(name, confined.rest)
         setting = _setting(one, unlimited)
-        target = Target(owner=_owner(pod, name), setting=setting, inherits=pod.allotment is None)
+        target = Target(owner=_owner(pod, name), setting=setting, inherits=shared, limited=shared)
         yield group, target
-        for inner in found.nested.get(group, ()):
-            yield inner, replace(target, setting=replace(setting, quota=None), inherits=True)
+        within = replace(target, setting=replace(setting, quota=None), inherits=True, limited=True)
+        yield from ((inner, within) for inner in found.nested.get(group, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +133,7 @@ def make_plan(
     plan = Plan()
     for group in sorted(now, key=lambda name: name.count("/")):
         asked = _asked(targets.get(group), now[group], past.originals.get(group))
+        asked = _each(_fitted, asked, plan.wanted.get(group.rpartition("/")[0], _NOTHING))
         old = _old(group, now, past, plan, version)
         kept = _each(lambda ask, had: None if ask is None else had, asked, old)
         ours = _each(_only_if, past.originals.get(group, _NOTHING), old)
@@ -147,16 +151,24 @@ def _asked(target: Target | None, now: Setting, original: Setting | None) -> Set
     if target is None:
         return _NOTHING
     asked = _each(lambda ask, have: None if have is None else ask, target.setting, now)
-    if not target.inherits:
-        return asked
-    return _each(_within, asked, _each(_first_of, original or _NOTHING, now))
+    had = _each(_first_of, original or _NOTHING, now)
+    if target.inherits:
+        asked = _each(lambda ask, own: None if own == 0 else ask, asked, had)
+    return _each(_within, asked, had) if target.limited else asked
 
 
-def _within(asked: Value, original: Value) -> Value:
-    """Return what a group gets that inherits: no more than it had, and nothing if it had none."""
-    if not isinstance(asked, int) or not isinstance(original, int):
+def _within(asked: Value, limit: Value) -> Value:
+    """Return what is asked less what a limit does not have, unless that is everything."""
+    if not isinstance(asked, int) or not isinstance(limit, int):
         return asked
-    return (asked & original or asked) if original else None
+    return asked & limit or asked
+
+
+def _fitted(asked: Value, above: Value) -> Value:
+    """Return what is asked as far as the group above will have it, or else all of that."""
+    if not isinstance(asked, int) or not isinstance(above, int) or not above:
+        return asked
+    return asked & above or above
 
 
 def _old(

@@ -1,0 +1,146 @@
+"""What the enforcer learns of pods and of its node, and how often it tells of trouble."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import structlog
+
+from numakube.allotment.pools import Pools
+from numakube.api.checkpoints.cpu import CpuManagerState, write_cpu_manager_state
+from numakube.api.core import ContainerStatus, Pod, PodStatus
+from numakube.api.koordinator import keys
+from numakube.api.meta import ObjectMeta
+from numakube.apps.enforcer.deciding import Decisions, Problem
+from numakube.apps.enforcer.executing import Outcome
+from numakube.apps.enforcer.node_reading import NodeReader
+from numakube.apps.enforcer.pods import state_of
+from numakube.apps.enforcer.reporting import Reporter
+from numakube.errors import CorruptCheckpoint, MalformedObject
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.node.sysfs import write_tree
+from numakube.values.cpuset import CpuSet
+
+STATUS = json.dumps({"cpuset": "2-3"})
+
+
+def pod(*, phase: str = "Running", labels: dict[str, str] | None = None, **annotations: str) -> Pod:
+    """Return a pod with one container; annotations are named as in `keys`."""
+    named = {getattr(keys, name, name): text for name, text in annotations.items()}
+    return Pod(
+        metadata=ObjectMeta(
+            name="p", namespace="ns", uid="uid", labels=labels or {}, annotations=named
+        ),
+        status=PodStatus(
+            phase=phase,
+            container_statuses=(
+                ContainerStatus(name="app", container_id="containerd://abc"),
+                ContainerStatus(name="late"),
+            ),
+        ),
+    )
+
+
+def test_a_pod_is_its_allotment_and_its_containers() -> None:
+    """Containers without an id have no group yet."""
+    state = state_of(pod(labels={keys.QOS_CLASS: "LSE"}, RESOURCE_STATUS=STATUS))
+    assert (state.uid, state.name, state.qos) == ("uid", "ns/p", "LSE")
+    assert state.containers == {"abc": "app"}
+    assert state.allotment is not None
+    assert state.allotment.total.cpus == 0b1100
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_is_done_holds_nothing(phase: str) -> None:
+    """Its CPUs are others' already."""
+    assert state_of(pod(phase=phase, RESOURCE_STATUS=STATUS)).allotment is None
+
+
+def test_what_others_observed_is_not_enforced() -> None:
+    """Only what a scheduler has decided is."""
+    observed = '[{"zone": "node-0", "amount": {"cpu": "8"}}]'
+    assert state_of(pod(KAI_OBSERVED=observed)).allotment is None
+
+
+def test_a_static_pods_groups_have_another_uid() -> None:
+    """The one that its kubelet gave it, of which the API's image tells."""
+    mirror = Pod(
+        metadata=ObjectMeta(
+            name="p", uid="api", annotations={"kubernetes.io/config.mirror": "hash"}
+        )
+    )
+    assert state_of(mirror).uid == "hash"
+
+
+def reader(folder: Path) -> NodeReader:
+    """Return what reads a machine with two NUMA nodes of two CPUs."""
+    write_tree(from_shape("2 sockets, 2 cores, 8Gi"), folder / "sys")
+    return NodeReader(sysfs=folder / "sys", cpu_state=folder / "cpu_manager_state")
+
+
+def test_a_node_without_a_cpu_manager_has_pinned_nobody(tmp_path: Path) -> None:
+    """There may be no state file at all."""
+    node = reader(tmp_path).read({})
+    assert (node.static, node.pinned, node.kept) == (False, {}, 0)
+    assert (node.layout.all, node.memory_nodes) == (0b1111, 0b11)
+
+
+def test_what_a_static_cpu_manager_has_given_out_is_read(tmp_path: Path) -> None:
+    """All containers of a pod together."""
+    entries = {"uid": {"a": CpuSet.of([1]), "b": CpuSet.of([2])}}
+    state = CpuManagerState(policy="static", default_cpus=CpuSet.of([0, 3]), entries=entries)
+    (tmp_path / "cpu_manager_state").write_bytes(write_cpu_manager_state(state))
+    node = reader(tmp_path).read({})
+    assert (node.static, node.pinned) == (True, {"uid": 0b110})
+
+
+def test_a_state_file_that_makes_no_sense_stops_everything(tmp_path: Path) -> None:
+    """Pods that the kubelet has pinned must not be touched by mistake."""
+    (tmp_path / "cpu_manager_state").write_text("{]")
+    with pytest.raises(CorruptCheckpoint):
+        reader(tmp_path).read({})
+
+
+def test_a_host_without_cpus_is_refused(tmp_path: Path) -> None:
+    """The message names the tree."""
+    empty = NodeReader(sysfs=tmp_path, cpu_state=tmp_path / "none")
+    with pytest.raises(MalformedObject, match=str(tmp_path)):
+        empty.read({})
+
+
+def test_the_owner_of_a_node_keeps_cpus_back(tmp_path: Path) -> None:
+    """By Koordinator's annotations; an odd one is told and counts as nothing."""
+    node = reader(tmp_path)
+    system = '{"cpuset": "3", "cpusetExclusive": false}'
+    kept = {keys.NODE_RESERVATION: '{"reservedCPUs": "0"}', keys.NODE_SYSTEM_QOS: system}
+    found = node.read(kept)
+    assert (found.kept, found.system_cpus, node.problems) == (0b0001, 0b1000, [])
+    odd = node.read({keys.NODE_RESERVATION: '{"reservedCPUs": "x"}', keys.NODE_SYSTEM_QOS: "{]"})
+    assert (odd.kept, odd.system_cpus) == (0, 0)
+    assert len(node.problems) == 2
+
+
+def test_cpus_that_go_offline_are_noticed(tmp_path: Path) -> None:
+    """The machine is read again only then."""
+    node = reader(tmp_path)
+    assert node.read({}).layout.all == 0b1111
+    online = tmp_path / "sys/devices/system/cpu/online"
+    online.write_text("0-2\n")
+    assert node.read({}).layout.all == 0b0111
+
+
+def test_trouble_is_told_once_and_again_after_it_was_gone() -> None:
+    """Not with every pass."""
+    nothing = Pools(shared={}, best_effort={})
+    trouble = Problem(uid="uid", pod="ns/p", reason="Why", message="because")
+    bad = Decisions(pools=nothing, pods={}, problems=(trouble, trouble))
+    good = Decisions(pools=nothing, pods={})
+    reporter = Reporter(None)
+    told = []
+    for decisions in (bad, bad, good, bad):
+        with structlog.testing.capture_logs() as logs:
+            reporter.report({}, decisions, Outcome())
+        told.append([one["problem"] for one in logs])
+    assert told == [["because"], [], [], ["because"]]
