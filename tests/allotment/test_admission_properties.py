@@ -6,12 +6,19 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies.nodes import GIB, facts_of_layout, layout_of, layouts
+from tests.strategies.nodes import (
+    GIB,
+    SHAPES,
+    facts_of_layout,
+    layout_of,
+    layouts,
+    wild_allotments,
+)
 from tests.strategies.wishes import FULL, SPREAD, pods, rule
 
 from numakube.allotment.admission import admit, rate
 from numakube.allotment.cpus.required import meets
-from numakube.allotment.facts import DevicePlace
+from numakube.allotment.facts import CpuLayout, DevicePlace, NodeFacts
 from numakube.allotment.ground import CPU_MILLI
 from numakube.allotment.holdings import Allotment, Share
 from numakube.allotment.ledger import Ledger
@@ -215,3 +222,39 @@ def test_no_device_is_given_twice_whoever_comes_and_goes(
         for gpu in GPUS:
             assert sum(one.resources[CORE] for one in taken if one.minor == gpu.minor) <= 100
         ledger = ledger.without([str(gone)])
+
+
+@st.composite
+def odd_nodes(draw: st.DrawFn) -> Ledger:
+    """Draw what reports could say of a node, and annotations of its pods, sense or nonsense."""
+    amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(-5, 9000))
+    zones = draw(st.dictionaries(st.integers(-1, 70), amounts, max_size=4))
+    places = draw(st.sampled_from([(), *(layout_of(shape).places for shape in SHAPES[:4])]))
+    some = draw(st.sets(st.sampled_from(places))) if places else set()
+    cpus = tuple(place for place in places if place not in some)
+    facts = NodeFacts(
+        node="odd",
+        zones=zones,
+        cpus=draw(st.sampled_from([None, CpuLayout(cpus), CpuLayout(places)])),
+        reserved_cpus=draw(st.integers(0, 1 << 20)),
+        ratios={"cpu": draw(st.sampled_from([0.0, 1.0, 1.5, float("nan"), float("inf")]))},
+        devices=draw(st.sampled_from([(), GPUS])),
+    )
+    held = draw(st.lists(wild_allotments(), max_size=2))
+    return Ledger.of(facts, {str(number): one for number, one in enumerate(held)})
+
+
+@settings(max_examples=40)
+@given(ledger=odd_nodes(), request=requests(), gpus=st.booleans())
+def test_odd_nodes_are_refused_or_used_and_never_an_error(
+    ledger: Ledger, request: tuple[PodWish, Rule], gpus: bool
+) -> None:
+    """Numbers that make no sense cost a pod its place, not the scheduler its life."""
+    wish, under = request
+    part = {"gpu": {CORE: 50, RATIO: 50}}
+    wanted = DeviceWish(requests=part, by_container={"c0": part}) if gpus else None
+    got = admit(ledger, replace(wish, devices=wanted), under)
+    if isinstance(got, Allotment):
+        assert got.total.cpus & ~ledger.free_cpus == 0
+        assert 0 <= rate(ledger, got, under) <= 100
+        assert ledger.with_pod("it", got).key

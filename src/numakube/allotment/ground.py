@@ -106,8 +106,10 @@ class Ground:
         amounts = dict(self.facts.zones[zone])
         if CPU in amounts:
             kept = (self.cpus_of_zone[zone] & self.facts.reserved_cpus).bit_count()
-            amounts[CPU] = max(0, amounts[CPU] - kept * CPU_MILLI)
-        return {name: amplified(amount, self.ratio(name)) for name, amount in amounts.items()}
+            amounts[CPU] -= kept * CPU_MILLI
+        return {
+            name: amplified(max(0, amount), self.ratio(name)) for name, amount in amounts.items()
+        }
 
 
 def sorted_zones(zones: Mapping[int, Amounts]) -> list[tuple[int, list[tuple[str, int]]]]:
