@@ -19,6 +19,7 @@ import msgspec
 
 from numakube.api.core import Node, Pod
 from numakube.api.events import CoreEvent
+from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
@@ -141,6 +142,13 @@ class ClusterFacts:
     def missing(self, plural: str) -> Unreadable | None:
         """Return why a kind could not be listed; ``None`` if it was."""
         return next((one for one in self.unreadable if one.what == plural), None)
+
+    @cached_property
+    def allots(self) -> bool:
+        """Whether a scheduler gives NUMA nodes in this cluster, by pods or by labels of nodes."""
+        return any(keys.RESOURCE_STATUS in pod.metadata.annotations for pod in self.pods) or any(
+            keys.NODE_POLICY in node.metadata.labels for node in self.nodes.values()
+        )
 
     @cached_property
     def _pods_by_key(self) -> dict[str, Pod]:

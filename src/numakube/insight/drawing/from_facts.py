@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.allotted import with_allotments
 from numakube.insight.drawing.from_counts import picture_of_counts
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.picture import NodePicture
@@ -29,7 +30,8 @@ def node_picture(facts: ClusterFacts, node: str) -> NodePicture:
         return NodePicture(node=node, why_not_exact=view.reason)
     if view.report is None:
         return picture_of_counts(view)
-    picture = picture_of_report(node, view.report, pods=pod_names(facts, node))
+    report = with_allotments(view.report, facts.pods_on(node))
+    picture = picture_of_report(node, report, pods=pod_names(facts, node))
     return replace(
         picture,
         stale=view.stale_reason or "",

@@ -176,7 +176,10 @@ class _Reader:
 
     def _memory(self, node: NumaNode) -> Iterator[Memory]:
         settings = self.report.settings
-        managed = settings.memory_policy != "None"
+        # Without a Memory Manager there is still what a scheduler gave.
+        managed = settings.memory_policy != "None" or any(
+            holding.memory for holding in self.report.pods.values()
+        )
         tables = empty_books(self.report.machine, settings.reserved_memory)[node.id].tables
         # Plain memory goes first, then hugepages from large to small.
         for kind in sorted(tables, key=lambda kind: (is_memory(kind), kind), reverse=True):

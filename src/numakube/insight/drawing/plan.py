@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from numakube.insight.allotted import with_allotments
 from numakube.insight.drawing.changes import compared
 from numakube.insight.drawing.from_facts import node_picture, pod_names
 from numakube.insight.drawing.from_report import picture_of_report
@@ -79,7 +80,10 @@ def planned(
     before = node_picture(facts, node)
     # A rebuilt model knows its pods by their hashes, which its report then hashes once more.
     known = {uid_hash(digest): name for digest, name in pod_names(facts, node).items()}
-    after = picture_of_report(node, report_of(model), pods={**known, **trial.names})
+    report = with_allotments(
+        report_of(model), running.values(), key=lambda uid: uid_hash(uid_hash(uid))
+    )
+    after = picture_of_report(node, report, pods={**known, **trial.names})
     return Plan(before, compared(before, after), refused)
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.allotted import allotted_view
 from numakube.insight.usage.shapes import (
     MILLI,
     NOTHING,
@@ -162,7 +163,7 @@ def node_usage(
         return NodeUsage(node=node, why_unknown="no NodeResourceTopology"), []
     if isinstance(view, Unusable):
         return NodeUsage(node=node, why_unknown=view.reason), []
-    zones = zone_usages(view, shape=shape)
+    zones = zone_usages(allotted_view(facts, view), shape=shape)
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
     return (
         NodeUsage(

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from numakube.api.nrt import attribute_value
+from numakube.insight.allotted import allotted_holding
 from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
 from numakube.scheduling.numa.caches.claims import exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -101,6 +102,8 @@ class _Reader:
         view = self._facts.view(node)
         report = view.report if isinstance(view, NodeTopology) else None
         holding = report.holding(meta.uid) if report else None
+        if holding is None or holding.empty:
+            holding = allotted_holding(pod) or holding
         if report is None or holding is None:
             unknown = "the node has no exact report" if report is None else "not in its report yet"
             return PodUsage(
