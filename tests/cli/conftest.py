@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from numakube.cli.main import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+LOG_LINE = re.compile(r"level='\w+' event='.*\n")
+"""What a cluster logs that runs in the test's process, to the same stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,6 @@ def numakube(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     def call(*arguments: object) -> Ended:
         code = run([str(argument) for argument in arguments], program="numakube")
         out, err = capfd.readouterr()
-        return Ended(code, out, err)
+        return Ended(code, LOG_LINE.sub("", out), err)
 
     return call
