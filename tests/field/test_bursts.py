@@ -82,16 +82,23 @@ async def test_85786_four_pods_fill_four_zones_at_once(cluster: Field) -> None:
     await all_run(cluster, burst(4, BIG))
 
 
-async def test_85787_and_85788_others_place_pods_meanwhile(cluster: Field) -> None:
-    """Every second one is the default scheduler's; all of them run in the end."""
+@pytest.mark.parametrize(
+    ("id_", "count", "asked", "every", "burstable"),
+    [("85787", 8, "cpu=8 mem=4Gi", 2, False), ("85788", 16, "cpu=4 mem=2Gi", 5, True)],
+)
+async def test_others_place_pods_meanwhile(
+    cluster: Field, id_: str, count: int, asked: str, every: int, *, burstable: bool
+) -> None:
+    """85787 and 85788: some are the default scheduler's; all of them run in the end."""
+    await cluster.leave({OTHERS[1]: zones("cpu=0", "cpu=0")})
     pods = [
         pod(
-            f"burst-{n}",
-            [amounts("cpu=8 mem=4Gi")],
-            scheduler="default-scheduler" if n % 4 == 0 else NAME,
-            requests_only=n % 8 == 4,
+            f"burst-{number}",
+            [amounts(asked)],
+            scheduler=NAME if number % every else "default-scheduler",
+            requests_only=burstable and not number % every,
         )
-        for n in range(12)
+        for number in range(count)
     ]
     await cluster.placed(*pods)
     assert cluster.world.by_phase("Failed") == set()

@@ -324,11 +324,11 @@ async def test_47587_another_image_of_the_exporters_is_rolled_out(client: Client
     await settled(client, EXPORTERS)
 
 
-async def test_owned_objects_that_somebody_edits_are_set_back(client: Client) -> None:
-    """Should react to owned objects changes: data of a ConfigMap as well."""
+async def test_owned_config_that_somebody_edits_is_set_back(client: Client) -> None:
+    """Should react to owned objects changes: what was changed, and what was added."""
     name = "topo-aware-scheduler-config"
     before = await client.get(CONFIG_MAPS, name, namespace=NAMESPACE)
-    wrong = merge_patch({"data": {"config.yaml": "nonsense"}})
+    wrong = merge_patch({"data": {"config.yaml": "nonsense", "more": "nonsense"}})
     await client.patch(CONFIG_MAPS, name, wrong, namespace=NAMESPACE)
 
     async def back() -> bool:
@@ -338,15 +338,39 @@ async def test_owned_objects_that_somebody_edits_are_set_back(client: Client) ->
     await until(back, "the data is back")
 
 
-async def test_the_log_level_reaches_every_exporter(client: Client) -> None:
-    """Can modify the LogLevel in NRO CR and klog under RTE container should change respectively."""
-    await change(client, EXPORTERS, {"logLevel": "Trace"})
+async def test_an_owned_deployment_that_somebody_edits_is_set_back(client: Client) -> None:
+    """Should react to owned objects changes: another container and another host name."""
+    await settled(client, SCHEDULER)
+    before = (await deployment(client))["spec"]["template"]["spec"]
+    more = {**before["containers"][0], "name": "more"}
+    wrong = {"containers": [*before["containers"], more], "hostname": "other"}
+    patch = merge_patch({"spec": {"template": {"spec": wrong}}})
+    await client.patch(DEPLOYMENTS, "secondary-scheduler", patch, namespace=NAMESPACE)
 
-    async def told() -> bool:
+    async def back() -> bool:
+        return bool((await deployment(client))["spec"]["template"]["spec"] == before)
+
+    await until(back, "the pods' template is back")
+
+
+async def test_47674_a_group_without_nodes_and_another_log_level_are_served(
+    client: Client,
+) -> None:
+    """Should be able to modify the configurable values under the NUMAResourcesOperator CR."""
+    labels = {"pool": "to-come"}
+    groups = [{"nodeSelector": {"matchLabels": one}} for one in ({}, labels)]
+    await change(client, EXPORTERS, {"nodeGroups": groups, "logLevel": "Trace"})
+    found = await settled(client, EXPORTERS)
+
+    async def told() -> list[Document] | None:
         sets = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
-        words = [one["spec"]["template"]["spec"]["containers"][0]["args"] for one in sets]
-        return bool(words) and all("--log-level=debug" in args for args in words)
+        specs = [one["spec"]["template"]["spec"] for one in sets]
+        verbose = all("--log-level=debug" in one["containers"][0]["args"] for one in specs)
+        return specs if verbose and len(sets) == len(groups) else None
 
-    await until(told, "all of them debug")
-    await change(client, EXPORTERS, {"logLevel": "Normal"})
-    await in_state(client, OPERATORS, "Available")
+    specs = await until(told, "all of them debug")
+    assert len(found["status"]["daemonsets"]) == len(groups)
+    assert labels in [one.get("nodeSelector") for one in specs]
+    await change(client, EXPORTERS, {"nodeGroups": groups[:1], "logLevel": "Normal"})
+    await until_on(client, *ALL)
+    assert len((await settled(client, EXPORTERS))["status"]["daemonsets"]) == 1

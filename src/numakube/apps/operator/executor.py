@@ -1,8 +1,9 @@
 """Does what a plan says, against the API server.
 
 Objects are applied on the server under our own name as field manager, by force: a field that we set
-is ours, and one that somebody changed is set back. Fields that we do not mention are left alone. An
-object that nobody has touched since we wrote the same is not written again.
+is ours, and one that somebody changed is set back. Fields that we do not mention are left alone,
+but for what others add to configuration and pods (see `additions`). An object that nobody has
+touched since we wrote the same is not written again.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import msgspec
 import structlog
 
 from numakube.apps.managing import managed
+from numakube.apps.operator.additions import removal_of_additions
 from numakube.apps.operator.plan import Action, Apply, Delete
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import resource_of
 from numakube.kube.objects import ObjectKey
+from numakube.kube.patches import merge_patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -107,6 +110,7 @@ class Executor:
             field_manager=FIELD_MANAGER,
             force=True,
         )
+        result = await self._tidied(result)
         metadata: dict[str, Any] = result["metadata"]
         self._memory[document["kind"], _key(document)] = _Remembered(
             _digest(action.document),
@@ -114,6 +118,21 @@ class Executor:
             _mark(metadata.get("generation", 0), metadata["resourceVersion"]),
         )
         return result
+
+    async def _tidied(self, document: Document) -> Document:
+        """Take back what others have added to an object, and return it as it is then."""
+        patch = removal_of_additions(document, FIELD_MANAGER)
+        if patch is None:
+            return document
+        kind, key = document["kind"], _key(document)
+        _log.info("additions_removed", kind=kind, name=str(key))
+        return await self._client.patch(
+            resource_of(document),
+            key.name,
+            merge_patch(patch),
+            namespace=key.namespace,
+            field_manager=FIELD_MANAGER,
+        )
 
     async def _delete(self, action: Delete) -> None:
         resource = resource_of({"apiVersion": action.api_version, "kind": action.kind})
