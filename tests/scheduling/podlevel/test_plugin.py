@@ -236,6 +236,29 @@ def test_one_node_and_all_nodes_are_judged_alike(town: Town) -> None:
         assert plugin.score(state, info, node) == scores[position]
 
 
+def test_nodes_are_rated_only_where_something_is_given(town: Town) -> None:
+    """Ordinary pods are not drawn to nodes with settings, nor is anybody where kubelets decide."""
+    town.add_node("other")
+    labelled = {**SINGLE_NODE, "pool": "made"}
+    assert "score" in rated(town, pod("a", spec=SINGLE))
+    assert "score" not in rated(town, pod("b"))
+    town.add_node("m1", labels=labelled)
+    town.add_node("m2", labels=labelled)
+    assert "score" not in rated(town, pod("c"))
+    assert "score" in rated(town, pod("d", node_selector={"pool": "made"}))
+    for name in ("k1", "k2"):
+        town.add_node(name, policy="single-numa-node", labels={"pool": "kubelets"})
+    assert "score" not in rated(town, pod("e", spec=CONTAINERS, node_selector={"pool": "kubelets"}))
+
+
+def rated(town: Town, one: Pod) -> set[str]:
+    """Return ``score`` if the plugin rated the nodes for a pod."""
+    decision = town.try_pod(one)
+    assert isinstance(decision, Chosen)
+    assert decision.scores is not None
+    return {"score"} if town.plugin.name in decision.scores.by_plugin else set()
+
+
 def test_preemption_evicts_whoever_holds_what_is_wanted(town: Town) -> None:
     """The one pod that has the NUMA node, not those that share the other."""
     town.run(pod("big", cpu="7", spec=SINGLE))

@@ -15,6 +15,7 @@ from numakube.api.core import (
     PodSpec,
     ResourceRequirements,
 )
+from numakube.api.koordinator import keys
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot, StaleSnapshotError
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -160,3 +161,42 @@ def test_pods_that_ask_for_exabytes_are_counted() -> None:
     for number in range(9):
         cluster.remove_pod(str(number))
     assert requested[info.row] == 0
+
+
+def annotated(name: str, **annotations: str) -> Node:
+    """A node with annotations."""
+    return Node(metadata=ObjectMeta(name=name, annotations=annotations))
+
+
+def test_annotations_of_nodes_count_only_if_placement_depends_on_them() -> None:
+    """Other people's annotations change every few seconds."""
+    cluster = Cluster()
+    cluster.set_node(annotated("n1"))
+    before = cluster.nodes_generation
+    cluster.set_node(annotated("n1", anything="1"))
+    assert cluster.nodes_generation == before
+    cluster.set_node(annotated("n1", **{keys.NODE_RESERVATION: '{"reservedCPUs":"0"}'}))
+    assert cluster.nodes_generation > before
+
+
+@pytest.mark.parametrize(
+    ("after", "frees"),
+    [
+        (pod("a", "2"), False),
+        (pod("a", "3"), False),
+        (pod("a", "1"), True),
+        (pod("a", "2").annotated({"anything": "1"}), False),
+        (pod("a", "2").annotated({keys.RESOURCE_STATUS: '{"cpuset":"1"}'}), True),
+    ],
+)
+def test_a_pod_that_holds_less_or_something_else_lets_others_be_tried(
+    after: PodInfo, *, frees: bool
+) -> None:
+    """It was resized in place, or given other CPUs."""
+    cluster = Cluster()
+    cluster.set_node(node("n1"))
+    cluster.place(pod("a", "2").annotated({keys.RESOURCE_STATUS: '{"cpuset":"0"}'}), "n1")
+    before = cluster.room_generation
+    kept = {keys.RESOURCE_STATUS: '{"cpuset":"0"}', **after.pod.metadata.annotations}
+    cluster.place(after.annotated(kept), "n1")
+    assert (cluster.room_generation > before) is frees

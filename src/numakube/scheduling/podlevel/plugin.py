@@ -171,8 +171,16 @@ class NodeNUMAResource(
         return Verdicts(choice, statuses)
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
-        """Rate nothing if nothing was filtered."""
-        return SKIP if state.read(_WANTED) is None else SUCCESS
+        """Rate only what there is to rate.
+
+        An ordinary pod must not be drawn to or from the few nodes that have settings, and where
+        nobody gives anything the other plugins rate how full nodes are.
+        """
+        wanted = state.read(_WANTED)
+        if wanted is None or not self._concerned(wanted, snapshot, rows).all():
+            return SKIP
+        outcomes, _ = self._outcomes(wanted, snapshot, rows)
+        return SUCCESS if any(one.allotment is not None for one in outcomes) else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
         """Rate *node* by what *pod* gets there, or by how full it is if it gets nothing."""
