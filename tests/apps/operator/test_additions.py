@@ -1,99 +1,284 @@
-"""What others add to configuration and pods of the operator is taken back, and nothing else."""
+"""What is ours in both objects: SR-IOV device plugins for node groups, and an extender."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
-from numakube.apps.operator.additions import removal_of_additions
+import pytest
+from tests.apps.operator.test_on_the_lab import (
+    IMAGE,
+    NAMESPACE,
+    in_state,
+    install_operator,
+    remove_definition,
+    until,
+    wanted_exporters,
+    wanted_scheduler,
+)
+from tests.apps.operator.test_plans import (
+    SCHEDULER_SETUP,
+    SETUP,
+    applied,
+    daemon_set,
+    planned,
+    scheduler_plan,
+    wanted,
+)
+from tests.sites.site import Opener, Site, SiteOptions
 
-US = "us"
+from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
+from numakube.api.nodetopology import (
+    ExtenderSpec,
+    MachineConfigPool,
+    MachineConfigPoolSpec,
+    NodeGroup,
+    NodeGroupConfig,
+    NUMAResourcesScheduler,
+    SchedulerSpec,
+    SriovGroup,
+)
+from numakube.api.operands import Deployment, DeploymentCondition, DeploymentStatus
+from numakube.api.placement import Toleration
+from numakube.api.yamls import load_yaml
+from numakube.apps.operator.conditions import State
+from numakube.apps.operator.exporters_plan import Seen
+from numakube.apps.operator.plan import Delete, Made
+from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
+from numakube.apps.operator.state import OPERATORS, SCHEDULERS
+from numakube.kube.catalog import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NODE_RESOURCE_TOPOLOGIES,
+    POD_DISRUPTION_BUDGETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from numakube.kube.client import Client
+from numakube.kube.patches import merge_patch
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import uniform_plans
+
+pytestmark = pytest.mark.timeout(240)
+
+RESOURCE: dict[str, Any] = {"resourceName": "vfs", "selectors": {"isRdma": False}}
+PLUGIN = "numaresources-sriov-worker"
+EXTENDER = "numaresources-extender"
 
 
-def managed(fields: dict[str, Any], *, manager: str = "them", subresource: str = "") -> Any:
-    """Return an entry of ``managedFields``."""
-    entry = {"manager": manager, "operation": "Update", "fieldsV1": fields}
-    return {**entry, **({"subresource": subresource} if subresource else {})}
+def group(*resources: dict[str, Any], **more: Any) -> NodeGroup:
+    """Return a group whose nodes offer devices."""
+    sriov = SriovGroup(resources=resources or (RESOURCE,))
+    return NodeGroup(pool_name="worker", sriov=sriov, **more)
 
 
-def document(kind: str, *entries: Any, **content: Any) -> dict[str, Any]:
-    """Return an object with a record of who has set what."""
-    metadata = {"name": "x", "resourceVersion": "7", "managedFields": list(entries)}
-    return {"kind": kind, "metadata": metadata, **content}
+def test_a_group_with_devices_gets_a_plugin_where_its_exporters_are() -> None:
+    """With its own configuration and an account without rights."""
+    taint = Toleration(key="dedicated", operator="Exists")
+    plan = planned(Seen(object=wanted(group(config=NodeGroupConfig(tolerations=(taint,))))))
+    assert "numaresources-sriov" in applied(plan, "ServiceAccount")
+    assert '"resourceName": "vfs"' in applied(plan, "ConfigMap")[PLUGIN]["data"]["config.json"]
+    pod = applied(plan, "DaemonSet")[PLUGIN]["spec"]["template"]["spec"]
+    exporter = applied(plan, "DaemonSet")["numaresourcesoperator-worker"]["spec"]["template"][
+        "spec"
+    ]
+    assert pod["affinity"]["nodeAffinity"] == exporter["affinity"]["nodeAffinity"]
+    assert (
+        pod["tolerations"]
+        == exporter["tolerations"]
+        == [{"key": "dedicated", "operator": "Exists"}]
+    )
+    (container,) = pod["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == (SETUP.image, "IfNotPresent")
 
 
-OUR_POD: dict[str, Any] = {
-    "f:spec": {
-        "f:template": {
-            "f:spec": {
-                "f:containers": {'k:{"name":"a"}': {".": {}, "f:name": {}, "f:image": {}}},
-            }
-        }
+def test_nodes_by_labels_and_conditions_get_plugins_too() -> None:
+    """Two groups share the account."""
+    selector = LabelSelector(
+        match_labels={"net": "fast"},
+        match_expressions=(LabelSelectorRequirement(key="old", operator="DoesNotExist"),),
+    )
+    other = NodeGroup(node_selector=selector, sriov=SriovGroup(resources=(RESOURCE,), cdi=True))
+    plan = planned(Seen(object=wanted(group(), other)))
+    plugins = {
+        name: one["spec"]["template"]["spec"]
+        for name, one in applied(plan, "DaemonSet").items()
+        if name.startswith("numaresources-sriov-")
     }
-}
+    assert len(plugins) == 2
+    fast = next(one for name, one in plugins.items() if name != PLUGIN)
+    assert fast["nodeSelector"] == {"net": "fast"}
+    assert "--use-cdi" in fast["containers"][0]["args"]
+    names = [
+        one.document["metadata"]["name"] for one in plan.actions if not isinstance(one, Delete)
+    ]
+    assert names.count("numaresources-sriov") == 1
 
 
-def deployment(*entries: Any, **pod: Any) -> dict[str, Any]:
-    """Return a Deployment whose container ``a`` with its image is ours."""
-    spec = {"replicas": 3, "template": {"spec": pod}}
-    return document("Deployment", managed(OUR_POD, manager=US), *entries, spec=spec)
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ([{"resourceName": "no spaces"}], "no spaces"),
+        ([RESOURCE, RESOURCE], "vfs"),
+        ([{"resourceName": "x", "deviceType": "toaster"}], "toaster"),
+        ([{"resourceName": "x", "selectors": {"vendors": "8086"}}], "vendors"),
+        ([{"resourceName": "x", "selectors": {"vender": ["8086"]}}], "vender"),
+    ],
+)
+def test_a_plugin_that_would_not_start_is_told_before(
+    resources: list[dict[str, Any]], message: str
+) -> None:
+    """With the number of the group; nothing is touched."""
+    plan = planned(Seen(object=wanted(group(*resources))))
+    assert plan.verdict.state is State.DEGRADED
+    assert plan.verdict.reason == "ValidationErrorUnderNodeGroups"
+    assert plan.verdict.message.startswith("node group 0: sriov: ")
+    assert message in plan.verdict.message
+    assert plan.actions == ()
 
 
-def theirs(pod: dict[str, Any]) -> Any:
-    """Return the entry of somebody who has set these fields of the pods."""
-    return managed({"f:spec": {"f:template": {"f:spec": pod}}})
+def test_a_group_is_ready_with_its_plugin() -> None:
+    """And the plugin is among the related objects."""
+    exporter = daemon_set()
+    for ready, state in ((False, State.PROGRESSING), (True, State.AVAILABLE)):
+        sets = {one.metadata.name: one for one in (exporter, daemon_set(PLUGIN, ready=ready))}
+        plan = planned(Seen(object=wanted(group()), daemon_sets=sets))
+        assert plan.verdict.state is state
+        related = [one.get("name") for one in plan.status["relatedObjects"]]
+        assert PLUGIN in related
+        assert [one["name"] for one in plan.status["daemonsets"]] == [exporter.metadata.name]
 
 
-def test_keys_of_others_are_taken_from_configuration() -> None:
-    """And the patch is only for the object that was seen."""
-    found = document(
-        "ConfigMap",
-        managed({"f:data": {".": {}, "f:ours": {}}}, manager=US),
-        managed({"f:data": {"f:ours": {}, "f:more": {}}}),
-        data={"ours": "1", "more": "2"},
+def test_openshift_lets_the_plugin_see_its_host() -> None:
+    """By the same constraints as exporters."""
+    spec = MachineConfigPoolSpec(node_selector=LabelSelector(match_labels={"a": "b"}))
+    pool = MachineConfigPool(metadata=ObjectMeta(name="worker"), spec=spec)
+    plan = planned(Seen(object=wanted(group()), machine_config_pools=(pool,)))
+    (constraints,) = applied(plan, "SecurityContextConstraints").values()
+    assert constraints["users"] == [
+        "system:serviceaccount:ns:rte",
+        "system:serviceaccount:ns:numaresources-sriov",
+    ]
+
+
+def test_an_extender_comes_with_the_configuration_that_a_kube_scheduler_needs() -> None:
+    """By default two of them, and encrypted."""
+    plan = scheduler_plan(extender=ExtenderSpec())
+    deployment = applied(plan, "Deployment")[EXTENDER]
+    assert deployment["spec"]["replicas"] == 2
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example/numakube:1"
+    assert not any(one == "--insecure-serving" for one in container["args"])
+    text = applied(plan, "ConfigMap")[EXTENDER]["data"]["kube-scheduler.yaml"]
+    configuration = load_yaml(text, "configuration")
+    assert isinstance(configuration, dict)
+    (extender,) = configuration["extenders"]
+    assert extender["urlPrefix"] == f"https://{EXTENDER}.ns.svc:10263"
+    assert [one.get("name") for one in plan.status["relatedObjects"]][-1] == EXTENDER
+    plain = scheduler_plan(extender=ExtenderSpec(replicas=1, tls="Disabled"))
+    (container,) = applied(plain, "Deployment")[EXTENDER]["spec"]["template"]["spec"]["containers"]
+    assert "--insecure-serving" in container["args"]
+
+
+def deployment(name: str, *, available: bool = True, owner: str = "s") -> Deployment:
+    """Return a Deployment that an operator has made."""
+    condition = DeploymentCondition(type="Available", status=str(available))
+    reference = OwnerReference(api_version="x", kind="y", name="z", uid=owner)
+    metadata = ObjectMeta(
+        name=name, namespace="ns", uid=f"uid-{name}", owner_references=(reference,)
     )
-    assert removal_of_additions(found, US) == {
-        "metadata": {"resourceVersion": "7"},
-        "data": {"more": None},
-    }
+    return Deployment(metadata=metadata, status=DeploymentStatus(conditions=(condition,)))
 
 
-def test_containers_and_fields_of_others_are_taken_from_pods() -> None:
-    """Defaults, which nobody has set, stay."""
-    ours = {"name": "a", "image": "i", "imagePullPolicy": "Always"}
-    found = deployment(
-        theirs(
-            {
-                "f:hostname": {},
-                "f:containers": {
-                    'k:{"name":"a"}': {"f:tty": {}},
-                    'k:{"name":"b"}': {".": {}, "f:name": {}},
-                },
-            }
-        ),
-        containers=[{**ours, "tty": True}, {"name": "b"}],
-        hostname="other",
-        restartPolicy="Always",
+def seen(extender: Deployment, spec: ExtenderSpec | None) -> SchedulerSeen:
+    """Return a state with a scheduler that runs, and an extender."""
+    own = NUMAResourcesScheduler(
+        metadata=ObjectMeta(name="numaresourcesscheduler", uid="s"),
+        spec=SchedulerSpec(image_spec=IMAGE, extender=spec),
     )
-    patch = removal_of_additions(found, US)
-    assert patch is not None
-    assert patch["spec"] == {"template": {"spec": {"containers": [ours], "hostname": None}}}
+    made = Made(api_version="apps/v1", kind="Deployment", metadata=extender.metadata)
+    scheduler = deployment("secondary-scheduler")
+    return SchedulerSeen(object=own, deployment=scheduler, extender=extender, made=(made,))
 
 
-def test_what_is_nobodys_business_stays() -> None:
-    """Labels and annotations, subresources, and kinds that others have a say in."""
-    scaled = managed({"f:spec": {"f:replicas": {}}}, subresource="scale")
-    restarted = managed({"f:spec": {"f:template": {"f:metadata": {"f:annotations": {}}}}})
-    found = deployment(scaled, restarted, containers=[{"name": "a", "image": "i"}])
-    found["spec"]["template"]["metadata"] = {"annotations": {"restarted": "now"}}
-    assert removal_of_additions(found, US) is None
-    account = document("ServiceAccount", managed({"f:secrets": {}}), secrets=[{"name": "s"}])
-    assert removal_of_additions(account, US) is None
-
-
-def test_a_value_that_we_have_set_back_is_ours() -> None:
-    """Whoever else still claims it."""
-    found = deployment(
-        theirs({"f:containers": {'k:{"name":"a"}': {"f:image": {}}}}),
-        containers=[{"name": "a", "image": "i"}],
+def test_the_scheduler_is_available_with_its_extender() -> None:
+    """Until then the condition names what is missing."""
+    missing = plan_scheduler(
+        seen(deployment(EXTENDER, available=False), ExtenderSpec()), SCHEDULER_SETUP
     )
-    assert removal_of_additions(found, US) is None
+    assert missing is not None
+    assert missing.verdict.state is State.PROGRESSING
+    assert missing.verdict.message == f"ns/{EXTENDER} is updating"
+    there = plan_scheduler(seen(deployment(EXTENDER), ExtenderSpec()), SCHEDULER_SETUP)
+    assert there is not None
+    assert there.verdict.state is State.AVAILABLE
+
+
+def test_an_extender_that_is_switched_off_is_removed() -> None:
+    """One of somebody else's is not."""
+    for owner, count in (("s", 1), ("somebody", 0)):
+        plan = plan_scheduler(seen(deployment(EXTENDER, owner=owner), None), SCHEDULER_SETUP)
+        assert plan is not None
+        removed = [one.name for one in plan.actions if isinstance(one, Delete)]
+        assert removed == [EXTENDER] * count
+        assert plan.verdict.state is State.AVAILABLE
+
+
+@pytest.fixture
+async def site(sites: Opener) -> AsyncIterator[Site]:
+    """A cluster of one node with virtual functions, that asks for rights, and an operator."""
+    (plan,) = uniform_plans(1, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
+    plans = (replace(plan, virtual_functions=2),)
+    async with sites(SiteOptions(plans=plans, exporters=False, rbac=True)) as site:
+        await remove_definition(site.client)
+        await install_operator(site.client)
+        yield site
+
+
+async def of_plugins(client: Client) -> list[str]:
+    """Return the names of everything that plugins and extender take in the namespace."""
+    found: list[Any] = []
+    kinds: tuple[Any, ...] = (
+        *(SERVICE_ACCOUNTS, CONFIG_MAPS, DAEMON_SETS),
+        *(DEPLOYMENTS, SERVICES, POD_DISRUPTION_BUDGETS),
+    )
+    for kind in kinds:
+        found += (await client.list(kind, namespace=NAMESPACE)).items
+    names = [str(one["metadata"]["name"]) for one in found]
+    return [name for name in names if name.startswith(("numaresources-sriov", EXTENDER))]
+
+
+async def test_devices_are_offered_and_an_extender_runs_until_they_are_switched_off(
+    site: Site,
+) -> None:
+    """Each with no more than its own rights; exporters and scheduler stay."""
+    client = site.client
+    everywhere: dict[str, Any] = {"nodeSelector": {"matchLabels": {}}}
+    asked = wanted_exporters(**everywhere, sriov={"resources": [RESOURCE]})
+    await client.create(OPERATORS.raw, asked)
+    extender = {"replicas": 1, "tls": "Disabled"}
+    await client.create(SCHEDULERS.raw, wanted_scheduler(extender=extender))
+    exporters = await in_state(client, OPERATORS, "Available")
+    await in_state(client, SCHEDULERS, "Available")
+    related = {one["name"] for one in exporters["status"]["relatedObjects"]}
+    assert any(name.startswith("numaresources-sriov-nodes-") for name in related)
+    assert len(await of_plugins(client)) == 8
+
+    async def offered() -> bool:
+        report = await client.get(NODE_RESOURCE_TOPOLOGIES, "node-0")
+        return any(part.name == "intel.com/vfs" for zone in report.zones for part in zone.resources)
+
+    await until(offered, "the node's report has the devices")
+    without = merge_patch({"spec": {"nodeGroups": [everywhere]}})
+    await client.patch(OPERATORS.raw, "numaresourcesoperator", without)
+    without = merge_patch({"spec": {"extender": None}})
+    await client.patch(SCHEDULERS.raw, "numaresourcesscheduler", without)
+
+    async def gone() -> bool:
+        return await of_plugins(client) == []
+
+    await until(gone, "plugins and extender are gone")
+    await in_state(client, OPERATORS, "Available")
+    await in_state(client, SCHEDULERS, "Available")

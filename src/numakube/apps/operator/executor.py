@@ -2,7 +2,7 @@
 
 Objects are applied on the server under our own name as field manager, by force: a field that we set
 is ours, and one that somebody changed is set back. Fields that we do not mention are left alone,
-but for what others add to configuration and pods (see `additions`). An object that nobody has
+but for what others add to configuration and pods (see `foreign_edits`). An object that nobody has
 touched since we wrote the same is not written again.
 """
 
@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from numakube.apps.managing import managed
-from numakube.apps.operator.additions import removal_of_additions
+from numakube.apps.operator.foreign_edits import removal_of_additions
 from numakube.apps.operator.plan import Action, Apply, Delete
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import resource_of
