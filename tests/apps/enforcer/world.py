@@ -13,7 +13,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,21 @@ async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
 
 @asynccontextmanager
 async def enforced_lab(
-    *, nodes: int = 1, shape: str = SHAPE, kubelet: str = UNALIGNED, enforcers: bool = False
+    *,
+    nodes: int = 1,
+    shape: str = SHAPE,
+    kubelet: str = UNALIGNED,
+    enforcers: bool = False,
+    cgroups: int = 2,
 ) -> AsyncIterator[World]:
     """Run a lab in which rights count."""
     with tempfile.TemporaryDirectory(prefix="enf-") as path:
         folder = RunDir(Path(path) / "t")
         folder.create()
-        plans = uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
+        plans = tuple(
+            replace(plan, cgroup_version=cgroups)
+            for plan in uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
+        )
         options = LabOptions(name="t", plans=plans, rbac=True, enforcers=enforcers)
         async with Lab(options, folder) as lab:
             yield World(lab)

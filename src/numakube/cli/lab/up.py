@@ -73,6 +73,13 @@ _MOST_VFS = 248
     help="Nodes whose kubelets align nothing, unless --kubelet says so, with the enforcer.",
 )
 @click.option(
+    "--cgroups",
+    type=click.IntRange(1, 2),
+    default=2,
+    show_default=True,
+    help="Version of the nodes' control groups.",
+)
+@click.option(
     "--label",
     "labels",
     metavar="KEY=VALUE",
@@ -96,6 +103,7 @@ def command(
     log_format: str,
     *,
     labels: tuple[str, ...],
+    cgroups: int,
     tls: bool,
     rbac: bool,
     exporters: bool,
@@ -118,7 +126,12 @@ def command(
     options = LabOptions(
         name=name,
         plans=tuple(
-            replace(plan, virtual_functions=vfs, labels={**plan.labels, **_labels(labels)})
+            replace(
+                plan,
+                virtual_functions=vfs,
+                cgroup_version=cgroups,
+                labels={**plan.labels, **_labels(labels)},
+            )
             for plan in _plans(nodes, machine, dump, kubelet, kubernetes)
         ),
         host=host,

@@ -1,8 +1,8 @@
 """A node's control groups, as its kubelet and its runtime make them: a tree of plain files.
 
-They are below ``sys/fs/cgroup`` of the node's folder, version 2 with systemd's names. A pod's group
-is made when it is admitted, with one for its sandbox; a container has one for as long as it runs. A
-kubelet without a CPU Manager leaves their CPUs alone, a static one writes those that it gives out.
+They are below ``sys/fs/cgroup`` of the node's folder, with systemd's names. A pod's group is made
+when it is admitted, with one for its sandbox; a container has one for as long as it runs. A kubelet
+without a CPU Manager leaves their CPUs alone, a static one writes those that it gives out.
 
 Thousands of pods would mean thousands of files, so there are none before somebody asks: by mounting
 ``/sys/fs/cgroup`` of the node into a pod, or by `NodeCgroups.tree`.
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 PARENT: Final = "kubepods.slice"
 
 
-def make_tree(machine: Machine, sysfs: Path) -> FakeCgroups:
+def make_tree(machine: Machine, sysfs: Path, version: Version = Version.V2) -> FakeCgroups:
     """Return the groups of *machine*, made below its *sysfs*."""
     cpus = union(1 << cpu for node in machine.nodes for core in node.cores for cpu in core.threads)
     mems = mask_of(node.id for node in machine.nodes if node.memory_bytes)
-    tree = FakeCgroups.make(sysfs / MOUNT, version=Version.V2, cpus=cpus, mems=mems)
+    tree = FakeCgroups.make(sysfs / MOUNT, version=version, cpus=cpus, mems=mems)
     tree.add(PARENT)
     return tree
 
@@ -49,8 +49,9 @@ def make_tree(machine: Machine, sysfs: Path) -> FakeCgroups:
 class NodeCgroups:
     """Keeps the groups of one node as its pods are, from the moment that somebody looks."""
 
-    def __init__(self, machine: Machine, sysfs: Path) -> None:
+    def __init__(self, machine: Machine, sysfs: Path, version: Version = Version.V2) -> None:
         self._machine = machine
+        self._version = version
         self._sysfs = sysfs
         self._tree: FakeCgroups | None = None
         self._pods: dict[str, tuple[Pod, PodRun, KubeletNode]] = {}
@@ -61,7 +62,7 @@ class NodeCgroups:
     def tree(self) -> FakeCgroups:
         """The groups; they are made when they are first asked for."""
         if self._tree is None:
-            self._tree = make_tree(self._machine, self._sysfs)
+            self._tree = make_tree(self._machine, self._sysfs, self._version)
             for known in self._pods.values():
                 self._show(self._tree, *known)
         return self._tree
@@ -96,7 +97,7 @@ class NodeCgroups:
                 tree.remove(name)
         for name, container in wanted.items():
             tree.add(name)
-            if container and model.cpus is not None and not tree.cpus(name):
+            if container and model.cpus is not None:
                 cpus = model.placement(uid, container).cpus or model.shared_cpus
                 tree.files.write(name, CPUS, str(cpus))
 

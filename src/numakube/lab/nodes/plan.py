@@ -28,6 +28,7 @@ class NodePlan:
         labels: labels besides those that every node has.
         taints: taints that it registers with.
         ephemeral_storage_bytes: size of its disk.
+        cgroup_version: of its control groups, 1 or 2.
         virtual_functions: how many a network card on each NUMA node has, in the node's fake sysfs;
             with 0 there are no cards.
     """
@@ -39,6 +40,7 @@ class NodePlan:
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     taints: tuple[Taint, ...] = ()
     ephemeral_storage_bytes: int = 100 << 30
+    cgroup_version: int = 2
     virtual_functions: int = 0
 
     @property

@@ -27,6 +27,7 @@ from numakube.lab.nodes.heartbeats import Heartbeats
 from numakube.lab.nodes.kubelet import KubeletState, LabKubelet
 from numakube.lab.nodes.node_object import is_ready
 from numakube.lab.nodes.sockets import NodeSockets
+from numakube.node.cgroups.files import Version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -232,7 +233,8 @@ class NodePool:
         if folder is not None:
             # A sysfs tree has thousands of files.
             await asyncio.to_thread(folder.prepare, plan)
-            cgroups = NodeCgroups(plan.machine, folder.path / SYSFS)
+            version = Version(plan.cgroup_version)
+            cgroups = NodeCgroups(plan.machine, folder.path / SYSFS, version)
         kubelet = LabKubelet(
             plan,
             client=self._client,
