@@ -37,6 +37,7 @@ class Choices:
         replicas: of the scheduler and the extender.
         updater: who fills the topologies.
         period: how often an updater looks; empty for its own default.
+        koordinator: whether our exporter also publishes what koordlet does.
         tls: whether calls to the extender are encrypted, with a Secret that you provide.
     """
 
@@ -48,6 +49,7 @@ class Choices:
     period: str = ""
     fingerprint: bool = True
     pull_policy: str = "IfNotPresent"
+    koordinator: bool = False
     tls: bool = True
 
 
@@ -147,6 +149,7 @@ def _exporter(choices: Choices) -> list[dict[str, Any]]:
         pull_policy=choices.pull_policy,
         period=choices.period or "1m",
         fingerprint="with-exclusive-resources" if choices.fingerprint else None,
+        koordinator=choices.koordinator,
     ).objects()
 
 

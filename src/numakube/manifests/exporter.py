@@ -26,6 +26,7 @@ class ExporterManifest:
     Attributes:
         period: how often an exporter looks even if nothing seems to have changed.
         fingerprint: the method of the pods' fingerprint; ``None`` for none.
+        koordinator: whether they also write what koordlet does.
     """
 
     namespace: str = "numakube"
@@ -33,6 +34,7 @@ class ExporterManifest:
     pull_policy: str = "IfNotPresent"
     period: str = "1m"
     fingerprint: str | None = "with-exclusive-resources"
+    koordinator: bool = False
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
@@ -40,6 +42,7 @@ class ExporterManifest:
             name=NAME,
             period=self.period,
             fingerprint=self.fingerprint,
+            koordinator=self.koordinator,
             tolerations=({"operator": "Exists"},),
         )
         return PoolExporters(

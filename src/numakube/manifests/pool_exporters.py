@@ -66,6 +66,7 @@ class PoolExporter:
         period: how often to look; ``None`` for only when something happens.
         notified: whether touching a file on the host makes it look.
         paused: whether it writes nothing.
+        koordinator: whether it also writes what koordlet does.
         tolerations: taints to put up with.
     """
 
@@ -77,6 +78,7 @@ class PoolExporter:
     period: str | None = "10s"
     notified: bool = False
     paused: bool = False
+    koordinator: bool = False
     tolerations: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -246,6 +248,7 @@ class PoolExporters:
             *(["--notify-file=/host-run-rte/notify"] if pool.notified else []),
             *(["--no-publish"] if pool.paused else []),
             *_fingerprint(pool.fingerprint),
+            *(["--koordinator"] if pool.koordinator else []),
             f"--metrics-mode={'httptls' if tls else 'http'}",
             "--metrics-ip=0.0.0.0",
             "--refresh-node-resources",

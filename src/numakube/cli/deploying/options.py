@@ -89,6 +89,9 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Whether it publishes the pods' fingerprint.",
     )
     @click.option(
+        "--koordinator", is_flag=True, help="Our exporter also publishes what koordlet does."
+    )
+    @click.option(
         "--pull-policy",
         type=click.Choice(("Always", "IfNotPresent", "Never")),
         default="IfNotPresent",
@@ -111,6 +114,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         updater_type: str,
         updater_sync_period: str,
         updater_pfp_enable: bool,
+        koordinator: bool,
         pull_policy: str,
         extender_tls: bool,
         **others: object,
@@ -123,6 +127,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             updater=updater_type,
             period=updater_sync_period,
             fingerprint=updater_pfp_enable,
+            koordinator=koordinator,
             pull_policy=pull_policy,
             tls=extender_tls,
         )
