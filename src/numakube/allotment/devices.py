@@ -71,7 +71,9 @@ def device_hints(
 ) -> Mapping[str, tuple[MaskHint, ...]] | Refusal:
     """Return by device type where the wanted devices can be had; nothing if it does not matter.
 
-    Masks are over the NUMA nodes that have devices; those with the fewest nodes are preferred.
+    Masks are over the NUMA nodes that have devices; those with the fewest nodes are preferred. This
+    is the readable form, which tries every mask; `numakube.allotment.device_offers` tries those
+    that a search asks for, and tests hold it to the same answers.
     """
     numas = {one.numa for one in ledger.facts.devices if one.numa is not None}
     wants = _wants(ledger, wish, container) if numas else ()

@@ -154,6 +154,10 @@ class Town:
         newer = msgspec.structs.replace(report.metadata, resource_version="2")
         return msgspec.structs.replace(report, metadata=newer)
 
+    def tell(self, report: NodeResourceTopology) -> None:
+        """Take over a report."""
+        self._apply(self.parts.cache.set_report(report))
+
     def set_device(self, device: DeviceCr) -> None:
         """Let a node publish its devices."""
         self.cluster.objects.devices[device.metadata.name] = device
