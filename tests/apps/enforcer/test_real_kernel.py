@@ -84,11 +84,13 @@ def machine() -> Iterator[Machine]:
     """A hierarchy of our own."""
     if not (MOUNT / CPUS).is_file() or not os.access(MOUNT, os.W_OK):
         pytest.skip("this machine has no writable cgroup v1 cpuset hierarchy")
-    if len(CpuSet.parse((MOUNT / CPUS).read_text().strip())) < 2:
-        pytest.skip("this machine has a single CPU")
+    cpus = CpuSet.parse((MOUNT / CPUS).read_text().strip())
+    if len(cpus) < 2 or os.sched_getaffinity(0) != set(cpus):
+        pytest.skip("this process has a single CPU, or not all of them")
     machine = Machine(MOUNT / f"numakube-test-{uuid.uuid4().hex}")
     try:
         machine.add(PARENT)
+        machine.run(PARENT)
     except OSError as error:
         machine.close()
         pytest.skip(f"groups cannot be made here: {error.strerror}")
