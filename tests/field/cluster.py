@@ -32,11 +32,11 @@ from numakube.kube.catalog import (
 from numakube.kube.patches import merge_patch
 from numakube.topology.view import NodeTopology, view_of
 
-SHAPE = (
-    "2 sockets, 14 cores, smt 2, 48Gi, hugepages-2Mi 512, hugepages-1Gi 8,"
-    " vendor.example/dev1 6, vendor.example/dev2 6, vendor.example/dev3 6,"
+DEVICES = (
+    "vendor.example/dev1 6, vendor.example/dev2 6, vendor.example/dev3 6,"
     " kni.node/numacell00 15/0, kni.node/numacell01 0/15"
 )
+SHAPE = f"2 sockets, 14 cores, smt 2, 48Gi, hugepages-2Mi 512, hugepages-1Gi 8, {DEVICES}"
 TARGET = "node-0"
 OTHERS = ("node-1", "node-2")
 ALL = (TARGET, *OTHERS)
@@ -62,9 +62,9 @@ def phase(one: Pod) -> str:
 
 
 @contextlib.asynccontextmanager
-async def field_of(scope: str) -> AsyncIterator[Field]:
+async def field_of(scope: str, shape: str = SHAPE) -> AsyncIterator[Field]:
     """Run three nodes under single-numa-node in a scope, with exporters and our scheduler."""
-    async with world_of(3, SHAPE, f"policy=single-numa-node,scope={scope}") as world:
+    async with world_of(3, shape, f"policy=single-numa-node,scope={scope}") as world:
         await world.start(without_election())
         yield Field(world)
 

@@ -7,24 +7,33 @@ rejects one.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.apps.scheduler.world import NAME
-from tests.field.cluster import ALL, OTHERS, TARGET, Field, phase
+from tests.field.cluster import ALL, DEVICES, OTHERS, TARGET, Field, field_of, phase
 from tests.field.documents import Amounts, amounts, pod, workload, zones
 
 from numakube.kube.catalog import JOBS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 SMALL = amounts("cpu=2 mem=64Mi")
-BIG = amounts("cpu=16 mem=8Gi")
-"""Three fifths of a zone: two of them never share one."""
+BIG = amounts("cpu=7 mem=8Gi")
+"""More than half of a zone: two of them never share one."""
 NOISE = amounts("cpu=100m mem=256Mi")
-ON_ONE_NODE = 20
+ON_ONE_NODE = 9
 """Half as much again as a zone holds of `SMALL`."""
-ON_ALL_NODES = 51
+ON_ALL_NODES = 22
 """A quarter more than one zone of each node holds of `SMALL`."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[Field]:
+    """Nodes whose zones have ten and twelve CPUs to give: few pods are many to them."""
+    async with field_of("container", f"2 sockets, 6 cores, smt 2, 48Gi, {DEVICES}") as found:
+        yield found
 
 
 def burst(count: int, asked: Amounts = SMALL, **spec: Any) -> list[dict[str, Any]]:
@@ -68,7 +77,7 @@ async def test_a_burst_on_all_nodes_runs(
 
 async def test_85779_a_deployment_grows_until_it_fills_the_nodes(cluster: Field) -> None:
     """One pod for every node at first, and then one for every zone."""
-    asked = amounts("cpu=20 mem=30Gi")
+    asked = amounts("cpu=7 mem=30Gi")
     await cluster.create(workload("Deployment", pod("grows", [asked]), replicas=len(ALL)))
     await cluster.complete("grows", [asked], count=len(ALL))
     await cluster.change("Deployment", "grows", {"replicas": 2 * len(ALL)})
@@ -84,7 +93,7 @@ async def test_85786_four_pods_fill_four_zones_at_once(cluster: Field) -> None:
 
 @pytest.mark.parametrize(
     ("id_", "count", "asked", "every", "burstable"),
-    [("85787", 8, "cpu=8 mem=4Gi", 2, False), ("85788", 16, "cpu=4 mem=2Gi", 5, True)],
+    [("85787", 8, "cpu=4 mem=4Gi", 2, False), ("85788", 16, "cpu=2 mem=2Gi", 5, True)],
 )
 async def test_others_place_pods_meanwhile(
     cluster: Field, id_: str, count: int, asked: str, every: int, *, burstable: bool
@@ -112,7 +121,7 @@ async def test_85789_and_85790_what_does_not_fit_waits_until_something_goes(
     await cluster.leave({**left, OTHERS[1]: zones("dev3=0", "dev3=0")})
     names = {f"rare-{n}" for n in range(3)}
     await cluster.world.create(
-        *(pod(name, [amounts("cpu=18 mem=8Gi dev3=1")]) for name in sorted(names))
+        *(pod(name, [amounts("cpu=8 mem=8Gi dev3=1")]) for name in sorted(names))
     )
     await cluster.world.until(lambda: len(cluster.world.by_phase("Running") & names) == 2)
     (waiting,) = names - cluster.world.by_phase("Running")
