@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from hypothesis import given, settings
@@ -40,11 +41,11 @@ def places(tree: Any, so_far: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def replace_at(tree: Any, place: tuple[Any, ...], value: Any) -> None:
-    """Put *value* where *place* leads."""
+    """Put a copy of *value* where *place* leads; a later change may lead into it."""
     *way, last = place
     for key in way:
         tree = tree[key]
-    tree[last] = value
+    tree[last] = deepcopy(value)
 
 
 PLACES = {
