@@ -69,13 +69,13 @@ def run() -> Iterator[dict[str, object]]:
         for containers in (1, 2):
             name = f"filter+score of {NODES} nodes x {ZONES} zones, {policy}, {containers} cont."
             first = decisions(cluster, containers, alike=False)
-            yield _ms(f"{name}, pod unlike those before, median", statistics.median(first))
+            yield _ms(f"{name}, pod unlike those before, median", first)
             again = decisions(cluster, containers, alike=True)
-            yield _ms(f"{name}, pod like one before, median", statistics.median(again))
+            yield _ms(f"{name}, pod like one before, median", again)
     for containers in (1, 2):
         times = exact_decisions(containers)
         name = f"the same and the model's check of the winner, {containers} cont., median"
-        yield _ms(name, statistics.median(times), budget=5)
+        yield _ms(name, times, budget=5)
     few, many = (
         statistics.median(decisions(make_cluster(nodes, "single-numa-node"), 2, alike=False))
         for nodes in (NODES // 10, NODES)
@@ -88,8 +88,15 @@ def run() -> Iterator[dict[str, object]]:
     }
 
 
-def _ms(metric: str, seconds: float, *, budget: float = 3) -> dict[str, object]:
-    return {"metric": metric, "value": round(seconds * 1e3, 3), "unit": "ms", "budget": budget}
+def _ms(metric: str, times: list[float], *, budget: float = 3) -> dict[str, object]:
+    """Return the median, and the best, which is what it takes when nobody disturbs the machine."""
+    return {
+        "metric": metric,
+        "value": round(statistics.median(times) * 1e3, 3),
+        "best": round(min(times) * 1e3, 3),
+        "unit": "ms",
+        "budget": budget,
+    }
 
 
 def decisions(cluster: Cluster, containers: int, *, alike: bool) -> list[float]:
