@@ -113,8 +113,6 @@ def _certain(shape: PodShape, rules: Rules, stages: Sequence[Stage]) -> int:
 
 
 def _unimplied(rules: Rules, stages: Sequence[Stage], together: Parts, certain: int) -> Parts:
-    if not rules.refuses_unaligned:
-        return together
     if rules.scope is TopologyScope.POD:
         whole = dict(part for stage in stages for part in stage.want.parts)
         return tuple((name, amount) for name, amount in together if whole.get(name, 0) < amount)

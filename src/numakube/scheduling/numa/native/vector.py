@@ -73,23 +73,24 @@ def have_together(parts: Sequence[tuple[str, int]], lanes: Lanes) -> Mask:
 def _judge_one_zone_each(plan: Plan, lanes: Lanes) -> LaneVerdict:
     """Place the stages in order, one zone each; note on which lanes that is not the question."""
     ok, places = place_in_order(plan, lanes)
-    if plan.rules.policy is TopologyPolicy.BEST_EFFORT:
-        return _judge_best_effort(plan, lanes, ok, places)
     if plan.unimplied:
         ok &= have_together(plan.unimplied, lanes)
     verdict = LaneVerdict(ok, places)
     if plan.rules.policy is TopologyPolicy.RESTRICTED:
         verdict.wide = np.flatnonzero(~needs_one_zone(plan, lanes))
+    elif plan.rules.policy is TopologyPolicy.BEST_EFFORT:
+        _judge_best_effort(plan, lanes, verdict)
     return verdict
 
 
-def _judge_best_effort(plan: Plan, lanes: Lanes, ok: Mask, places: list[Rows]) -> LaneVerdict:
+def _judge_best_effort(plan: Plan, lanes: Lanes, verdict: LaneVerdict) -> None:
     """Refuse only what is nowhere; where single zones do not do, several will."""
-    verdict = LaneVerdict(have_together(plan.together, lanes), places)
-    open_ = np.flatnonzero(~(ok & verdict.ok))
-    if open_.size and lanes.zones > 1:
-        verdict.wide = open_[~fits_alone(plan.stages, lanes.part(open_))]
-    return verdict
+    open_ = np.flatnonzero(~verdict.ok)
+    if open_.size:
+        part = lanes.part(open_)
+        verdict.ok[open_] = have_together(plan.together, part)
+        if lanes.zones > 1:
+            verdict.wide = open_[~fits_alone(plan.stages, part)]
 
 
 def fits_alone(stages: Sequence[Stage], lanes: Lanes) -> Mask:
@@ -123,9 +124,10 @@ def place_in_order(plan: Plan, lanes: Lanes) -> tuple[Mask, list[Rows]]:
 
 
 def _or_alone(stage: Stage, lanes: Lanes, found: Mask, place: Rows) -> Rows:
-    if found.all():
-        return place
-    return np.where(found, place, lowest(lanes.holding(stage.want.parts))[1])
+    lost = np.flatnonzero(~found)
+    if lost.size:
+        place[lost] = lowest(lanes.holding(stage.want.parts)[:, lost])[1]
+    return place
 
 
 class LaneRoom:
