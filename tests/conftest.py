@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
@@ -25,4 +27,14 @@ structlog.configure(
     ],
 )
 
+_PLAIN_LOGS = structlog.get_config()
+
 pytest_plugins = ["tests.sites.plugin"]
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> Iterator[None]:
+    """Take back what a command that ran inside a test did to the logs."""
+    yield
+    if structlog.get_config() != _PLAIN_LOGS:
+        structlog.configure(**_PLAIN_LOGS)

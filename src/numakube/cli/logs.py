@@ -5,6 +5,7 @@ Logs go to standard error: a line an event, ``text`` for people or ``json`` for 
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
+
+
+class _StandardError(io.StringIO):
+    """Standard error as it is when something is written: loggers outlive a stream put in place."""
+
+    def write(self, text: str) -> int:
+        """Write *text*."""
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Let nothing wait."""
+        sys.stderr.flush()
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,6 +74,6 @@ def configure_logs(level: str, form: str, *, stream: TextIO | None = None) -> No
         ],
         # The level can change while the process runs, so the switch decides, not the class.
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream or _StandardError()),
         cache_logger_on_first_use=True,
     )
