@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.insight.doctor import placement_cases  # noqa: F401 - adds its cases
+from tests.insight.doctor.breaking import CASES, Break, Expected, case
 from tests.insight.doctor.world import (
     KUBELET,
     SCHEDULER,
@@ -19,29 +20,15 @@ from tests.insight.doctor.world import (
     resources,
 )
 
-from numakube.api.koordinator import keys
 from numakube.insight.doctor.registry import RULES
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.topology.fingerprint import fingerprint_of
 
-Expected = Mapping[str, tuple[str, ...]]
-"""By rule: what is to be read in the subjects, details and fixes together."""
-Break = Callable[[World], Expected]
-
-CASES: dict[str, Break] = {}
-UNALIGNED = "policy=none,cpu=none,memory=None"
-LABELS = {"policy": keys.NODE_POLICY, "scope": keys.NODE_SCOPE, "bind": keys.NODE_BIND_POLICY}
 LATER = "2026-06-01T12:03:00.000000Z"
 LONG_AGO = "2026-06-01T11:40:00.000000Z"
 GPU = "vendor.example/gpu"
 FINGERPRINT = "nodeTopologyPodsFingerprint"
-
-
-def case(function: Break) -> Break:
-    """Add a way to break the cluster."""
-    CASES[function.__name__.removeprefix("_")] = function
-    return function
 
 
 # Kubelets
@@ -536,73 +523,6 @@ def _a_pod_that_cannot_be_read(world: World) -> Expected:
 def _a_quantity_that_no_server_accepts(world: World) -> Expected:
     world.nodes["node-0"]["status"]["allocatable"]["vendor.example/nic"] = "several"
     return {"NUMA-DOCTOR-INCOMPLETE": ("several",)}
-
-
-# Placement by the scheduler
-
-
-def scheduled(world: World, name: str = "made", kubelet: str = UNALIGNED, **labels: str) -> None:
-    """Add a node whose NUMA placement is the scheduler's business, with an agent on it."""
-    world.add_node(name, kubelet=kubelet)
-    metadata = world.nodes[name]["metadata"]
-    metadata["labels"].pop("node.kubernetes.io/instance-type")
-    metadata["labels"] |= {LABELS[key]: value for key, value in labels.items()}
-    agent = {"name": "agent", "image": "registry.example/numakube:1", "args": ["enforcer"]}
-    document = pod("agent", node=name)
-    document["spec"]["containers"] = [agent]
-    world.pods.append(document)
-
-
-@case
-def _a_label_that_means_nothing(world: World) -> Expected:
-    scheduled(world, policy="None-at-all")
-    return {"NUMA-PLACEMENT-SETTINGS": ("made", "None-at-all", keys.NODE_POLICY)}
-
-
-@case
-def _a_label_against_a_kubelet(world: World) -> Expected:
-    world.nodes["node-1"]["metadata"]["labels"][keys.NODE_POLICY] = "BestEffort"
-    return {"NUMA-PLACEMENT-OVERRULED": ("node-1", "BestEffort does not count", "kubectl label")}
-
-
-@case
-def _a_label_on_a_node_without_a_report(world: World) -> Expected:
-    scheduled(world, policy="Restricted")
-    del world.topologies["made"]
-    return {
-        "NUMA-PLACEMENT-NO-ZONES": ("made", "Restricted"),
-        "NUMA-NRT-MISSING": ("made",),
-    }
-
-
-@case
-def _a_node_that_binds_unknown_cpus(world: World) -> Expected:
-    scheduled(world, bind="FullPCPUsOnly")
-    world.report("made", exact=False)
-    return {"NUMA-PLACEMENT-NO-CPU-LAYOUT": ("made", keys.CPU_TOPOLOGY)}
-
-
-@case
-def _a_node_without_an_agent(world: World) -> Expected:
-    scheduled(world, policy="SingleNUMANode")
-    world.pods.pop()
-    return {"NUMA-PLACEMENT-NO-ENFORCER": ("made", "enforcer")}
-
-
-@case
-def _two_who_give_out_cpus(world: World) -> Expected:
-    scheduled(world, kubelet="policy=none,memory=None", policy="SingleNUMANode")
-    return {"NUMA-PLACEMENT-STATIC-CPUS": ("made", "cpuManagerPolicy")}
-
-
-@case
-def _a_cpu_that_was_given_twice(world: World) -> Expected:
-    scheduled(world)
-    for name, cpus in (("first", "0-3"), ("second", "3-4")):
-        document = pod(name, node="made")
-        document["metadata"]["annotations"] = {keys.RESOURCE_STATUS: f'{{"cpuset":"{cpus}"}}'}
-        world.pods.append(document)
-    return {"NUMA-PLACEMENT-CPU-TWICE": ("default/second", "CPUs 3 of made", "default/first")}
 
 
 @pytest.mark.parametrize("break_it", CASES.values(), ids=CASES)

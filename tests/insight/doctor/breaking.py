@@ -1,0 +1,19 @@
+"""Ways to break a cluster, collected by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tests.insight.doctor.world import World
+
+Expected = Mapping[str, tuple[str, ...]]
+"""By rule: what is to be read in the subjects, details and fixes together."""
+Break = Callable[[World], Expected]
+
+CASES: dict[str, Break] = {}
+
+
+def case(function: Break) -> Break:
+    """Add a way to break the cluster."""
+    CASES[function.__name__.removeprefix("_")] = function
+    return function
