@@ -9,7 +9,7 @@ model reads there, is left alone: facts of such a node do not change with every 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.allotment.facts import NodeFacts
 from numakube.allotment.node_cpus import (
@@ -22,7 +22,7 @@ from numakube.allotment.node_devices import devices_of
 from numakube.allotment.node_labels import NodeLabels, read_labels, read_ratios
 from numakube.allotment.node_zones import zones_of
 from numakube.allotment.spelling import label
-from numakube.allotment.words import BindPolicy, Policy, Scope
+from numakube.allotment.words import KUBELET_WORDS, BindPolicy, Policy, Scope
 from numakube.api.koordinator import keys
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.topology.exact import ExactReport
     from numakube.topology.view import NodeTopology
-
-_KUBELET_WORDS: Final = {
-    "best-effort": Policy.BEST_EFFORT,
-    "restricted": Policy.RESTRICTED,
-    "single-numa-node": Policy.SINGLE_NUMA_NODE,
-}
 
 
 def facts_of(
@@ -60,7 +54,7 @@ def facts_of(
     of_node, of_nrt, of_device = list[str](), list[str](), list[str]()
     told = nrt.metadata.annotations if nrt is not None else {}
     labels = read_labels(node.metadata.labels, of_node)
-    policy = _KUBELET_WORDS.get(view.policy, Policy.NONE) if view is not None else Policy.NONE
+    policy = KUBELET_WORDS.get(view.policy, Policy.NONE) if view is not None else Policy.NONE
     scope = Scope(view.scope) if view is not None else Scope.CONTAINER
     report = view.report if view is not None and not policy else None
     layout = cpu_layout_of(told, report, of_nrt)

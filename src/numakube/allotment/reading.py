@@ -12,7 +12,7 @@ names a policy for it: so injected sidecars do not block a pod.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,7 +27,7 @@ from numakube.allotment.device_wishes import device_wish_of
 from numakube.allotment.qos import may_bind, qos_of
 from numakube.allotment.spelling import annotation, label, read_json, read_word
 from numakube.allotment.wishes import ContainerWish, PodWish
-from numakube.allotment.words import BindPolicy, Exclusive, Policy, Scope, Strategy
+from numakube.allotment.words import KUBELET_WORDS, BindPolicy, Exclusive, Policy, Scope, Strategy
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
 from numakube.api.pods import effective_requests
@@ -41,13 +41,6 @@ if TYPE_CHECKING:
     from numakube.api.core import Container, Pod
     from numakube.values.quantity import Quantity
     from numakube.values.resources import Amounts
-
-_VOLCANO_WORDS: Final = {
-    "none": Policy.NONE,
-    "best-effort": Policy.BEST_EFFORT,
-    "restricted": Policy.RESTRICTED,
-    "single-numa-node": Policy.SINGLE_NUMA_NODE,
-}
 
 
 def wish_of(pod: Pod, *, default_bind: BindPolicy = BindPolicy.FULL_PCPUS) -> PodWish:
@@ -106,14 +99,14 @@ def _volcano_wish(wish: PodWish, annotations: Mapping[str, str], problems: list[
     text = annotations.get(keys.VOLCANO_POLICY)
     if text is None:
         return wish
-    if text not in _VOLCANO_WORDS:
-        known = ", ".join(_VOLCANO_WORDS)
+    if text not in KUBELET_WORDS:
+        known = ", ".join(KUBELET_WORDS)
         place = annotation(keys.VOLCANO_POLICY)
         problems.append(f"{place}: unknown word {text!r}: use one of {known}")
         return wish
     return replace(
         wish,
-        policy=_VOLCANO_WORDS[text],
+        policy=KUBELET_WORDS[text],
         policy_key=keys.VOLCANO_POLICY,
         exclusive=Exclusive.NO if wish.exclusive is None else wish.exclusive,
     )

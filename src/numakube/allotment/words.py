@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Policy(StrEnum):
@@ -12,6 +13,15 @@ class Policy(StrEnum):
     BEST_EFFORT = "BestEffort"
     RESTRICTED = "Restricted"
     SINGLE_NUMA_NODE = "SingleNUMANode"
+
+
+KUBELET_WORDS: Final = {
+    "none": Policy.NONE,
+    "best-effort": Policy.BEST_EFFORT,
+    "restricted": Policy.RESTRICTED,
+    "single-numa-node": Policy.SINGLE_NUMA_NODE,
+}
+"""Policies by the words of kubelets, which are Volcano's too."""
 
 
 class Scope(StrEnum):

@@ -37,7 +37,14 @@ class CommandLine:
         Raises:
             click.ClickException: they make no command line.
         """
-        flags: Values = self.command(lambda flags: flags).main(
-            list(args), prog_name=f"numakube {self.name}", standalone_mode=False
-        )
+        flags: Values = parsed(self.command(lambda flags: flags), args)
         return flags
+
+
+def parsed(command: click.Command, args: tuple[str, ...]) -> Any:  # noqa: ANN401 - the callback's
+    """Return what the callback of *command* makes of *args*.
+
+    Raises:
+        click.ClickException: they make no command line.
+    """
+    return command.main(list(args), prog_name=f"numakube {command.name}", standalone_mode=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
+from numakube.apps.command_line import parsed
 from numakube.apps.enforcer.process import FAILED, make_executor, run
 from numakube.apps.enforcer.settings import SETTINGS
 
@@ -73,9 +74,7 @@ def parse(args: tuple[str, ...]) -> Line:
     Raises:
         click.ClickException: they make none.
     """
-    line: Line = make_command(lambda line: line).main(
-        list(args), prog_name=f"numakube {NAME}", standalone_mode=False
-    )
+    line: Line = parsed(make_command(lambda line: line), args)
     return line
 
 

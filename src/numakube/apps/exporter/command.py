@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from numakube.api.yamls import dump_yaml
+from numakube.apps.command_line import parsed
 from numakube.apps.exporter.configuration import configuration_files, read_options
 from numakube.apps.exporter.process import read_once, run
 from numakube.apps.exporter.settings import SETTINGS
@@ -88,9 +89,7 @@ def parse(args: tuple[str, ...]) -> Line:
     Raises:
         click.ClickException: they make none.
     """
-    line: Line = make_command(lambda line: line).main(
-        list(args), prog_name=f"numakube {NAME}", standalone_mode=False
-    )
+    line: Line = parsed(make_command(lambda line: line), args)
     return line
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
+from numakube.apps.command_line import parsed
 from numakube.apps.sriov.listing import table, tree
 from numakube.apps.sriov.process import look_once, run
 from numakube.apps.sriov.settings import IGNORED_SWITCHES, IGNORED_VALUES, SETTINGS
@@ -103,9 +104,7 @@ def parse(args: tuple[str, ...]) -> Line:
     Raises:
         click.ClickException: they make none.
     """
-    line: Line = make_command(lambda line: line).main(
-        list(args), prog_name=f"numakube {NAME}", standalone_mode=False
-    )
+    line: Line = parsed(make_command(lambda line: line), args)
     return line
 
 
