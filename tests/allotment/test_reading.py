@@ -8,9 +8,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.allotment.wishing import (
+    CPU_SPEC,
+    CPUS_OF_CONTAINER,
+    HINT,
+    JOINT,
+    OF_CONTAINER,
+    PRIORITY,
+    QOS,
+    SPEC,
+    VOLCANO,
+    container,
+    pod,
+    problems,
+    wished,
+)
 
 from numakube.allotment.reading import wish_of
-from numakube.allotment.wishes import PodWish
 from numakube.allotment.words import (
     BindPolicy,
     CpuExclusive,
@@ -19,69 +33,7 @@ from numakube.allotment.words import (
     Scope,
     Strategy,
 )
-from numakube.api.codec import convert
-from numakube.api.core import Pod
 from numakube.kubelet.demand import Role
-
-SPEC = "scheduling.koordinator.sh/numa-topology-spec"
-CPU_SPEC = "scheduling.koordinator.sh/resource-spec"
-OF_CONTAINER = "numa-topology-spec.scheduling.koordinator.sh/container."
-CPUS_OF_CONTAINER = "resource-spec.scheduling.koordinator.sh/container."
-JOINT = "scheduling.koordinator.sh/device-joint-allocate"
-HINT = "scheduling.koordinator.sh/device-allocate-hint"
-VOLCANO = "volcano.sh/numa-topology-policy"
-QOS = "koordinator.sh/qosClass"
-PRIORITY = "koordinator.sh/priority-class"
-
-
-def container(name: str = "main", limits: dict[str, str] | None = None, /, **requests: str) -> Any:
-    """Return a container as it stands in a manifest."""
-    resources: dict[str, Any] = {"requests": requests}
-    if limits is not None:
-        resources["limits"] = limits
-    return {"name": name, "resources": resources}
-
-
-def pod(
-    *containers: Any,
-    annotations: dict[str, Any] | None = None,
-    labels: dict[str, str] | None = None,
-    init: tuple[Any, ...] = (),
-    **spec: Any,
-) -> Pod:
-    """Return a pod with these containers, or with one of 2 CPUs and 4 GiB."""
-    texts = {
-        key: value if isinstance(value, str) else json.dumps(value)
-        for key, value in (annotations or {}).items()
-    }
-    return convert(
-        Pod,
-        {
-            "metadata": {
-                "name": "web",
-                "namespace": "shop",
-                "annotations": texts,
-                "labels": labels or {},
-            },
-            "spec": {
-                "containers": list(containers or (container(cpu="2", memory="4Gi"),)),
-                "initContainers": list(init),
-                **spec,
-            },
-        },
-    )
-
-
-def wished(*containers: Any, **parts: Any) -> PodWish:
-    """Return the wish of a pod without mistakes."""
-    wish = wish_of(pod(*containers, **parts))
-    assert wish.problems == ()
-    return wish
-
-
-def problems(*containers: Any, **parts: Any) -> tuple[str, ...]:
-    """Return what is wrong with a pod."""
-    return wish_of(pod(*containers, **parts)).problems
 
 
 def test_a_pod_without_words_wishes_nothing() -> None:
@@ -445,78 +397,6 @@ def test_a_container_binds_its_cpus_by_its_own_rule() -> None:
     own = wish.containers[0].cpus
     assert (own.required, own.preferred) == (BindPolicy.NONE, BindPolicy.SPREAD_BY_PCPUS)
     assert wish.container_keys == (key,)
-
-
-@pytest.mark.parametrize(
-    ("requests", "wanted"),
-    [
-        ({"nvidia.com/gpu": "2"}, {"gpu": {"core": 200, "memory-ratio": 200}}),
-        ({"koordinator.sh/gpu": "50"}, {"gpu": {"core": 50, "memory-ratio": 50}}),
-        ({"kubernetes.io/gpu": "50"}, {"gpu": {"core": 50, "memory-ratio": 50}}),
-        (
-            {"kubernetes.io/gpu-core": "20", "koordinator.sh/gpu-memory-ratio": "30"},
-            {"gpu": {"core": 20, "memory-ratio": 30}},
-        ),
-        (
-            {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "8Gi"},
-            {"gpu": {"core": 50, "memory": 8 << 30}},
-        ),
-    ],
-)
-def test_gpus_are_told_as_the_device_counts_them(
-    requests: dict[str, str], wanted: dict[str, dict[str, int]]
-) -> None:
-    """One GPU is 100 of core and memory ratio."""
-    wish = wished(container(**requests))
-    assert wish.devices is not None
-    assert wish.devices.requests == {
-        kind: {f"koordinator.sh/{kind}-{name}": amount for name, amount in parts.items()}
-        for kind, parts in wanted.items()
-    }
-
-
-def test_devices_that_belong_together_are_those_that_are_wanted() -> None:
-    """The leading type first."""
-    joint = {JOINT: {"deviceTypes": ["rdma", "fpga", "gpu"], "requiredScope": "SamePCIe"}}
-    wish = wished(
-        container(**{"koordinator.sh/gpu": "100"}),
-        container("nic", **{"koordinator.sh/rdma": "100"}),
-        annotations=joint,
-    )
-    assert wish.devices is not None
-    assert (wish.devices.joint, wish.devices.same_pcie) == (("rdma", "gpu"), True)
-    assert wish.devices.by_container.keys() == {"main", "nic"}
-    alone = wished(container(**{"koordinator.sh/gpu": "100"}), annotations=joint)
-    assert alone.devices is not None
-    assert (alone.devices.joint, alone.devices.same_pcie) == ((), False)
-
-
-@pytest.mark.parametrize(
-    ("requests", "said"),
-    [
-        ({"koordinator.sh/gpu": "150"}, "invalid resource unit koordinator.sh/gpu: 150"),
-        ({"koordinator.sh/rdma": "101"}, "invalid resource unit koordinator.sh/rdma: 101"),
-        (
-            {"koordinator.sh/gpu": "100", "nvidia.com/gpu": "1"},
-            "invalid resource device requests: [koordinator.sh/gpu nvidia.com/gpu]",
-        ),
-        ({"koordinator.sh/gpu-core": "10"}, "invalid resource device requests"),
-    ],
-)
-def test_device_requests_that_mean_nothing_are_mistakes(
-    requests: dict[str, str], said: str
-) -> None:
-    """In Koordinator's words."""
-    (problem,) = problems(container(**requests))
-    assert said in problem
-
-
-def test_a_count_of_devices_needs_not_be_a_percentage() -> None:
-    """RequestsAsCount says so."""
-    hint = {"rdma": {"allocateStrategy": "RequestsAsCount", "vfSelector": {}}}
-    wish = wished(container(**{"koordinator.sh/rdma": "103"}), annotations={HINT: hint})
-    assert wish.devices is not None
-    assert wish.devices.hints["rdma"].vf_selector is not None
 
 
 _JSON = st.recursive(

@@ -16,12 +16,12 @@ from numakube.api.koordinator import keys
 from numakube.kube.catalog import NODES, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
 from numakube.lab.faults import FaultKind, FaultRule
+from numakube.lab.kubelet_options import UNALIGNED
 
 pytestmark = pytest.mark.timeout(180)
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 """Two NUMA nodes with eight CPUs each; the kubelet keeps one of the first, which splits a core."""
-UNALIGNED = "policy=none,cpu=none,memory=None"
 SINGLE = {"numaTopologyPolicy": "SingleNUMANode"}
 
 

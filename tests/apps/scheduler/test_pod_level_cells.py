@@ -18,7 +18,7 @@ from tests.sites.site import Opener
 from numakube.allotment.refusals import Why
 from numakube.api.koordinator import keys
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
+from numakube.lab.kubelet_options import UNALIGNED, lab_configuration, parse_kubelet_options
 from numakube.lab.nodes.plan import NodePlan
 
 pytestmark = pytest.mark.timeout(240)
@@ -30,7 +30,6 @@ KUBELET_WORDS = {
     "SingleNUMANode": "single-numa-node",
 }
 CELLS = tuple(product(KUBELET_WORDS, ("pod", "container")))
-UNALIGNED = "policy=none,cpu=none,memory=None"
 
 
 def name_of(policy: str, scope: str) -> str:

@@ -6,8 +6,8 @@ from tests.insight.doctor.breaking import Expected, case
 from tests.insight.doctor.world import World, pod
 
 from numakube.api.koordinator import keys
+from numakube.lab.kubelet_options import UNALIGNED
 
-UNALIGNED = "policy=none,cpu=none,memory=None"
 LABELS = {"policy": keys.NODE_POLICY, "scope": keys.NODE_SCOPE, "bind": keys.NODE_BIND_POLICY}
 
 

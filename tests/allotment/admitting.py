@@ -1,0 +1,50 @@
+"""Asking for admission, and failing if the answer is another than expected."""
+
+from __future__ import annotations
+
+from tests.strategies.nodes import (
+    GIB,
+    facts_of_layout,
+    layout_of,
+)
+
+from numakube.allotment.admission import admit
+from numakube.allotment.holdings import Allotment
+from numakube.allotment.ledger import Ledger
+from numakube.allotment.refusals import Refusal
+from numakube.allotment.rules import Rule
+from numakube.allotment.wishes import PodWish
+from numakube.allotment.words import Policy, Scope
+from numakube.values.cpuset import CpuSet
+
+NONE, BEST_EFFORT = Policy.NONE, Policy.BEST_EFFORT
+RESTRICTED, SINGLE = Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE
+CONTAINER = Scope.CONTAINER
+TWO = layout_of("2x1x4x2")
+IDLE = Ledger.of(facts_of_layout(TWO, memory=16 * GIB), {})
+
+
+def given(ledger: Ledger, wish: PodWish, under: Rule) -> Allotment:
+    """Return what the pod is given, and fail if it is refused."""
+    result = admit(ledger, wish, under)
+    assert isinstance(result, Allotment), result
+    return result
+
+
+def refused(ledger: Ledger, wish: PodWish, under: Rule) -> Refusal:
+    """Return why the pod is refused, and fail if it is not."""
+    result = admit(ledger, wish, under)
+    assert isinstance(result, Refusal), result
+    return result
+
+
+def text(bits: int) -> str:
+    """Return bits as a CPU list."""
+    return str(CpuSet(bits))
+
+
+def holding(ledger: Ledger, *held: Allotment) -> Ledger:
+    """Return *ledger* with others on the node."""
+    for number, one in enumerate(held):
+        ledger = ledger.with_pod(f"other-{number}", one)
+    return ledger
