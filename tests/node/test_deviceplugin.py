@@ -12,14 +12,12 @@ import pytest
 
 from numakube.kubelet.machine import Device
 from numakube.node.deviceplugin import (
-    Allocation,
     DevicePluginError,
     PluginClient,
-    PluginOptions,
     PluginServer,
-    Registration,
     RegistrationServer,
 )
+from numakube.node.deviceplugin_messages import Allocation, PluginOptions, Registration
 from numakube.node.host_files import DeviceFile, Mount
 
 DEVICES = (Device("a", (0,)), Device("b", (0, 1)), Device("c", healthy=False))

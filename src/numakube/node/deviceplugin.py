@@ -3,23 +3,31 @@
 A plugin serves `Plugin` through a `PluginServer` and announces it to the kubelet with `announce`,
 or lets the kubelet find its socket (`numakube.node.deviceplugin_registry`). A kubelet serves
 registrations with a `RegistrationServer` and calls plugins with a `PluginClient`.
-Protobuf stays inside this module: both sides deal in frozen types. Facts: spec/kubelet.md
+Protobuf stays inside `numakube.node.deviceplugin_messages` and this module: both sides deal in
+frozen types. Facts: spec/kubelet.md
 section 8.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
 import grpc.aio
 
 from numakube.errors import NumakubeError
-from numakube.kubelet.machine import Device
-from numakube.node.host_files import DeviceFile, Mount
+from numakube.node.deviceplugin_messages import (
+    VERSION,
+    Allocation,
+    PluginOptions,
+    Registration,
+    read_allocation,
+    read_device,
+    write_allocation,
+    write_device,
+    write_options,
+)
 from numakube.node.protos import DEVICE_PLUGIN
 
 if TYPE_CHECKING:
@@ -33,11 +41,10 @@ if TYPE_CHECKING:
     )
     from pathlib import Path
 
-VERSION: Final = "v1beta1"
+    from numakube.kubelet.machine import Device
+
 DEFAULT_DIRECTORY: Final = "/var/lib/kubelet/device-plugins"
 KUBELET_SOCKET: Final = "kubelet.sock"
-HEALTHY: Final = "Healthy"
-UNHEALTHY: Final = "Unhealthy"
 # The kubelet's own times.
 DIAL_SECONDS: Final = 10.0
 PRE_START_SECONDS: Final = 30.0
@@ -59,35 +66,6 @@ class DevicePluginError(NumakubeError):
     def __init__(self, message: str, *, code: str = "UNKNOWN") -> None:
         super().__init__(message)
         self.code = code
-
-
-@dataclass(frozen=True, slots=True)
-class PluginOptions:
-    """Which of the optional calls a plugin wants."""
-
-    pre_start_required: bool = False
-    preferred_allocation: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """A plugin's announcement; ``endpoint`` is the name of its socket in the kubelet's folder."""
-
-    resource: str
-    endpoint: str
-    version: str = VERSION
-    options: PluginOptions = field(default_factory=PluginOptions)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """What a container needs in order to use its devices."""
-
-    envs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    mounts: tuple[Mount, ...] = ()
-    devices: tuple[DeviceFile, ...] = ()
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    cdi_devices: tuple[str, ...] = ()
 
 
 class Plugin(Protocol):
@@ -202,7 +180,7 @@ class PluginServer:
             version=VERSION,
             endpoint=self._socket.name,
             resource_name=self._resource,
-            options=_write_options(self._plugin.options),
+            options=write_options(self._plugin.options),
         )
         async with grpc.aio.insecure_channel(
             f"unix://{kubelet_socket}", options=CHANNEL_OPTIONS
@@ -215,7 +193,7 @@ class PluginServer:
             await called(call(request, timeout=within))
 
     async def _options(self, _: object, __: object) -> Any:  # noqa: ANN401 - protobuf messages
-        return _write_options(self._plugin.options)
+        return write_options(self._plugin.options)
 
     async def _watch(self, _: object, __: object) -> AsyncIterator[Any]:
         # The library cancels this when the other end hangs up.
@@ -223,7 +201,7 @@ class PluginServer:
         self._on_watch()
         try:
             async for devices in self._plugin.watch():
-                listed = [_write_device(device) for device in devices]
+                listed = [write_device(device) for device in devices]
                 yield DEVICE_PLUGIN.ListAndWatchResponse(devices=listed)
         finally:
             self.watchers -= 1
@@ -235,7 +213,7 @@ class PluginServer:
             for one in request.container_requests
         ]
         return DEVICE_PLUGIN.AllocateResponse(
-            container_responses=[_write_allocation(one) for one in answers]
+            container_responses=[write_allocation(one) for one in answers]
         )
 
     async def _preferred(self, request: Any, context: Any) -> Any:  # noqa: ANN401
@@ -296,7 +274,7 @@ class PluginClient:
         )(DEVICE_PLUGIN.Empty())
         try:
             async for message in call:
-                yield tuple(_read_device(one) for one in message.devices)
+                yield tuple(read_device(one) for one in message.devices)
         except grpc.aio.AioRpcError as error:
             raise _failure(error) from None
         finally:
@@ -310,7 +288,7 @@ class PluginClient:
         answer = await self._call("Allocate", request, DEVICE_PLUGIN.AllocateResponse)
         if not answer.container_responses:
             raise DevicePluginError(f"no containers return in allocation response {answer}")
-        return _read_allocation(answer.container_responses[0])
+        return read_allocation(answer.container_responses[0])
 
     async def preferred(
         self, available: Sequence[str], must_include: Sequence[str], size: int
@@ -443,66 +421,3 @@ def _failure(error: grpc.aio.AioRpcError) -> DevicePluginError:
     name = error.code().name
     code = "Canceled" if name == "CANCELLED" else name.title().replace("_", "")
     return DevicePluginError(f"rpc error: code = {code} desc = {error.details()}", code=name)
-
-
-def _read_device(message: Any) -> Device:  # noqa: ANN401
-    return Device(
-        message.ID,
-        tuple(node.ID for node in message.topology.nodes),
-        healthy=message.health == HEALTHY,
-    )
-
-
-def _write_device(device: Device) -> Any:  # noqa: ANN401
-    nodes = [DEVICE_PLUGIN.NUMANode(ID=number) for number in device.numa_nodes]
-    return DEVICE_PLUGIN.Device(
-        ID=device.id,
-        health=HEALTHY if device.healthy else UNHEALTHY,
-        topology=DEVICE_PLUGIN.TopologyInfo(nodes=nodes) if nodes else None,
-    )
-
-
-def _write_options(options: PluginOptions) -> Any:  # noqa: ANN401
-    return DEVICE_PLUGIN.DevicePluginOptions(
-        pre_start_required=options.pre_start_required,
-        get_preferred_allocation_available=options.preferred_allocation,
-    )
-
-
-def _write_allocation(allocation: Allocation) -> Any:  # noqa: ANN401
-    return DEVICE_PLUGIN.ContainerAllocateResponse(
-        envs=dict(allocation.envs),
-        mounts=[
-            DEVICE_PLUGIN.Mount(
-                container_path=one.container_path,
-                host_path=one.host_path,
-                read_only=one.read_only,
-            )
-            for one in allocation.mounts
-        ],
-        devices=[
-            DEVICE_PLUGIN.DeviceSpec(
-                container_path=one.container_path,
-                host_path=one.host_path,
-                permissions=one.permissions,
-            )
-            for one in allocation.devices
-        ],
-        annotations=dict(allocation.annotations),
-        cdi_devices=[DEVICE_PLUGIN.CDIDevice(name=name) for name in allocation.cdi_devices],
-    )
-
-
-def _read_allocation(message: Any) -> Allocation:  # noqa: ANN401
-    return Allocation(
-        envs=dict(message.envs),
-        mounts=tuple(
-            Mount(one.container_path, one.host_path, one.read_only) for one in message.mounts
-        ),
-        devices=tuple(
-            DeviceFile(one.container_path, one.host_path, one.permissions)
-            for one in message.devices
-        ),
-        annotations=dict(message.annotations),
-        cdi_devices=tuple(one.name for one in message.cdi_devices),
-    )

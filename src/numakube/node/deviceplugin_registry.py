@@ -17,11 +17,11 @@ from numakube.node.deviceplugin import (
     CHANNEL_OPTIONS,
     DIAL_SECONDS,
     REGISTRATION_SERVICE,
-    VERSION,
     DevicePluginError,
     called,
     unary_handler,
 )
+from numakube.node.deviceplugin_messages import VERSION
 from numakube.node.protos import PLUGIN_REGISTRATION
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.lab.cluster import uniform_plans
 from numakube.lab.exporters.definition import install_definition
-from numakube.node.deviceplugin import Allocation, PluginOptions, PluginServer
+from numakube.node.deviceplugin import PluginServer
+from numakube.node.deviceplugin_messages import Allocation, PluginOptions
 from numakube.topology import names
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"

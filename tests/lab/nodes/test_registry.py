@@ -19,7 +19,8 @@ from numakube.lab.api.server import ApiServer
 from numakube.lab.inprocess import InProcess
 from numakube.lab.nodes.folders import FolderWatch
 from numakube.lab.nodes.pool import NodePool
-from numakube.node.deviceplugin import Allocation, PluginOptions, PluginServer
+from numakube.node.deviceplugin import PluginServer
+from numakube.node.deviceplugin_messages import Allocation, PluginOptions
 from numakube.node.deviceplugin_registry import PluginInfo, RegistryRegistrant
 
 GPU = "vendor.example/gpu"

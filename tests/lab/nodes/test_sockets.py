@@ -22,12 +22,8 @@ from numakube.kubelet.machine import Device
 from numakube.lab.api.server import ApiServer
 from numakube.lab.inprocess import InProcess
 from numakube.lab.nodes.pool import NodePool
-from numakube.node.deviceplugin import (
-    Allocation,
-    DevicePluginError,
-    PluginOptions,
-    PluginServer,
-)
+from numakube.node.deviceplugin import DevicePluginError, PluginServer
+from numakube.node.deviceplugin_messages import Allocation, PluginOptions
 from numakube.node.podresources import PodResourcesClient
 from numakube.node.sysfs import read_machine
 

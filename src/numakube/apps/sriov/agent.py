@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.metrics import SriovMetrics
     from numakube.apps.sriov.plugin import Places
     from numakube.kube.clock import Clock
-    from numakube.node.deviceplugin import PluginOptions
+    from numakube.node.deviceplugin_messages import PluginOptions
 
 _SETTLE_SECONDS: Final = 0.05
 """How long to wait for more when something has changed."""

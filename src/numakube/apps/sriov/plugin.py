@@ -15,7 +15,8 @@ from numakube.apps.sriov.config import DeviceType, Preference
 from numakube.apps.sriov.describing import describe
 from numakube.apps.sriov.discovery import Facts
 from numakube.apps.sriov.preference import Wish, prefer
-from numakube.node.deviceplugin import DevicePluginError, PluginOptions
+from numakube.node.deviceplugin import DevicePluginError
+from numakube.node.deviceplugin_messages import PluginOptions
 from numakube.node.pci_files import target_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.metrics import SriovMetrics
     from numakube.apps.sriov.pools import Member
     from numakube.kubelet.machine import Device
-    from numakube.node.deviceplugin import Allocation
+    from numakube.node.deviceplugin_messages import Allocation
 
 Poke: TypeAlias = Callable[[], None]
 """Asks for another look at the host."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.kubelet.outcome import Rejected, unexpected
-from numakube.node.deviceplugin import VERSION, DevicePluginError, PluginClient
+from numakube.node.deviceplugin import DevicePluginError, PluginClient
+from numakube.node.deviceplugin_messages import VERSION
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.kubelet.machine import Device
     from numakube.lab.nodes.admission import Admission
-    from numakube.node.deviceplugin import Allocation, PluginOptions, Registration
+    from numakube.node.deviceplugin_messages import Allocation, PluginOptions, Registration
 
 GRACE_SECONDS: Final = 300.0
 """How long the resource of a plugin that went away is remembered."""

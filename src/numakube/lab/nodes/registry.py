@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import structlog
 
 from numakube.kube.pacing import growing
-from numakube.node.deviceplugin import VERSION, DevicePluginError
+from numakube.node.deviceplugin import DevicePluginError
+from numakube.node.deviceplugin_messages import VERSION
 from numakube.node.deviceplugin_registry import DEVICE_PLUGIN, RegistryClient
 from numakube.values.gotext import quote
 from numakube.values.resources import is_extended
