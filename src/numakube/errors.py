@@ -9,6 +9,7 @@
     │   ├── CredentialError     credentials for the API server that cannot be had
     │   └── MissingDefinition   a kind of object that the cluster does not know yet
     ├── KubeletUnavailable  no usable answer on one of the kubelet's sockets
+    │   └── KubeletNotReady     it answers, but has not loaded all of its state yet
     ├── ClusterUnreachable  no answer from the API server; says whether the request was sent
     │   └── UntrustedServer     its certificate, or ours, was not accepted
     ├── ApiError            the API server refused a request; one class for each usual reason:
@@ -71,6 +72,10 @@ class KubeletStartError(ConfigError):
 
 class KubeletUnavailable(NumakubeError):
     """The kubelet gave no usable answer on one of its sockets."""
+
+
+class KubeletNotReady(KubeletUnavailable):
+    """The kubelet has just started, and what it answers is not true yet."""
 
 
 class CredentialError(ConfigError):

@@ -80,6 +80,11 @@ class KubeletNode:
         """The pool in which containers without exclusive CPUs run; empty for CPU policy none."""
         return CpuSet(self.cpus.shared if self.cpus else 0)
 
+    @property
+    def awaits_pods(self) -> bool:
+        """Whether pods of before a restart are still coming."""
+        return self._awaits_pods
+
     def register_devices(
         self,
         resource: str,

@@ -29,11 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """The contents of the three files; ``None`` if a file does not exist."""
+    """The contents of the files; ``None`` if a file does not exist.
+
+    Attributes:
+        allocated: the pods that were admitted, which the model itself neither writes nor needs.
+    """
 
     cpu: bytes | None = None
     memory: bytes | None = None
     devices: bytes | None = None
+    allocated: bytes | None = None
 
 
 def save(node: KubeletNode) -> StateFiles:

@@ -23,6 +23,10 @@ class FakePodResources:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    def incarnation(self) -> object:
+        """Return the same thing always: files do not restart."""
+        return self._folder
+
     async def list_pods(self) -> tuple[PodResources, ...]:
         """Return what every pod holds."""
         return pods_from_json(*self._read("list.json"))

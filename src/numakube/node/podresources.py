@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 import grpc
@@ -20,7 +21,6 @@ from numakube.node.protos import POD_RESOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
-    from pathlib import Path
     from types import TracebackType
 
 DEFAULT_SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -124,6 +124,14 @@ class PodResourcesClient:
     async def aclose(self) -> None:
         """Close the connection."""
         await self._channel.close()
+
+    def incarnation(self) -> object:
+        """Return what tells this kubelet's process from the next: each makes its socket anew."""
+        try:
+            found = Path(self._socket).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_ctime_ns
 
     async def list_pods(self) -> tuple[PodResources, ...]:
         """Return what every active pod holds; the same object for a pod that holds the same."""

@@ -25,13 +25,10 @@ from numakube.topology import names
 from numakube.values.cpuset import CpuSet
 
 
-class Machine:
-    """A machine of one zone."""
-
-    def read(self) -> Hardware:
-        """Return it."""
-        zone = ZoneHardware(id=2, cpus=CpuSet.parse("0-3"), memory_bytes=1024, hugepages={})
-        return Hardware(zones=(zone,))
+async def machine() -> Hardware:
+    """Return a machine of one zone."""
+    zone = ZoneHardware(id=2, cpus=CpuSet.parse("0-3"), memory_bytes=1024, hugepages={})
+    return Hardware(zones=(zone,))
 
 
 @dataclass
@@ -42,12 +39,17 @@ class Kubelet:
     dials: int = 0
     hang_ups: int = 0
     allocatables: int = 0
+    starts: int = 1
     pods: tuple[PodResources, ...] = field(default_factory=tuple)
 
     def dial(self) -> Kubelet:
         """Take a call."""
         self.dials += 1
         return self
+
+    def incarnation(self) -> object:
+        """Tell one kubelet from the next."""
+        return self.starts
 
     async def list_pods(self) -> tuple[PodResources, ...]:
         """Answer."""
@@ -68,7 +70,7 @@ class Kubelet:
 def reader(kubelet: Kubelet, **options: object) -> NodeReader:
     """Return what reads a machine and a kubelet."""
     return NodeReader(
-        hardware=Machine(),
+        hardware=machine,
         dial=kubelet.dial,
         config=FirstOf([]),
         **options,  # type: ignore[arg-type]
@@ -127,6 +129,12 @@ async def test_pods_that_are_done_count_only_if_they_are_to(tmp_path: Path) -> N
 
         def aliases(self) -> Mapping[str, str]:
             return {}
+
+        def started(self) -> frozenset[str]:
+            return frozenset()
+
+        def expected(self, admitted: Collection[str]) -> None:
+            return None
 
         def terminal(self) -> frozenset[tuple[str, str]]:
             return frozenset({("n", "p")})

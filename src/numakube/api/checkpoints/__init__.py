@@ -1,10 +1,15 @@
 """The kubelet's own state files, read and written byte for byte as it does.
 
-``cpu_manager_state`` (versions 1 to 4), ``memory_manager_state`` (1 to 3) and
-``kubelet_internal_checkpoint``. Each has a checksum that is computed here exactly as the kubelet
-computes it, over the text that go-spew prints of its Go structs.
+``cpu_manager_state`` (versions 1 to 4), ``memory_manager_state`` (1 to 3),
+``kubelet_internal_checkpoint`` and ``allocated_pods_state``. Each has a checksum that is computed
+here exactly as the kubelet computes it, over the text that go-spew prints of its Go structs.
 """
 
+from numakube.api.checkpoints.allocated import (
+    peek_allocated_pods,
+    read_allocated_pods,
+    write_allocated_pods,
+)
 from numakube.api.checkpoints.cpu import (
     CpuManagerState,
     cpu_checkpoint_version,
@@ -40,12 +45,15 @@ __all__ = [
     "PodDevices",
     "cpu_checkpoint_version",
     "memory_checkpoint_version",
+    "peek_allocated_pods",
     "peek_cpu_manager_state",
     "peek_device_manager_state",
     "peek_memory_manager_state",
+    "read_allocated_pods",
     "read_cpu_manager_state",
     "read_device_manager_state",
     "read_memory_manager_state",
+    "write_allocated_pods",
     "write_cpu_manager_state",
     "write_device_manager_state",
     "write_memory_manager_state",

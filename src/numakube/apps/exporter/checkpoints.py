@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from numakube.api.checkpoints import (
+    peek_allocated_pods,
     peek_cpu_manager_state,
     peek_device_manager_state,
     peek_memory_manager_state,
@@ -44,11 +45,17 @@ _NOTHING: Final = ContainerResources(name="")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """The kubelet's state files; ``None`` for one that does not exist or could not be read."""
+    """The kubelet's state files; ``None`` for one that does not exist or could not be read.
+
+    Attributes:
+        allocated: the uids of the pods that the kubelet has admitted, and perhaps of some that are
+            gone; empty if it does not keep them.
+    """
 
     cpu: CpuManagerState | None = None
     memory: MemoryManagerState | None = None
     devices: DeviceManagerState | None = None
+    allocated: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
@@ -59,6 +66,7 @@ def read_checkpoints(files: StateFiles) -> Checkpoints:
         cpu=_try(peek_cpu_manager_state, files.cpu, problems),
         memory=_try(peek_memory_manager_state, files.memory, problems),
         devices=_try(peek_device_manager_state, files.devices, problems),
+        allocated=_try(peek_allocated_pods, files.allocated, problems) or frozenset(),
         problems=tuple(problems),
     )
 

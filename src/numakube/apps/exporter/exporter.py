@@ -1,8 +1,9 @@
 """The exporter's loop: wake up, read the node, compute, publish; one thing at a time.
 
 A kubelet that is away is asked again in growing pauses, and after a while the object is marked
-stale: nobody shall trust an old report. An API server that is away is told later; what it is told
-then is read anew, so that nothing old is ever written.
+stale: nobody shall trust an old report. If it has restarted and is not ready, that is done at the
+second look: what was reported is of another process. An API server that is away is told later; what
+it is told then is read anew, so that nothing old is ever written.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from numakube.apps.exporter.metrics import SCAN, UPDATE
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.wakeups import PERIODIC, REACTIVE
 from numakube.apps.exporter.writer import Operation
-from numakube.errors import ApiError, ClusterUnreachable, KubeletUnavailable, MissingDefinition
+from numakube.errors import (
+    ApiError,
+    ClusterUnreachable,
+    KubeletNotReady,
+    KubeletUnavailable,
+    MissingDefinition,
+)
 from numakube.kube.pacing import growing
 
 if TYPE_CHECKING:
@@ -110,25 +117,29 @@ class Exporter:
             with self._timed(SCAN, cause):
                 inputs = await self.source.read()
         except KubeletUnavailable as error:
-            await self._kubelet_is_away(str(error))
+            await self._kubelet_is_away(error)
             return None
         self._kubelet_is_back()
         await self._condition(fetched(ok=True))
         return inputs
 
-    async def _kubelet_is_away(self, error: str) -> None:
+    async def _kubelet_is_away(self, error: KubeletUnavailable) -> None:
         now = self.clock.monotonic()
+        again = self._away_since is not None
         if self._away_since is None:
             self._away_since = now
-            _log.warning("kubelet_away", node=self.options.node_name, error=error)
-        self.kubelet_trouble = error
+            _log.warning("kubelet_away", node=self.options.node_name, error=str(error))
+        self.kubelet_trouble = str(error)
         await self._condition(fetched(ok=False))
-        if now - self._away_since >= self.stale_after and not self._stale:
+        restarted = again and isinstance(error, KubeletNotReady)
+        if (restarted or now - self._away_since >= self.stale_after) and not self._stale:
             await self._mark_stale(error)
 
-    async def _mark_stale(self, error: str) -> None:
+    async def _mark_stale(self, error: KubeletUnavailable) -> None:
+        answers = isinstance(error, KubeletNotReady)
+        reason = str(error) if answers else f"the kubelet does not answer: {error}"
         try:
-            await self.publisher.mark_stale(f"the kubelet does not answer: {error}")
+            await self.publisher.mark_stale(reason)
         except (ApiError, ClusterUnreachable) as failure:
             _log.warning("object_not_marked_stale", error=str(failure))
             return

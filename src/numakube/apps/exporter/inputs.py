@@ -50,6 +50,18 @@ class KubeletFacts:
     version: str | None = None
 
     @property
+    def running_cpu_policy(self) -> str | None:
+        """The CPU Manager's policy that is in force: a file may be edited before a restart."""
+        known = self.config.cpu_manager_policy if self.config else None
+        return known if self.cpu_policy is None else self.cpu_policy
+
+    @property
+    def running_memory_policy(self) -> str | None:
+        """Likewise the Memory Manager's."""
+        known = self.config.memory_manager_policy if self.config else None
+        return known if self.memory_policy is None else self.memory_policy
+
+    @property
     def policy(self) -> str | None:
         """The Topology Manager's policy."""
         known = self.config.topology_manager_policy if self.config else None
@@ -69,7 +81,7 @@ class NodeInputs:
     Attributes:
         hardware: from sysfs.
         allocatable: the kubelet's answer to GetAllocatableResources.
-        pods: its answer to List, in its order.
+        pods: its answer to List, in its order, without pods that are being admitted.
         uids: the uids of listed pods, as far as they are known.
         terminal: listed pods that are done: they neither count nor are fingerprinted.
         koordinator: what koordlet's annotations need besides; ``None`` if they are not wanted.

@@ -45,6 +45,20 @@ class ConfigSource(Protocol):
         ...
 
 
+class KnownConfig:
+    """A configuration that is known anyway."""
+
+    def __init__(self, config: KubeletConfiguration) -> None:
+        self._config = config
+
+    async def read(self) -> KubeletConfiguration:
+        """Return it."""
+        return self._config
+
+    def refresh(self) -> None:
+        """Do nothing."""
+
+
 class ConfigFile:
     """The kubelet's configuration file."""
 

@@ -6,18 +6,20 @@ rest, and is a trigger of its own: a pod that ends changes no state file at once
 API and kubelet do not agree at every moment. A pod that was deleted by force is listed by the
 kubelet for a while, and one of the same name may exist by then; so the uids of pods that have left
 are remembered for as long as the kubelet lists their name, and where there are several the
-kubelet's state files decide. A pod that the watch has not brought yet is waited for, for a moment.
+kubelet's state files decide. A pod that the watch has not brought yet is waited for, for a moment;
+if it does not come, it counts as the kubelet lists it, and there is no exact data.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.objects import ObjectKey
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.store import Change
 
-WAIT_SECONDS: Final = 0.2
+WAIT_SECONDS: Final = 1.0
 """How long a report waits for the watch to bring a pod that the kubelet lists already."""
 
 MIRROR: Final = "kubernetes.io/config.mirror"
@@ -52,6 +54,21 @@ class PodBook(Protocol):
         """
         ...
 
+    def started(self) -> frozenset[str]:
+        """Return the uids of pods whose status says that the kubelet has admitted them."""
+        ...
+
+    def expected(self, admitted: Collection[str]) -> frozenset[PodName] | None:
+        """Return the pods that the kubelet has to list once it has loaded them.
+
+        Args:
+            admitted: the uids of pods that the kubelet has admitted some time.
+
+        Returns:
+            Nothing if the API's pods are not known.
+        """
+        ...
+
     def terminal(self) -> frozenset[PodName]:
         """Return the pods that are done."""
         ...
@@ -70,6 +87,15 @@ class NoPods:
         """Return nothing."""
         return MappingProxyType({})
 
+    def started(self) -> frozenset[str]:
+        """Return nothing."""
+        return frozenset()
+
+    def expected(self, admitted: Collection[str]) -> frozenset[PodName] | None:
+        """Return nothing."""
+        del admitted
+        return None
+
     def terminal(self) -> frozenset[PodName]:
         """Return nothing."""
         return frozenset()
@@ -79,7 +105,39 @@ class NoPods:
         return MappingProxyType({})
 
 
-class WatchedPods:
+class KnownPods(ABC):
+    """What the objects of a node's pods tell."""
+
+    @abstractmethod
+    def objects(self) -> Iterable[Pod]:
+        """Return the pods that are bound to the node."""
+
+    def started(self) -> frozenset[str]:
+        """Return the uids of pods whose status says that the kubelet has admitted them."""
+        return frozenset(pod.metadata.uid for pod in self.objects() if _has_started(pod))
+
+    def expected(self, admitted: Collection[str]) -> frozenset[PodName] | None:
+        """Return the pods that the kubelet has to list once it has loaded them."""
+        return frozenset(
+            _name(pod)
+            for pod in self.objects()
+            if not _is_done(pod) and (_has_started(pod) or pod.metadata.uid in admitted)
+        )
+
+    def terminal(self) -> frozenset[PodName]:
+        """Return the pods that are done."""
+        return frozenset(_name(pod) for pod in self.objects() if _is_done(pod))
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return the API's uids of static pods by those that the kubelet knows them by."""
+        return {
+            pod.metadata.annotations[MIRROR]: pod.metadata.uid
+            for pod in self.objects()
+            if MIRROR in pod.metadata.annotations
+        }
+
+
+class WatchedPods(KnownPods):
     """The pods of one node, watched."""
 
     def __init__(self, client: Client, node_name: str, changed: Callable[[], None]) -> None:
@@ -89,8 +147,8 @@ class WatchedPods:
         self._clock = client.clock
         self._changed = changed
         self._news = asyncio.Event()
-        # Uids of pods that have left the API but may still be on the node, the latest last.
-        self._departed: dict[PodName, list[str]] = {}
+        # Pods that have left the API but may still be on the node, the latest last.
+        self._departed: dict[PodName, list[Pod]] = {}
         # Pods that were waited for in vain.
         self._unknown: set[PodName] = set()
         self._reflector.store.subscribe(self._on_change)
@@ -115,24 +173,17 @@ class WatchedPods:
         self._unknown = {name for name, uid in found.items() if uid is None}
         return {name: uid for name, uid in found.items() if uid is not None}
 
-    def terminal(self) -> frozenset[PodName]:
-        """Return the pods that are done."""
-        return frozenset(
-            (pod.metadata.namespace, pod.metadata.name)
-            for pod in self._reflector.store.values()
-            if pod.status is not None and pod.status.phase in _DONE
-        )
+    def started(self) -> frozenset[str]:
+        """Return the uids of pods, also of departed ones, that the kubelet has admitted."""
+        departed = (pod for pods in self._departed.values() for pod in pods)
+        return super().started() | {pod.metadata.uid for pod in departed if _has_started(pod)}
 
-    def aliases(self) -> Mapping[str, str]:
-        """Return the API's uids of static pods by those that the kubelet knows them by."""
-        return {
-            pod.metadata.annotations[MIRROR]: pod.metadata.uid
-            for pod in self._reflector.store.values()
-            if MIRROR in pod.metadata.annotations
-        }
+    def expected(self, admitted: Collection[str]) -> frozenset[PodName] | None:
+        """Return the pods that the kubelet has to list once it has loaded them."""
+        return super().expected(admitted) if self._reflector.synced.is_set() else None
 
     def objects(self) -> tuple[Pod, ...]:
-        """Return the pods."""
+        """Return the pods that are bound to the node."""
         return tuple(self._reflector.store.values())
 
     async def _wait_for(self, names: Collection[PodName]) -> None:
@@ -152,16 +203,26 @@ class WatchedPods:
 
     def _candidates(self, name: PodName) -> list[str]:
         pod = self._reflector.store.get(ObjectKey(*name))
-        present = [] if pod is None else [pod.metadata.uid]
-        return [*self._departed.get(name, ()), *present]
+        present = () if pod is None else (pod,)
+        return [one.metadata.uid for one in (*self._departed.get(name, ()), *present)]
 
     def _on_change(self, change: Change[Pod]) -> None:
         if isinstance(change, Removed):
-            key = key_of(change.object)
-            gone = self._departed.setdefault((key.namespace, key.name), [])
-            gone.append(change.object.metadata.uid)
+            self._departed.setdefault(_name(change.object), []).append(change.object)
         self._news.set()
         self._changed()
+
+
+def _name(pod: Pod) -> PodName:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def _is_done(pod: Pod) -> bool:
+    return pod.status is not None and pod.status.phase in _DONE
+
+
+def _has_started(pod: Pod) -> bool:
+    return pod.status is not None and pod.status.start_time is not None
 
 
 def uids_of(pods: Iterable[Pod]) -> Mapping[PodName, str]:

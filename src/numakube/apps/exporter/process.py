@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -146,9 +147,8 @@ class ExporterProcess:
         return 0
 
     async def _know_pods(self) -> None:
-        """Wait a little for the pods, so that the first report has their uids."""
-        if self._options["koordinator"]:
-            await self._node.refresh()
+        """Wait a little for pods and Node, so that the first report has uids and the version."""
+        await self._node.refresh()
         if self._pods is not None:
             with contextlib.suppress(TimeoutError):
                 async with self._around.clock.timeout(_PODS_SECONDS):
@@ -200,7 +200,7 @@ class ExporterProcess:
 
 def _reader(options: ExporterOptions, around: Surroundings, *, client: Client | None) -> NodeReader:
     return NodeReader(
-        hardware=HardwareReader(around.locate(options["sysfs"])),
+        hardware=partial(asyncio.to_thread, HardwareReader(around.locate(options["sysfs"])).read),
         dial=make_dial(options, around),
         config=make_config_source(options, around, client),
         checkpoints=make_checkpoints(options, around),

@@ -2,20 +2,26 @@
 
 What the kubelet gives out is asked at every scan, so that devices which register late, a changed
 policy and a restarted kubelet are all seen without special care. A connection that failed is thrown
-away: the next scan dials anew and does not wait for the old one to recover.
+away: the next scan dials anew and does not wait for the old one to recover. Answers that are not
+true yet (`numakube.apps.exporter.readiness`) are no answers.
 """
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.pod_book import NoPods, PodBook
-from numakube.apps.exporter.static_pods import held_uids, with_api_uids
-from numakube.errors import KubeletUnavailable
+from numakube.apps.exporter.readiness import (
+    admitted_pods,
+    cpus_not_loaded,
+    managers_down,
+    pods_not_loaded,
+)
+from numakube.apps.exporter.static_pods import admitted_uids, held_uids, with_api_uids
+from numakube.errors import KubeletNotReady, KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import MEMORY
@@ -43,20 +49,12 @@ class NodeSource(Protocol):
         """Return what the node is and holds now.
 
         Raises:
-            KubeletUnavailable: the kubelet does not answer.
+            KubeletUnavailable: the kubelet does not answer, or not truly yet.
         """
         ...
 
     async def aclose(self) -> None:
         """Let go of everything."""
-        ...
-
-
-class HardwareSource(Protocol):
-    """Where the machine is described."""
-
-    def read(self) -> Hardware:
-        """Return the machine."""
         ...
 
 
@@ -70,6 +68,10 @@ class CheckpointSource(Protocol):
 
 class PodResourcesReader(Protocol):
     """A kubelet's PodResources."""
+
+    def incarnation(self) -> object:
+        """Return what tells this kubelet's process from the next."""
+        ...
 
     async def list_pods(self) -> tuple[PodResources, ...]:
         """Return what every active pod holds."""
@@ -96,6 +98,20 @@ def whole_machine(hardware: Hardware) -> AllocatableResources:
     return AllocatableResources(cpu_ids=cpus, memory=tuple(memory))
 
 
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """What the kubelet says and has written.
+
+    Attributes:
+        admitted: uids of pods that it had admitted before it was asked.
+    """
+
+    allocatable: AllocatableResources
+    pods: tuple[PodResources, ...]
+    checkpoints: Checkpoints
+    admitted: frozenset[str]
+
+
 class NoCheckpoints:
     """State files that are not to be read."""
 
@@ -109,7 +125,7 @@ class NodeReader:
     """Reads a node.
 
     Attributes:
-        hardware: the machine.
+        hardware: reads the machine.
         dial: makes a connection to the kubelet; ``None`` if it is not to be asked.
         config: the kubelet's configuration.
         checkpoints: the kubelet's state files.
@@ -124,7 +140,7 @@ class NodeReader:
         koordinator: reads what koordlet's annotations need, if they are wanted.
     """
 
-    hardware: HardwareSource
+    hardware: Callable[[], Awaitable[Hardware]]
     dial: Callable[[], PodResourcesReader] | None
     config: ConfigSource
     checkpoints: CheckpointSource = field(default_factory=NoCheckpoints)
@@ -139,50 +155,76 @@ class NodeReader:
     koordinator: Callable[[], KoordinatorInputs] | None = None
     _reader: PodResourcesReader | None = None
     _allocatable: AllocatableResources | None = None
+    # The process that was asked last, and whether it has been seen to have all its pods.
+    _incarnation: object = None
+    _loaded: bool = False
 
     async def read(self) -> NodeInputs:
         """Return what the node is and holds now.
 
         Raises:
-            KubeletUnavailable: the kubelet does not answer.
+            KubeletUnavailable: the kubelet does not answer, or not truly yet.
         """
-        hardware = await asyncio.to_thread(self.hardware.read)
-        allocatable, pods, checkpoints = await self._consistent(hardware)
-        checkpoints = with_api_uids(checkpoints, self.pods.aliases())
-        names = [(pod.namespace, pod.name) for pod in pods]
+        hardware = await self.hardware()
+        answers = await self._consistent(hardware)
+        checkpoints = with_api_uids(answers.checkpoints, self.pods.aliases())
+        kubelet = KubeletFacts(
+            topology_policy=self.policy,
+            topology_scope=self.scope,
+            config=await self.config.read(),
+            cpu_policy=checkpoints.cpu.policy if checkpoints.cpu else None,
+            memory_policy=checkpoints.memory.policy_name if checkpoints.memory else None,
+            version=self.version() if self.version is not None else None,
+        )
+        self._require_ready(answers, kubelet)
+        names = [(pod.namespace, pod.name) for pod in answers.pods]
+        uids = await self.pods.uids(names, held_uids(checkpoints))
         return NodeInputs(
             hardware=hardware,
-            allocatable=self._without_reserved(allocatable),
-            pods=pods,
-            kubelet=KubeletFacts(
-                topology_policy=self.policy,
-                topology_scope=self.scope,
-                config=await self.config.read(),
-                cpu_policy=checkpoints.cpu.policy if checkpoints.cpu else None,
-                memory_policy=checkpoints.memory.policy_name if checkpoints.memory else None,
-                version=self.version() if self.version is not None else None,
-            ),
+            allocatable=self._without_reserved(answers.allocatable),
+            pods=admitted_pods(answers.pods, uids, answers.admitted),
+            kubelet=kubelet,
             checkpoints=checkpoints,
-            uids=await self.pods.uids(names, held_uids(checkpoints)),
+            uids=uids,
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
             koordinator=self.koordinator() if self.koordinator is not None else None,
         )
 
-    async def _consistent(
-        self, hardware: Hardware
-    ) -> tuple[AllocatableResources, tuple[PodResources, ...], Checkpoints]:
+    async def _consistent(self, hardware: Hardware) -> _Answers:
         """Return what the kubelet says and has written, of the same moment if it will hold still.
 
         If not, the last file that it writes leads to another scan.
         """
         before = self.checkpoints.read()
         for _ in range(_ATTEMPTS):
+            admitted = admitted_uids(before, self.pods.aliases()) | self.pods.started()
             allocatable, pods = await self._ask(hardware)
             after = self.checkpoints.read()
             if after is before:
                 break
             before = after
-        return allocatable, pods, after
+        return _Answers(allocatable, pods, after, admitted)
+
+    def _require_ready(self, answers: _Answers, kubelet: KubeletFacts) -> None:
+        """Make sure that the kubelet has started its managers and loaded its pods.
+
+        Raises:
+            KubeletNotReady: it has not yet.
+        """
+        if self.dial is None:
+            return
+        trouble = managers_down(kubelet, answers.allocatable)
+        if not trouble and not self._loaded:
+            expected = self.pods.expected(answers.admitted)
+            trouble = (
+                cpus_not_loaded(answers.checkpoints.cpu, answers.pods)
+                if expected is None
+                else pods_not_loaded(expected, answers.pods)
+            )
+        if trouble:
+            self._allocatable = None
+            raise KubeletNotReady(f"the kubelet is not ready: {trouble}")
+        self._loaded = True
 
     async def aclose(self) -> None:
         """Hang up."""
@@ -193,24 +235,37 @@ class NodeReader:
     async def _ask(
         self, hardware: Hardware
     ) -> tuple[AllocatableResources, tuple[PodResources, ...]]:
-        """Return what the kubelet says; forget the connection if it says nothing."""
+        """Return what the kubelet says; forget the connection if it says nothing.
+
+        Raises:
+            KubeletUnavailable: it does not answer, or is another one in the end than at first.
+        """
         if self.dial is None:
             return whole_machine(hardware), ()
-        if self._reader is None:
-            self._reader = self.dial()
-            # Another kubelet may have another configuration and other devices.
-            self._allocatable = None
-            self.config.refresh()
-        reader = self._reader
+        reader = self._connected(self.dial)
         try:
             pods = await self._counted("list", reader.list_pods())
             if self.refresh or self._allocatable is None:
                 asked = reader.allocatable()
                 self._allocatable = await self._counted("get_allocatable_resources", asked)
+            if reader.incarnation() != self._incarnation:
+                raise KubeletNotReady("the kubelet is not ready: it has restarted meanwhile")
         except KubeletUnavailable:
+            self._loaded = False
             await self.aclose()
             raise
         return self._allocatable, pods
+
+    def _connected(self, dial: Callable[[], PodResourcesReader]) -> PodResourcesReader:
+        """Return the connection; a kubelet that has restarted is another one."""
+        if self._reader is None or self._reader.incarnation() != self._incarnation:
+            self._reader = self._reader or dial()
+            self._incarnation = self._reader.incarnation()
+            self._loaded = False
+            # It may have another configuration and other devices.
+            self._allocatable = None
+            self.config.refresh()
+        return self._reader
 
     def _without_reserved(self, allocatable: AllocatableResources) -> AllocatableResources:
         if not self.reserved_cpus:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 CPU_STATE: Final = "cpu_manager_state"
 MEMORY_STATE: Final = "memory_manager_state"
 DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
-STATE_FILES: Final = (CPU_STATE, MEMORY_STATE, DEVICE_STATE)
+ALLOCATED_STATE: Final = "allocated_pods_state"
+STATE_FILES: Final = (ALLOCATED_STATE, CPU_STATE, MEMORY_STATE, DEVICE_STATE)
+"""In the order in which they are read: the kubelet writes the first one last, so that whoever is in
+it holds all that the others say."""
 
 _Look: TypeAlias = tuple[int, int, int]
 
@@ -30,8 +33,9 @@ class StateFolder:
         """Return what the files say now; those that cannot be read are not there."""
         seen = tuple(_look(path) for path in self._paths)
         if seen != self._seen:
-            cpu, memory, devices = (_content(path) for path in self._paths)
-            self._known = read_checkpoints(StateFiles(cpu=cpu, memory=memory, devices=devices))
+            allocated, cpu, memory, devices = (_content(path) for path in self._paths)
+            files = StateFiles(cpu=cpu, memory=memory, devices=devices, allocated=allocated)
+            self._known = read_checkpoints(files)
             self._seen = seen
         return self._known
 

@@ -32,6 +32,11 @@ def held_uids(checkpoints: Checkpoints) -> frozenset[str]:
     return frozenset(found)
 
 
+def admitted_uids(checkpoints: Checkpoints, aliases: Mapping[str, str]) -> frozenset[str]:
+    """Return the API's uids of the pods that the kubelet has admitted, as far as it says so."""
+    return frozenset(aliases.get(uid, uid) for uid in checkpoints.allocated)
+
+
 def with_api_uids(checkpoints: Checkpoints, aliases: Mapping[str, str]) -> Checkpoints:
     """Return *checkpoints* with the API's uids in place of the kubelet's own of static pods."""
     if not aliases.keys() & held_uids(checkpoints):

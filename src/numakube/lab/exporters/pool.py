@@ -194,7 +194,9 @@ class ExporterPool:
         publisher = SkewedPublisher(target, clock)
         kubelet = self._nodes.kubelet(name)
         exporter = Exporter(
-            source=LabSource(kubelet, self._shelf.of(kubelet.plan.machine), freezer),
+            source=LabSource(
+                kubelet, self._shelf.of(kubelet.plan.machine), self._nodes.pods, freezer
+            ),
             publisher=publisher,
             wakeups=Wakeups(clock=clock, period=self._period, rate=RATE),
             options=ReportOptions(node_name=name),

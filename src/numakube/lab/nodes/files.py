@@ -3,6 +3,7 @@
     <folder>/config.yaml
     <folder>/cpu_manager_state
     <folder>/memory_manager_state
+    <folder>/allocated_pods_state
     <folder>/device-plugins/kubelet_internal_checkpoint
     <folder>/sys/...            with control groups in sys/fs/cgroup, see `cgroups`
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CONFIG: Final = "config.yaml"
 CPU_STATE: Final = "cpu_manager_state"
 MEMORY_STATE: Final = "memory_manager_state"
+ALLOCATED_STATE: Final = "allocated_pods_state"
 DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
 SYSFS: Final = "sys"
 
@@ -62,6 +64,7 @@ class NodeFolder:
             (CPU_STATE, files.cpu),
             (MEMORY_STATE, files.memory),
             (DEVICE_STATE, files.devices),
+            (ALLOCATED_STATE, files.allocated),
         ):
             if content is not None and self._written.get(name) != content:
                 _replace(self.path / name, content)
@@ -75,6 +78,7 @@ class NodeFolder:
             cpu=_read(self.path / CPU_STATE),
             memory=_read(self.path / MEMORY_STATE),
             devices=_read(self.path / DEVICE_STATE),
+            allocated=_read(self.path / ALLOCATED_STATE),
         )
         return None if files == StateFiles() else files
 

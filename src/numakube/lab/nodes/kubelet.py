@@ -21,6 +21,7 @@ from numakube.lab.nodes.node_object import is_ready
 from numakube.lab.nodes.pod_keeper import PodKeeper
 from numakube.lab.nodes.reporter import NodeReporter
 from numakube.lab.nodes.timeline import Simulation
+from numakube.node.podresources import AllocatableResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from numakube.lab.nodes.cgroups import NodeCgroups
     from numakube.lab.nodes.plan import NodePlan
     from numakube.lab.nodes.timeline import Runtime
-    from numakube.node.podresources import AllocatableResources, PodResources
+    from numakube.node.podresources import PodResources
 
 # Wall-clock times are rounded to microseconds: a timer must not fire just before its moment.
 _MARGIN_SECONDS = 0.001
@@ -93,6 +94,7 @@ class LabKubelet:
         plan: what the node is.
         state: whether it is stopped, running or paused.
         lag_seconds: how long it takes to notice a change of a pod.
+        step_seconds: how long each step of a start and of an admission takes.
         admission: the book-keeping of the present incarnation; ``None`` if it is stopped.
         addresses: the node's addresses, and those of its pods.
         cgroups: the node's control groups, if it has any.
@@ -129,6 +131,7 @@ class LabKubelet:
         self.plan = plan
         self.state = KubeletState.STOPPED
         self.lag_seconds = 0.0
+        self.step_seconds = 0.0
         self.admission: Admission | None = None
         self.reporter = NodeReporter(client, plan, addresses)
         self._client = client
@@ -142,7 +145,7 @@ class LabKubelet:
         self._aligner_of = aligner_of
         self.cgroups = cgroups
         self._keeper: PodKeeper | None = None
-        self._starting = False
+        self._starting = self._managers_up = False
         # When to look at which pod, by the monotonic clock; in order of arrival.
         self._agenda: dict[ObjectKey, float] = {}
         self._turn: asyncio.Timeout | None = None
@@ -173,11 +176,13 @@ class LabKubelet:
             pods=self._pods,
             addresses=self.addresses,
             runtime=self._runtime,
+            step=self._step,
             aligner=self._aligner_of(admission),
             cgroups=self.cgroups,
             on_change=lambda: self._save(admission),
         )
         self._starting = True
+        self._managers_up = False
         self._told = -1
         self.state = KubeletState.RUNNING
         self._agenda = {}
@@ -245,19 +250,31 @@ class LabKubelet:
             await self.reporter.heal(node)
 
     def pod_resources(self) -> Iterable[PodResources]:
-        """Return what the active pods hold (PodResources ``List``)."""
+        """Return what the listed pods hold (PodResources ``List``)."""
         if self.admission is None:
             return ()
-        return pod_resources(self.admission.model, self.admission.pods)
+        return pod_resources(self.admission.model, self.admission.listed)
 
     def allocatable_resources(self) -> AllocatableResources:
-        """Return what the node has to give (PodResources ``GetAllocatableResources``)."""
+        """Return what the node has to give (PodResources ``GetAllocatableResources``).
+
+        A kubelet is asked from its first moment on, and has nothing until its managers are there.
+        """
         if self.admission is None:
             raise RuntimeError(f"kubelet of {self.name} is stopped")
+        if not self._managers_up:
+            return AllocatableResources()
         return allocatable_resources(self.admission.model)
 
+    async def _step(self) -> None:
+        await self._client.clock.sleep(self.step_seconds)
+
     async def _begin(self, keeper: PodKeeper, admission: Admission) -> None:
-        """Register, and admit the pods again that were there before."""
+        """Start the managers, register, and admit the pods again that were there before."""
+        await self._step()
+        self._managers_up = True
+        self._changed()
+        await self._step()
         await self.reporter.register(admission.offer())
         pods = sorted(self._pods.select("node", self.name), key=_creation)
         uids = {pod.metadata.uid for pod in pods}

@@ -35,13 +35,14 @@ from numakube.lab.nodes.timeline import Stop, blocked
 from numakube.values.times import format_time, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from datetime import datetime
 
     from numakube.api.core import Pod, PodStatus
     from numakube.kube.client import Client
     from numakube.kube.objects import ObjectKey
     from numakube.kube.store import Store
+    from numakube.kubelet.outcome import Rejected
     from numakube.lab.nodes.addresses import NodeAddresses
     from numakube.lab.nodes.admission import Admission
     from numakube.lab.nodes.aligner import Aligner
@@ -84,6 +85,7 @@ class PodKeeper:
         pods: Store[Pod],
         addresses: NodeAddresses,
         runtime: Runtime,
+        step: Callable[[], Awaitable[None]],
         aligner: Aligner | None = None,
         cgroups: NodeCgroups | None = None,
         on_change: Callable[[], None] = lambda: None,
@@ -97,6 +99,7 @@ class PodKeeper:
             pods: the pods of the cluster, or at least of this node.
             addresses: where pods' addresses come from.
             runtime: what runs the containers.
+            step: lets the time pass that a step of an admission takes.
             aligner: what gives out resources, if not the model alone.
             cgroups: the node's control groups, if it has any.
             on_change: called after a change of what is held and before the API hears of it.
@@ -111,6 +114,7 @@ class PodKeeper:
         self._cgroups = cgroups
         self._on_change = on_change
         self._records: dict[ObjectKey, _Record] = {}
+        self._step = step
 
     async def sync(self, key: ObjectKey) -> datetime | None:
         """Bring a pod to where it should be; return when to look at it again."""
@@ -137,7 +141,7 @@ class PodKeeper:
     async def _admit(self, pod: Pod) -> _Record:
         """Decide whether *pod* may run here."""
         uid = pod.metadata.uid
-        rejected = await self._aligner.align(pod) or self._admission.check(pod)
+        rejected = await self._align(pod) or self._admission.check(pod)
         record = _Record(uid=uid, begun=self._begun(pod))
         self._records[key_of(pod)] = record
         if rejected is None:
@@ -152,6 +156,19 @@ class PodKeeper:
         for problem in problems_of(pod):
             await self._record_event(pod, "InvalidLabAnnotation", problem)
         return record
+
+    async def _align(self, pod: Pod) -> Rejected | None:
+        """Give *pod* its resources in steps that others can see, as the kubelet does.
+
+        First it is listed with nothing; then it holds everything, but is not noted as admitted.
+        """
+        self._admission.arrive(pod)
+        await self._step()
+        rejected = await self._aligner.align(pod)
+        if rejected is None:
+            self._on_change()
+            await self._step()
+        return rejected
 
     async def _keep(self, pod: Pod, record: _Record) -> datetime | None:
         """Report how an admitted pod is doing, and end it when it is time."""

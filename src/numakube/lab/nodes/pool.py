@@ -212,6 +212,10 @@ class NodePool:
         """Let a node notice changes of its pods only after *seconds*."""
         self.kubelet(name).lag_seconds = seconds
 
+    def slow_down(self, name: str, seconds: float) -> None:
+        """Let each step of a node's starts and admissions take *seconds*."""
+        self.kubelet(name).step_seconds = seconds
+
     def look_again(self, key: ObjectKey) -> None:
         """Have a pod looked at, for a runtime whose containers change by themselves."""
         pod = self.pods.get(key)

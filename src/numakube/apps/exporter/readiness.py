@@ -1,0 +1,78 @@
+"""Whether the kubelet's answers are true: that it has loaded its state, and who counts already.
+
+A kubelet serves PodResources from its first moment on. After a start it answers with no CPUs until
+its managers have started, and without pods until it has heard of them from the API server: a report
+made of that would call everything free while pods run. And it lists a new pod before its managers
+have given it anything: a report made of that would say that the pod holds nothing.
+
+What tells is the order in which the kubelet writes (Kubernetes 1.35, ``HandlePodAdditions`` and
+``AddPod`` of the allocation manager; spec/kubelet.md section 1.4):
+
+1. the pod is listed;
+2. managers allocate container by container and write their state files;
+3. the pod is put into ``allocated_pods_state`` (since 1.33);
+4. its status gets a start time.
+
+So a pod that was seen in 3 or 4 *before* the list was asked for holds all it will ever hold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from numakube.api.checkpoints import CpuManagerState
+    from numakube.apps.exporter.inputs import KubeletFacts, PodName
+    from numakube.node.podresources import AllocatableResources, PodResources
+
+_MOST_NAMED: Final = 3
+
+
+def admitted_pods(
+    pods: Sequence[PodResources], uids: Mapping[PodName, str], admitted: Collection[str]
+) -> tuple[PodResources, ...]:
+    """Return the *pods* that are not being admitted at this moment.
+
+    Args:
+        pods: as the kubelet lists them.
+        uids: of the pods that the API knows; the others are taken as they are listed.
+        admitted: uids of pods that had been admitted before the list was asked for.
+    """
+    arriving = {name for name, uid in uids.items() if uid not in admitted}
+    return tuple(pod for pod in pods if (pod.namespace, pod.name) not in arriving)
+
+
+def managers_down(kubelet: KubeletFacts, allocatable: AllocatableResources) -> str:
+    """Return which manager has not started yet; an empty text if they all have."""
+    if kubelet.running_cpu_policy == "static" and not allocatable.cpu_ids:
+        return "its CPU Manager has not started yet"
+    if kubelet.running_memory_policy == "Static" and not allocatable.memory:
+        return "its Memory Manager has not started yet"
+    return ""
+
+
+def pods_not_loaded(expected: Collection[PodName], pods: Sequence[PodResources]) -> str:
+    """Return which pods the kubelet has admitted some time and does not list yet."""
+    missing = sorted(set(expected) - {(pod.namespace, pod.name) for pod in pods})
+    if not missing:
+        return ""
+    named = ", ".join("/".join(name) for name in missing[:_MOST_NAMED])
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    return f"it has not loaded its pods yet: {named}{more}"
+
+
+def cpus_not_loaded(state: CpuManagerState | None, pods: Sequence[PodResources]) -> str:
+    """Return whether pods hold CPUs that the kubelet does not list, for want of the API's word.
+
+    A kubelet that has loaded its pods drops entries of pods that are gone within its reconcile
+    period (ten seconds); one that has not keeps them all.
+    """
+    listed = {(one.name, frozenset(one.cpu_ids)) for pod in pods for one in pod.containers}
+    entries = state.entries if state is not None else {}
+    missing = sum(
+        not any((name, frozenset(cpus)) in listed for name, cpus in containers.items())
+        for containers in entries.values()
+    )
+    return f"it does not list {missing} pods of its cpu_manager_state" if missing else ""

@@ -1,0 +1,175 @@
+"""When a kubelet's answers are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pytest
+from tests.apps.exporter.test_sources import Kubelet, reader
+
+from numakube.api.checkpoints import CpuManagerState
+from numakube.apps.exporter.checkpoints import Checkpoints
+from numakube.apps.exporter.inputs import PodName
+from numakube.apps.exporter.sources import NodeReader
+from numakube.errors import KubeletNotReady, KubeletUnavailable
+from numakube.node.podresources import AllocatableResources, ContainerResources, PodResources
+from numakube.values.cpuset import CpuSet
+
+
+class Book:
+    """The API's pods: all that exist, and those whose status has a start time."""
+
+    def __init__(self, *pods: str, started: Collection[str] = ()) -> None:
+        self.pods = pods
+        self.have_started = frozenset(started)
+
+    async def uids(
+        self, listed: Collection[PodName], held: Collection[str]
+    ) -> Mapping[PodName, str]:
+        """Return a uid for every pod."""
+        return {name: f"uid-{name[1]}" for name in listed if name[1] in self.pods}
+
+    def started(self) -> frozenset[str]:
+        """Return the uids of those that have started."""
+        return frozenset(f"uid-{name}" for name in self.have_started)
+
+    def expected(self, admitted: Collection[str]) -> frozenset[PodName] | None:
+        """Return the pods that have been admitted some time."""
+        return frozenset(("d", name) for name in self.pods if f"uid-{name}" in admitted)
+
+    def terminal(self) -> frozenset[PodName]:
+        """Return nobody."""
+        return frozenset()
+
+    def aliases(self) -> Mapping[str, str]:
+        """Return that ``static`` is known to the kubelet by another uid."""
+        return {"hash-of-static": "uid-static"}
+
+
+class Files:
+    """State files that can be replaced, also while the kubelet is asked."""
+
+    def __init__(self, **files: object) -> None:
+        self.now = Checkpoints(**files)  # type: ignore[arg-type]
+
+    def read(self) -> Checkpoints:
+        """Return them."""
+        return self.now
+
+
+def listed(*names: str, cpus: tuple[int, ...] = ()) -> tuple[PodResources, ...]:
+    """Return pods as the kubelet lists them."""
+    main = ContainerResources("main", cpu_ids=cpus)
+    return tuple(PodResources(name, "d", (main,)) for name in names)
+
+
+def static(*uids: str) -> CpuManagerState:
+    """Return a CPU Manager's file with an exclusive CPU for each of *uids*."""
+    entries = {uid: {"main": CpuSet.of([number])} for number, uid in enumerate(uids)}
+    return CpuManagerState(policy="static", default_cpus=CpuSet(), entries=entries)
+
+
+async def counted(node: NodeReader) -> set[str]:
+    """Return the pods that count in the next report."""
+    return {pod.name for pod in (await node.read()).pods}
+
+
+async def test_who_is_noted_as_admitted_or_has_started_counts() -> None:
+    """Static pods by the uid of their image in the API; without the note the status decides."""
+    kubelet = Kubelet(pods=listed("noted", "started", "arriving", "static"))
+    files = Files(allocated=frozenset({"uid-noted", "hash-of-static"}))
+    book = Book("noted", "started", "arriving", "static", started=["started"])
+    assert await counted(reader(kubelet, checkpoints=files, pods=book)) == {
+        "noted",
+        "started",
+        "static",
+    }
+
+
+async def test_who_is_noted_while_the_kubelet_is_asked_does_not_count_yet() -> None:
+    """The list may be older than the note; the note itself leads to the next scan."""
+
+    class Slow(Kubelet):
+        async def list_pods(self) -> tuple[PodResources, ...]:
+            answer = await super().list_pods()
+            files.now = Checkpoints(allocated=files.now.allocated | {f"uid-{len(asked)}"})
+            asked.append(answer)
+            return answer
+
+    asked: list[object] = []
+    files = Files()
+    node = reader(Slow(pods=listed("0", "1", "2")), checkpoints=files, pods=Book("0", "1", "2"))
+    assert await counted(node) == {"0", "1"}
+    assert files.now.allocated == {"uid-0", "uid-1", "uid-2"}
+
+
+async def test_pods_that_the_api_does_not_know_count_as_they_are_listed() -> None:
+    """There is nobody to ask."""
+    assert await counted(reader(Kubelet(pods=listed("a")))) == {"a"}
+    assert await counted(reader(Kubelet(pods=listed("a", "b")), pods=Book("b"))) == {"a"}
+
+
+async def test_a_kubelet_whose_managers_are_not_there_is_not_ready() -> None:
+    """By its own file; a configuration that was edited is in force after the next start only."""
+
+    class Starting(Kubelet):
+        async def allocatable(self) -> AllocatableResources:
+            return AllocatableResources()
+
+    node = reader(Starting(), checkpoints=Files(cpu=static()))
+    with pytest.raises(KubeletNotReady, match="CPU Manager has not started"):
+        await node.read()
+    files = Files(cpu=CpuManagerState(policy="none", default_cpus=CpuSet()))
+    assert (await reader(Starting(), checkpoints=files).read()).allocatable.cpu_ids == ()
+
+
+async def test_a_kubelet_that_restarted_is_believed_once_it_lists_its_pods() -> None:
+    """From then on a pod that is not listed has gone, whatever the API says."""
+    kubelet = Kubelet(pods=listed("a", "b"))
+    node = reader(kubelet, pods=Book("a", "b", started=["a", "b"]))
+    assert await counted(node) == {"a", "b"}
+    kubelet.pods = listed("a")
+    assert await counted(node) == {"a"}
+    kubelet.starts += 1
+    with pytest.raises(KubeletNotReady, match="not loaded its pods yet: d/b"):
+        await node.read()
+    kubelet.pods = listed("a", "b")
+    assert await counted(node) == {"a", "b"}
+
+
+async def test_a_lost_connection_may_be_a_restart() -> None:
+    """Whatever the socket looks like."""
+    kubelet = Kubelet(pods=listed("a"))
+    node = reader(kubelet, pods=Book("a", started=["a"]))
+    await node.read()
+    kubelet.away, kubelet.pods = True, ()
+    with pytest.raises(KubeletUnavailable):
+        await node.read()
+    kubelet.away = False
+    with pytest.raises(KubeletNotReady, match="d/a"):
+        await node.read()
+
+
+async def test_a_kubelet_that_restarts_while_it_is_asked_is_not_ready() -> None:
+    """The two answers are of two processes."""
+
+    class Restarting(Kubelet):
+        async def allocatable(self) -> AllocatableResources:
+            self.starts += 1
+            return await super().allocatable()
+
+    with pytest.raises(KubeletNotReady, match="restarted meanwhile"):
+        await reader(Restarting()).read()
+
+
+async def test_without_the_api_the_cpu_manager_tells_who_is_missing() -> None:
+    """It drops pods that are gone soon after it has loaded the others."""
+    kubelet = Kubelet(pods=listed("a", cpus=(0,)))
+    files = Files(cpu=static("u", "v"))
+    node = reader(kubelet, checkpoints=files)
+    with pytest.raises(KubeletNotReady, match="does not list 1 pods of its cpu_manager_state"):
+        await node.read()
+    files.now = Checkpoints(cpu=static("u"))
+    assert await counted(node) == {"a"}
+    files.now = Checkpoints(cpu=static("u", "v"))
+    assert await counted(node) == {"a"}
