@@ -18,6 +18,7 @@ from tests.scheduling.numa.caches.site import (
 )
 
 from numakube.api.core import Pod
+from numakube.api.nrt import NodeResourceTopology
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.overreserve import (
@@ -331,3 +332,41 @@ def test_reserving_on_a_node_without_nrt_counts_once_it_has_one(site: Site) -> N
     cache.reserve(info(pod("a", cpus=3)), "n1")
     cache.set_report(site.report())
     assert cpus(cache) == [4, 5]
+
+
+def while_admitted(site: Site, *running: Pod) -> NodeResourceTopology:
+    """Return a report that names *running*, the last of whom holds nothing yet."""
+    zones = site.report().zones
+    for one in running:
+        assert site.admit(one)
+    return msgspec.structs.replace(site.report(), zones=zones)
+
+
+def test_a_report_that_names_a_pod_in_admission_leaves_it_reserved(
+    cache: OverReserve, site: Site
+) -> None:
+    """Kubelets list pods before they have given them anything, and producers believe them."""
+    one = pod("a", cpus=3)
+    cache.reserve(info(one), "n1")
+    cache.pod_seen(info(bound(one, "n1")))
+    cache.set_report(while_admitted(site, bound(one, "n1")))
+    assert cpus(cache) == [4, 5]
+    # The kubelet's word comes while the short report is still the latest one.
+    cache.pod_seen(info(taken(bound(one, "n1"))))
+    assert cpus(cache) == [4, 5]
+    cache.set_report(site.report())
+    assert free(cache) == site.free
+
+
+def test_a_report_that_shows_a_pod_before_its_status_settles_with_the_status(
+    cache: OverReserve, site: Site
+) -> None:
+    """No further report is needed: it has all that its pods hold."""
+    one = bound(pod("a", cpus=3), "n1")
+    cache.reserve(info(pod("a", cpus=3)), "n1")
+    cache.pod_seen(info(one))
+    assert site.admit(one)
+    cache.set_report(site.report())
+    assert cpus(cache) == [7 - 3 - 3, 8 - 3]
+    assert cache.pod_seen(info(taken(one))).freed == ("n1",)
+    assert free(cache) == site.free

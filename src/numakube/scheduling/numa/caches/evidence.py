@@ -1,7 +1,10 @@
 """Which pods a report without names accounts for.
 
 Third-party reports carry a fingerprint of their pods at best. If it is that of pods which we know,
-we know which ones. If not, or without a fingerprint, a pod counts as contained in the report when
+we know which ones. But kubelets list pods before they have given them anything, so being named is
+not enough: the kubelet must have acknowledged the pod, and a report that was there before that must
+show as much in use as its pods hold. If the fingerprint is of nobody we know, or there is none, a
+pod counts as contained in the report when
 
 * a report came after the kubelet had acknowledged the pod; two reports, if they bear a fingerprint,
   because that of the first one says that it may be older than the pod; or
@@ -12,9 +15,11 @@ So no doubt lasts, whatever the producer does.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.scheduling.numa.caches.claims import claim_on
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
 from numakube.scheduling.numa.caches.ledger import KnownPod, Stage
 
@@ -95,7 +100,7 @@ class Evidence:
         """Return which of *pods* are contained in *report*."""
         matched = self._matched(report, pods)
         if matched is not None:
-            return Finding(matched, confirmed=True)
+            return Finding(matched - self._too_early(report, pods, matched), confirmed=True)
         needed = 1 if report.topology.fingerprint is None else 2
         alive = (pod for pod in pods if pod.stage is not Stage.ENDED)
         return Finding(
@@ -116,6 +121,15 @@ class Evidence:
                 seen.waited = ended = True
         return ended
 
+    def _too_early(
+        self, report: Report, pods: Sequence[KnownPod], matched: frozenset[str]
+    ) -> frozenset[str]:
+        """Return the pods that *report* names and may not know: those that were being admitted."""
+        coming = {pod.uid for pod in pods if pod.stage < Stage.TAKEN}
+        taken = [pod for pod in pods if pod.uid in matched and pod.stage is Stage.TAKEN]
+        latest = {pod.uid for pod in taken if not self._is_old(pod.uid, report.serial - 1)}
+        return frozenset(coming if not latest or _shows(report, taken) else coming | latest)
+
     def _is_old(self, uid: str, serial: int) -> bool:
         seen = self._acknowledged.get(uid)
         return seen is not None and (seen.waited or seen.serial <= serial)
@@ -131,3 +145,16 @@ class Evidence:
         matched = pods_behind(report.topology, pods, self._which)
         self._known[report.node] = (key, matched)
         return matched
+
+
+def _shows(report: Report, pods: Iterable[KnownPod]) -> bool:
+    """Tell whether *report* has as much in use as the containers of *pods* hold, or more."""
+    held: Counter[str] = Counter()
+    for pod in pods:
+        for part in claim_on(pod.info, report.topology).running:
+            held.update(part)
+    used: Counter[str] = Counter()
+    for zone in report.topology.zones:
+        for name, amount in zone.allocatable.items():
+            used[name] += amount - zone.available.get(name, 0)
+    return all(used[name] >= amount for name, amount in held.items())
