@@ -74,6 +74,25 @@ def test_a_physical_function_without_virtual_ones_is_a_device(bed: Bed) -> None:
     assert bed.offered(NIC) == ["0000:3b:00.0"]
 
 
+@pytest.mark.parametrize(
+    ("class_code", "device_type"), [("010802", "pciDevice"), ("120000", "accelerator")]
+)
+def test_a_physical_function_of_any_class_is_not_offered_beside_its_virtual_ones(
+    bed: Bed, class_code: str, device_type: str
+) -> None:
+    """An NVMe disk would be in a pod as a whole while another pod has a part of it."""
+    bed.pci.pf("0000:33:00.0", driver="nvme")
+    vfs = bed.pci.vfs("0000:33:00.0", 2, interfaces=False)
+    for address in ("0000:33:00.0", *vfs):
+        bed.pci.function(address, class_code=class_code, driver="nvme", numa_node=1)
+
+    config = configured(pool(selectors={"vendors": ["8086"]}, deviceType=device_type))
+    assert bed.offered(config) == vfs
+
+    why = "is a physical function with 2 virtual functions"
+    assert bed.reasons() == {"0000:33:00.0": why}
+
+
 def test_a_virtual_function_in_a_virtual_machine_has_no_physical_one(bed: Bed) -> None:
     """It can be selected, but not by its physical function."""
     bed.pci.function("0000:00:06.0", device="1889", driver="iavf", numa_node=0)

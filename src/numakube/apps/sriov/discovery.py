@@ -253,12 +253,12 @@ class _Discovery:
         """Return why no pool may have a function; empty if one may."""
         if not function.driver:
             return "has no driver"
-        if type_ is DeviceType.ACCELERATOR or function.base_class != NETWORK:
-            return ""
-        routes = self._default_routes.intersection(function.interfaces)
+        is_network = type_ is not DeviceType.ACCELERATOR and function.base_class == NETWORK
+        routes = self._default_routes.intersection(function.interfaces) if is_network else ()
         if routes:
             return f"carries the host's default route ({', '.join(sorted(routes))})"
         if function.is_physical and function.vf_count:
+            # Who has it has its virtual functions too, of whatever class it is.
             return f"is a physical function with {function.vf_count} virtual functions"
         return ""
 
