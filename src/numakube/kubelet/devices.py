@@ -18,7 +18,7 @@ from numakube.kubelet.outcome import Failure, unexpected
 from numakube.values.numamask import mask_of, masks_over, nodes_of, sums_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.hints import ProviderHints
@@ -82,8 +82,10 @@ class DeviceManager:
         self._reusable: tuple[str, dict[str, set[str]]] = ("", {})
         # NUMA nodes of devices known from before a restart, until their plugin is back.
         self._remembered: dict[tuple[str, str], NumaMask] = {}
-        # While the kubelet starts, containers that hold devices are taken to be running.
+        # While the kubelet starts, running containers keep their devices whatever has become of
+        # them. Without word from the runtime, all that hold some are taken to be running.
         self.starting = False
+        self.running: Collection[tuple[str, str]] | None = None
 
     def clone(self) -> DeviceManager:
         """Return an independent copy of the state."""
@@ -296,7 +298,7 @@ class DeviceManager:
                 f'pod "{uid}" container "{container.name}" changed request for resource "{name}" '
                 f"from {len(held)} to {count}"
             )
-        if held is not None and self.starting:
+        if held is not None and self.starting and self._runs(uid, container.name):
             return []
         if not resource.healthy:
             return unexpected(
@@ -321,6 +323,9 @@ class DeviceManager:
             taken += _choose(resource, available, taken, count, hint)
         resource.allocated.update(taken)
         return sorted(taken)
+
+    def _runs(self, uid: str, container: str) -> bool:
+        return self.running is None or (uid, container) in self.running
 
     def _reusable_by(self, uid: str, name: str) -> set[str]:
         return self._reusable[1].get(name, set()) if self._reusable[0] == uid else set()

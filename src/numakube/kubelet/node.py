@@ -23,7 +23,7 @@ from numakube.kubelet.versions import DEFAULT, behaviour_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.core import Pod
     from numakube.kubelet.machine import Device, Machine
@@ -122,6 +122,17 @@ class KubeletNode:
             hint=self.topology.hint_of(uid, container),
         )
 
+    def start_container(self, uid: str, name: str) -> bool:
+        """Say that a container starts; tell whether others have given something back for it.
+
+        Only the Memory Manager minds: finished init containers keep CPUs and devices (spec 1.4).
+        """
+        pod = self._active.get(uid)
+        if pod is None or self.memory is None:
+            return False
+        started = next((one for one in pod.containers if one.name == name), None)
+        return started is not None and self.memory.start_container(pod, started)
+
     def remove(self, uid: str) -> None:
         """Mark a pod as gone; unknown uids are fine."""
         self._active.pop(uid, None)
@@ -130,9 +141,14 @@ class KubeletNode:
         """Count a pod as active that was admitted elsewhere: what it holds is set by hand."""
         self._active[uid] = PodDemand(uid, guaranteed=False, managed=False, containers=())
 
-    def await_pods(self) -> None:
-        """Release nothing until `all_pods_known`: the pods of before a restart are still coming."""
+    def await_pods(self, running: Collection[tuple[str, str]] | None = None) -> None:
+        """Release nothing until `all_pods_known`: the pods of before a restart are still coming.
+
+        Args:
+            running: the containers that the runtime still runs, by uid and name; all by default.
+        """
         self._awaits_pods = self.devices.starting = True
+        self.devices.running = running
 
     def all_pods_known(self) -> None:
         """Say that every pod which exists has been admitted since the restart."""

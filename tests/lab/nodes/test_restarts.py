@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from tests.lab.nodes.build import Lab, eventually
 
+from numakube.api.kubelet_config import MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.client import Client
@@ -18,6 +19,13 @@ from numakube.kube.transport import Request, Response
 from numakube.lab.api.server import ApiServer
 from numakube.lab.inprocess import InProcess
 from numakube.lab.nodes.pool import NodePool
+
+
+def booked(lab: Lab) -> int:
+    """Return the memory in MiB that is booked on all NUMA nodes."""
+    manager = lab.model().memory
+    assert manager is not None
+    return sum(one.tables["memory"].reserved for one in manager.books.values()) // 1024**2
 
 
 async def test_a_restart_keeps_every_placement(lab: Lab) -> None:
@@ -36,6 +44,28 @@ async def test_a_restart_keeps_every_placement(lab: Lab) -> None:
     await lab.runs("c")
     held = [set(lab.cpus(name)) for name in ("a", "b", "c")]
     assert sum(map(len, held)) == len(set.union(*held)) == 12
+
+
+async def test_a_restart_books_the_memory_of_finished_init_containers_again(lab: Lab) -> None:
+    """As a real kubelet does; when the container starts anew, the memory is free again."""
+    reserved = (MemoryReservation(numa_node=0, limits={"memory": "1Gi"}),)
+    await lab.node(
+        memory_manager_policy="Static",
+        reserved_memory=reserved,
+        kube_reserved={"memory": "924Mi"},
+    )
+    limits = {"cpu": "2", "memory": "200Mi"}
+    init = [{"name": "setup", "image": "i", "resources": {"limits": limits}}]
+    await lab.create("a", memory="192Mi", initContainers=init)
+    await lab.runs("a")
+    assert booked(lab) == 192
+
+    await lab.pool.restart("n1")
+
+    assert booked(lab) == 392
+    await lab.create("b", memory="100Mi")
+    await lab.runs("b")
+    assert booked(lab) == 492
 
 
 async def test_what_ended_while_the_kubelet_was_away_is_reported_and_freed(lab: Lab) -> None:

@@ -113,6 +113,22 @@ class MemoryManager:
         self.bubbles[pod.uid] = bubble.blocks(nodes, pod.memory)
         return None
 
+    def start_container(self, pod: PodDemand, container: ContainerDemand) -> bool:
+        """Release what init containers before *container* still hold; tell whether any did.
+
+        A kubelet that restarts admits the pod again, finds no memory of theirs and books their
+        whole request once more: it is held until a container of the pod starts anew.
+        """
+        held = self.assignments.get(pod.uid, {})
+        done = [one.name for one in pod.init_containers_before(container) if one.name in held]
+        for name in done:
+            blocks = held.pop(name)
+            if pod.uid not in self.bubbles:
+                release(self.books, blocks)
+        if not held:
+            self.assignments.pop(pod.uid, None)
+        return bool(done)
+
     def pods(self) -> Iterable[str]:
         """Return the uids of the pods that hold memory."""
         return list(self.assignments)

@@ -20,7 +20,7 @@ from numakube.lab.nodes.node_object import Offer, base_offer, node_labels
 from numakube.lab.nodes.predicates import check_placement, check_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.core import Pod
     from numakube.api.placement import Taint
@@ -133,6 +133,13 @@ class Admission:
         if pod.metadata.uid in self._pods:
             self._pods[pod.metadata.uid] = pod
 
+    def start_container(self, uid: str, name: str) -> bool:
+        """Note that a container starts; tell whether that has freed something."""
+        if not self.model.start_container(uid, name):
+            return False
+        self.version += 1
+        return True
+
     def release(self, uid: str) -> None:
         """Free what a pod holds that has ended or was refused; unknown uids are fine."""
         if self._arriving is not None and self._arriving.metadata.uid == uid:
@@ -146,6 +153,10 @@ class Admission:
         """Forget *resource* altogether."""
         self.model.devices.unregister(resource)
         self._change()
+
+    def await_pods(self, running: Collection[tuple[str, str]]) -> None:
+        """Prepare for the pods of before a restart, of which the containers in *running* run."""
+        self.model.await_pods(running)
 
     def all_pods_known(self) -> None:
         """Say that all pods of before a restart have been admitted again; drop the others'."""

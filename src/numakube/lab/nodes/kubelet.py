@@ -281,6 +281,7 @@ class LabKubelet:
         self._runtime.retain(self.name, uids)
         if self.cgroups is not None:
             self.cgroups.restart(uids)
+        admission.await_pods(keeper.running(pods))
         for pod in pods:
             await self._visit(keeper, key_of(pod))
         admission.all_pods_known()

@@ -35,7 +35,7 @@ from numakube.lab.nodes.timeline import Stop, blocked
 from numakube.values.times import format_time, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
     from datetime import datetime
 
     from numakube.api.core import Pod, PodStatus
@@ -64,6 +64,8 @@ class _Record:
     Attributes:
         final: the status of its end; it is written again until the API shows it.
         prepared: its devices are ready for its containers.
+        started: since when its containers run; ``None`` until it is known which of them have been
+            running since before this process.
     """
 
     uid: str
@@ -71,6 +73,7 @@ class _Record:
     stop: Stop | None = None
     final: PodStatus | None = None
     prepared: bool = False
+    started: dict[str, datetime] | None = None
 
 
 class PodKeeper:
@@ -142,7 +145,7 @@ class PodKeeper:
         """Decide whether *pod* may run here."""
         uid = pod.metadata.uid
         rejected = await self._align(pod) or self._admission.check(pod)
-        record = _Record(uid=uid, begun=self._begun(pod))
+        record = _Record(uid=uid, begun=self._begun(pod), started=None if _has_begun(pod) else {})
         self._records[key_of(pod)] = record
         if rejected is None:
             self._admission.accept(pod)
@@ -176,6 +179,7 @@ class PodKeeper:
         self._admission.update(pod)
         record.stop = _stop_of(pod, record.stop, now=now)
         run = await self._run(pod, record, now=now)
+        self._note_starts(record, run)
         if self._cgroups is not None:
             self._cgroups.show(pod, run, self._admission.model)
         status = observed_status(pod, run, place=self._place(pod), begun=record.begun, now=now)
@@ -200,6 +204,31 @@ class PodKeeper:
             record.prepared = True
             return run
         return blocked(run, _CONFIG_ERROR, trouble, again=now + _RETRY)
+
+    def running(self, pods: Iterable[Pod]) -> set[tuple[str, str]]:
+        """Return the containers of *pods* that run, by uid and name: they do without a kubelet."""
+        now = self._client.clock.now()
+        return {
+            (pod.metadata.uid, name)
+            for pod in pods
+            if _has_begun(pod) and not is_terminal(pod)
+            for name in _started(
+                self._runtime.observe(pod, begun=self._begun(pod), now=now, stop=None)
+            )
+        }
+
+    def _note_starts(self, record: _Record, run: PodRun) -> None:
+        """Tell the managers of containers that have started since the last look."""
+        before, record.started = record.started, _started(run)
+        if before is None:
+            return
+        freed = [
+            self._admission.start_container(record.uid, name)
+            for name, when in record.started.items()
+            if before.get(name) != when
+        ]
+        if any(freed):
+            self._on_change()
 
     async def _bury(self, pod: Pod) -> None:
         """Free what a pod held that has come to its end, and let the API forget it if asked to."""
@@ -291,6 +320,12 @@ class PodKeeper:
             await self._client.create(CORE_EVENTS, event)
         except NumakubeError as error:
             _log.warning("event_not_written", node=self._name, error=str(error))
+
+
+def _started(run: PodRun) -> dict[str, datetime]:
+    """Return the containers that run, with the moments since when."""
+    containers = (*run.init.items(), *run.containers.items())
+    return {name: one.started for name, one in containers if one.started is not None}
 
 
 def _has_begun(pod: Pod) -> bool:

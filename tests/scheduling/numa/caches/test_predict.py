@@ -156,6 +156,22 @@ def test_a_wrong_prediction_is_corrected_and_told_with_both_sides(
     assert free(cache) == site.free
 
 
+def test_memory_that_a_finished_init_container_gave_back_was_no_misprediction(
+    site: Site, cache: Predict
+) -> None:
+    """The app has started before the report that names the pod for the first time."""
+    plain, large = pod("a", memory_gib=1), pod("i", memory_gib=3)
+    init = (msgspec.structs.replace(large.spec.containers[0], name="init"),)
+    spec = msgspec.structs.replace(plain.spec, init_containers=init)
+    both = msgspec.structs.replace(plain, spec=spec)
+    cache.reserve(info(both), "n1")
+    site.admit(both)
+    site.node.start_container("a", "c0")
+
+    assert not cache.set_report(site.report()).mispredictions
+    assert free(cache) == site.free
+
+
 def test_a_refusal_by_the_kubelet_that_was_not_foreseen_is_a_misprediction(
     cache: Predict,
 ) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from numakube.values.resources import is_memory
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,6 +26,25 @@ class Refusal:
 
     reason: str
     message: str = ""
+
+
+def came_true(predicted: ZoneUse | Refusal, reported: ZoneUse, *, has_init: bool) -> bool:
+    """Tell whether a pod holds what was predicted.
+
+    What finished init containers hold of memory is given back when the next container starts, which
+    may be before the first report that names the pod.
+    """
+    if isinstance(predicted, Refusal) or not has_init:
+        return predicted == reported
+    expected, got = _flat(predicted), _flat(reported)
+    return all(
+        got.get(place, 0) == amount or (is_memory(place[1]) and got.get(place, 0) < amount)
+        for place, amount in (dict.fromkeys(got, 0) | expected).items()
+    )
+
+
+def _flat(use: ZoneUse) -> dict[tuple[tuple[int, ...], str], int]:
+    return {(zones, name): size for zones in use for name, size in use[zones].items()}
 
 
 class Severity(StrEnum):

@@ -26,7 +26,7 @@ from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS, Evidence
 from numakube.scheduling.numa.caches.exact import Basis, ExactBelief, ModelShelf, asks_the_same
 from numakube.scheduling.numa.caches.history import Departures, is_named, steps_since
 from numakube.scheduling.numa.caches.ledger import KnownPod, PodLedger, Stage
-from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
+from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal, came_true
 from numakube.scheduling.numa.caches.reports import Reports
 from numakube.scheduling.numa.caches.uses import use_in_report
 
@@ -242,7 +242,8 @@ class Predict:
                 continue
             predicted = belief.foreseen.get(pod.uid)
             reported = use_in_report(exact, holding)
-            if predicted is not None and predicted != reported:
+            has_init = bool(pod.pod.spec.init_containers)
+            if predicted is not None and not came_true(predicted, reported, has_init=has_init):
                 wrong.append(_misprediction(node, pod, predicted, reported))
         return tuple(wrong)
 
