@@ -22,9 +22,10 @@ from tests.topology.reports import run
 from numakube.api.core import Pod
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.preference import Preference
 from numakube.kubelet.settings import KubeletSettings
 from numakube.topology.codec import decode_report, encode_report
-from numakube.topology.exact import BadReport, ExactReport, MemoryCell, uid_hash
+from numakube.topology.exact import BadReport, DeviceChoice, ExactReport, MemoryCell, uid_hash
 from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.rebuild import node_of, report_of
 from numakube.values.cpuset import CpuSet
@@ -301,3 +302,43 @@ def test_memory_cells_of_nodes_in_groups_read_back() -> None:
         },
     )
     assert decode_report(encode_report(report)) == report
+
+
+def with_choice(text: str | None) -> ExactReport | BadReport:
+    """Return what is read of a small report that tells how devices are chosen."""
+    tree = json.loads(encode_report(small_report()))
+    return decode_report(json.dumps(tree if text is None else tree | {"choices": {GPU: text}}))
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        (None, None),
+        ("spread", DeviceChoice(Preference.SPREAD, ((0,), (1,), (2,)))),
+        ("packed 2,0-1", DeviceChoice(Preference.PACKED, ((2, 0, 1),))),
+        ("most-free 1 0", DeviceChoice(Preference.MOST_FREE, ((1,), (0,)))),
+        ("by-colour 0 1", None),
+    ],
+)
+def test_how_devices_are_chosen_survives_and_is_left_out_if_not_known(
+    text: str | None, choice: DeviceChoice | None
+) -> None:
+    """Reports of older exporters do not tell, and those of newer ones may tell other rules."""
+    report = with_choice(text)
+    assert isinstance(report, ExactReport)
+    assert report.devices[GPU].choice == choice
+    known = text is not None and choice is not None
+    assert json.loads(encode_report(report)).get("choices") == ({GPU: text} if known else None)
+
+
+def test_a_choice_among_devices_that_do_not_exist_is_a_contradiction() -> None:
+    """As everything else about such devices."""
+    report = with_choice("packed 0-3")
+    assert isinstance(report, BadReport)
+    assert report.reason == f"contradicts itself: {GPU}: choice: device 3 of 3"
+
+
+def test_a_reader_of_before_does_without_the_choices() -> None:
+    """They are in a key of their own, and keys that are not known are passed over."""
+    tree = json.loads(encode_report(small_report())) | {"whatever": {"comes": "later"}}
+    assert decode_report(json.dumps(tree)) == small_report()

@@ -18,6 +18,7 @@ from numakube.errors import KubeletStartError
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import MemoryBlock
+from numakube.kubelet.preference import Preference, chooser_of
 from numakube.kubelet.settings import KubeletSettings
 from numakube.topology.exact import DeviceTable, Holding, MemoryCell, uid_hash
 from numakube.topology.rebuild import node_of, remove_pod, report_of
@@ -218,3 +219,35 @@ def test_cpus_that_nobody_is_known_to_hold_stay_taken() -> None:
     rebuilt = node_of(short)
     assert isinstance(rebuilt, KubeletNode)
     assert 1 not in rebuilt.shared_cpus
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([(), (0,), (1,), (0, 1)]), st.sampled_from("ABC")),
+        min_size=1,
+        max_size=10,
+    ),
+    st.sampled_from([one for one in Preference if one is not Preference.NONE]),
+    st.lists(st.integers(1, 4), max_size=5),
+    st.sampled_from(["none", "best-effort", "restricted"]),
+)
+def test_a_choice_that_our_plugin_makes_is_made_again(
+    places: list[tuple[tuple[int, ...], str]], how: Preference, sizes: list[int], policy: str
+) -> None:
+    """The report tells by which rule, and which devices belong together."""
+    numa_nodes = {f"dev-{number}": nodes for number, (nodes, _) in enumerate(places)}
+    groups = [
+        [f"dev-{number}" for number, (_, name) in enumerate(places) if name == parent]
+        for parent in "CBA"
+    ]
+    node = start(dual_socket_ht(), static_settings(policy), devices={})
+    devices = [Device(id_, nodes) for id_, nodes in numa_nodes.items()]
+    node.register_devices(GPU, devices, preferred=chooser_of(how, groups, numa_nodes))
+    run(node, [pod(guaranteed("c", gpu=str(size)), uid=f"a{size}") for size in sizes[:2]])
+
+    later: list[Pod | str] = [
+        pod(guaranteed("c", gpu=str(size)), uid=f"b{number}")
+        for number, size in enumerate(sizes[2:])
+    ]
+    assert run(through_text(node), later) == run(node, later)

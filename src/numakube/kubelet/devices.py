@@ -152,6 +152,10 @@ class DeviceManager:
             for device, mask in sorted(known.masks.items())
         )
 
+    def preferred(self, resource: str) -> PreferredAllocation | None:
+        """Return the preference of the plugin of *resource*, if it has one."""
+        return self._resources[resource].preferred
+
     def count(self, resource: str) -> int:
         """Return how many devices of *resource* there are, healthy or not."""
         return len(self._resources[resource].masks)

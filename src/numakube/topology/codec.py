@@ -9,6 +9,7 @@ import zlib
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Final
 
@@ -16,7 +17,7 @@ import msgspec
 
 from numakube.errors import InvalidValue
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology.exact import BadReport, ExactReport, Holding
+from numakube.topology.exact import BadReport, DeviceTable, ExactReport, Holding
 from numakube.topology.machine_text import (
     MachineTable,
     read_machine,
@@ -26,9 +27,11 @@ from numakube.topology.machine_text import (
 )
 from numakube.topology.notation import (
     read_cell,
+    read_choice,
     read_devices,
     read_holding,
     write_cell,
+    write_choice,
     write_devices,
     write_holding,
 )
@@ -72,6 +75,8 @@ class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         lost: CPUs that are neither in the shared pool nor with a pod, such as strictly reserved
             ones; ``None`` with the CPU policy ``none``.
         shared: the shared pool itself, if it does not follow from ``lost`` and the pods.
+        choices: how plugins choose among devices, by resource. Readers that do not know the key or
+            the rule do without: it says more than counts, but nothing else follows from it.
     """
 
     v: int
@@ -83,6 +88,7 @@ class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     shared: str | None = None
     books: dict[int, str] = {}
     devices: dict[str, str] = {}
+    choices: dict[str, str] = {}
     pods: dict[str, str] = {}
 
 
@@ -140,6 +146,11 @@ def _to_wire(report: ExactReport) -> _Report:
         shared=shared,
         books={node: write_cell(cell) for node, cell in report.memory.items()},
         devices={name: write_devices(table) for name, table in report.devices.items()},
+        choices={
+            name: write_choice(table.choice, len(table.numa_nodes))
+            for name, table in report.devices.items()
+            if table.choice is not None
+        },
         pods={uid: write_holding(one, resources) for uid, one in report.pods.items()},
     )
 
@@ -153,9 +164,19 @@ def _from_wire(wire: _Report) -> ExactReport:
         kubernetes=wire.kubernetes,
         shared_cpus=_read_pool(wire, pods),
         memory={node: read_cell(text) for node, text in wire.books.items()},
-        devices={name: read_devices(text) for name, text in wire.devices.items()},
+        devices={
+            name: _read_devices(text, wire.choices.get(name)) for name, text in wire.devices.items()
+        },
         pods=pods,
     )
+
+
+@lru_cache(maxsize=4096)
+def _read_devices(text: str, choice: str | None) -> DeviceTable:
+    table = read_devices(text)
+    if choice is None:
+        return table
+    return replace(table, choice=read_choice(choice, len(table.numa_nodes)))
 
 
 def _write_pool(report: ExactReport) -> tuple[str | None, str | None]:

@@ -5,7 +5,8 @@ devices are left where. A report can: it holds the machine, the kubelet's settin
 holds, and `numakube.topology.rebuild` makes the kubelet model of it in exactly that state.
 
 Pods are known by `uid_hash`, devices by their position among the sorted ids of their resource:
-the ids themselves are long, and the kubelet model looks at nothing but their order.
+the ids themselves are long, and the kubelet model looks at nothing but their order. What our own
+device plugin looks at besides, physical functions, is told by groups of positions.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.outcome import MemoryBlock
+    from numakube.kubelet.preference import Preference
     from numakube.kubelet.settings import KubeletSettings
 
 UidHash: TypeAlias = str
@@ -60,16 +62,39 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceChoice:
+    """How the plugin of a resource chooses among equally near devices.
+
+    Attributes:
+        policy: by which rule.
+        groups: positions of the devices that belong together, in the order in which they are taken.
+    """
+
+    policy: Preference
+    groups: tuple[tuple[int, ...], ...]
+
+
+def choice_of(
+    policy: Preference, groups: Iterable[Iterable[str]], positions: Mapping[str, int]
+) -> DeviceChoice:
+    """Return the choice of a plugin that told *groups* of ids; ids without a position are gone."""
+    known = (tuple(positions[id_] for id_ in group if id_ in positions) for group in groups)
+    return DeviceChoice(policy, tuple(group for group in known if group))
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceTable:
     """The devices of one resource in ascending order of their ids.
 
     Attributes:
         numa_nodes: the NUMA nodes of each device; empty if its plugin told none.
         unhealthy: positions of devices that may not be given out.
+        choice: how their plugin chooses; ``None`` if it does not, or if that is not known.
     """
 
     numa_nodes: tuple[tuple[int, ...], ...]
     unhealthy: tuple[int, ...] = ()
+    choice: DeviceChoice | None = None
 
 
 @dataclass(frozen=True, slots=True)

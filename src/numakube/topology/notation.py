@@ -4,6 +4,7 @@
     nodes      0+1                        NUMA ids; - is none
     books      0+1 x3 m=4Gi 1Gi=2Gi       group, number of blocks, bytes held by memory type
     devices    8@0 8@1 1@- !3,5-6         runs of devices on the same nodes; positions of unhealthy
+    choice     most-free 0-7 8,10,9       rule; positions of devices that belong together
     holding    c2-3,66 m@0+1=4Gi d0=1     CPUs; blocks of memory; positions of devices
 
 A memory type is ``m``, or the page size of hugepages. In a holding, devices are named by the
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import InvalidValue
 from numakube.kubelet.machines.shape import UNITS, size_text
 from numakube.kubelet.outcome import MemoryBlock
-from numakube.topology.exact import DeviceTable, Holding, MemoryCell
+from numakube.kubelet.preference import Preference
+from numakube.topology.exact import DeviceChoice, DeviceTable, Holding, MemoryCell
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.resources import HUGEPAGES_PREFIX, MEMORY
@@ -129,6 +131,38 @@ def read_devices(text: str) -> DeviceTable:
             raise InvalidValue(f"devices: more than {_MAX_DEVICES}")
         places += [_read_nodes(nodes)] * number
     return DeviceTable(tuple(places), unhealthy)
+
+
+def write_choice(choice: DeviceChoice, count: int) -> str:
+    """Return how one of *count* devices is chosen; no groups if each stands for itself."""
+    alone = choice.groups == tuple((position,) for position in range(count))
+    groups = () if alone else choice.groups
+    return " ".join((choice.policy, *(_write_order(group) for group in groups)))
+
+
+@lru_cache(maxsize=1024)
+def read_choice(text: str, count: int) -> DeviceChoice | None:
+    """Return how one of *count* devices is chosen; ``None`` if by a rule that is not known."""
+    word, *groups = text.split(" ")
+    if word not in set(Preference):
+        return None
+    alone = tuple((position,) for position in range(count))
+    return DeviceChoice(Preference(word), tuple(map(_read_order, groups)) or alone)
+
+
+def _write_order(positions: Sequence[int]) -> str:
+    """Return positions in their order; those that follow each other as a range."""
+    runs: list[list[int]] = []
+    for one in positions:
+        if runs and runs[-1][-1] + 1 == one:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return ",".join(_write_positions(run) for run in runs)
+
+
+def _read_order(text: str) -> tuple[int, ...]:
+    return tuple(one for part in text.split(",") for one in _read_positions(part))
 
 
 def write_holding(holding: Holding, resources: Mapping[str, int]) -> str:

@@ -4,7 +4,8 @@
 the same CPUs and memory, the devices at the same positions. Its pods are known by `uid_hash`.
 
 What a report leaves out has no say in that: container names, the hints of running containers and
-device ids. Only a plugin's own preference among devices (GetPreferredAllocation) is lost.
+device ids. Of plugins' own preferences among devices (GetPreferredAllocation), that of ours is
+there (`numakube.kubelet.preference`) and those of others are lost.
 """
 
 from __future__ import annotations
@@ -17,14 +18,23 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import ConfigError
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
-from numakube.topology.exact import DeviceTable, ExactReport, Holding, MemoryCell, uid_hash
+from numakube.kubelet.preference import Chooser, chooser_of
+from numakube.topology.exact import (
+    DeviceChoice,
+    DeviceTable,
+    ExactReport,
+    Holding,
+    MemoryCell,
+    choice_of,
+    uid_hash,
+)
 from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.zone_amounts import settled
 from numakube.topology.zones import Unusable
 from numakube.values.cpuset import CpuSet, union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.memory.manager import MemoryManager
@@ -53,7 +63,10 @@ def report_of(node: KubeletNode) -> ExactReport:
         kubernetes=f"{major}.{minor}",
         shared_cpus=node.shared_cpus if node.cpus else None,
         memory=_cells(memory) if memory else {},
-        devices={name: _table(devices.devices_of(name)) for name in positions},
+        devices={
+            name: _table(devices.devices_of(name), _choice(node, name, positions[name]))
+            for name in positions
+        },
         pods={uid_hash(uid): _holding(node, uid, positions) for uid in _holders(node)},
     )
 
@@ -105,9 +118,16 @@ def _cells(manager: MemoryManager) -> dict[int, MemoryCell]:
     return cells
 
 
-def _table(devices: tuple[Device, ...]) -> DeviceTable:
+def _table(devices: tuple[Device, ...], choice: DeviceChoice | None) -> DeviceTable:
     unhealthy = (index for index, one in enumerate(devices) if not one.healthy)
-    return DeviceTable(tuple(one.numa_nodes for one in devices), tuple(unhealthy))
+    return DeviceTable(tuple(one.numa_nodes for one in devices), tuple(unhealthy), choice)
+
+
+def _choice(node: KubeletNode, name: str, positions: Mapping[str, int]) -> DeviceChoice | None:
+    preferred = node.devices.preferred(name)
+    if not isinstance(preferred, Chooser):
+        return None
+    return choice_of(preferred.policy, preferred.groups(), positions)
 
 
 def node_of(report: ExactReport) -> KubeletNode | Unusable:
@@ -119,7 +139,7 @@ def node_of(report: ExactReport) -> KubeletNode | Unusable:
     except ConfigError as error:
         return Unusable(f"the kubelet model does not start: {error}")
     for name, table in report.devices.items():
-        node.register_devices(name, _devices(table))
+        node.register_devices(name, _devices(table), preferred=_preferred(table))
     if node.cpus is not None and report.shared_cpus is not None:
         node.cpus.shared = report.shared_cpus.bits
     if node.memory is not None:
@@ -163,6 +183,15 @@ def _devices(table: DeviceTable) -> tuple[Device, ...]:
         Device(_device_id(position), nodes, position not in unhealthy)
         for position, nodes in enumerate(table.numa_nodes)
     )
+
+
+@lru_cache(maxsize=4096)
+def _preferred(table: DeviceTable) -> Chooser | None:
+    if table.choice is None:
+        return None
+    groups = [[_device_id(one) for one in group] for group in table.choice.groups]
+    numa_nodes = {_device_id(one): nodes for one, nodes in enumerate(table.numa_nodes)}
+    return chooser_of(table.choice.policy, groups, numa_nodes)
 
 
 def _device_id(position: int) -> str:

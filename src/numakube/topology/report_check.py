@@ -27,6 +27,8 @@ def _defects(report: ExactReport, cpus: int) -> Iterator[str]:
     yield from _wrong_books(report, kinds)
     for name, table in report.devices.items():
         yield from _wrong_positions(f"{name}: unhealthy", table.unhealthy, table)
+        for group in table.choice.groups if table.choice else ():
+            yield from _wrong_positions(f"{name}: choice", tuple(sorted(group)), table)
     for uid, holding in report.pods.items():
         if unknown := holding.cpus.bits & ~cpus:
             yield f"pod {uid}: CPUs {CpuSet(unknown)} do not exist"

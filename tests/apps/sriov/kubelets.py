@@ -69,6 +69,7 @@ class Plugin:
             places=Places(
                 host=self.bed.host,
                 device_info=root / "devinfo",
+                choices=self.folders.device_plugins / "numakube",
                 cdi=root / "cdi" if self.use_cdi else None,
             ),
             folders=self.folders,

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.apps.sriov.build import configured, pool
 
-from numakube.apps.sriov.config import DeviceType, Preference
+from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.reading import read_config, read_config_file
 from numakube.errors import ConfigError
+from numakube.kubelet.preference import Preference
 
 
 def read(text: str, subject: str = "c.json") -> Any:

@@ -15,7 +15,7 @@ from numakube.apps.exporter.kubelet_config import (
 )
 from numakube.apps.exporter.publishing import Nowhere, ObjectPublisher
 from numakube.apps.exporter.sources import NoCheckpoints
-from numakube.apps.exporter.state_files import STATE_FILES, StateFolder
+from numakube.apps.exporter.state_files import CHOICES, STATE_FILES, StateFolder
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.node.fake_podresources import FakePodResources
@@ -146,7 +146,7 @@ def make_file_watch(options: ExporterOptions, around: Surroundings, wakeups: Wak
     triggers: dict[Path, Trigger] = {}
     if folder := options["state_dir"]:
         state = around.locate(folder)
-        triggers |= dict.fromkeys((state / name for name in STATE_FILES), Trigger.STATE)
+        triggers |= dict.fromkeys((state / name for name in (*STATE_FILES, CHOICES)), Trigger.STATE)
     socket = urlsplit(options["socket"])
     if socket.scheme in ("", "unix"):
         triggers[around.locate(socket.path)] = Trigger.SOCKET

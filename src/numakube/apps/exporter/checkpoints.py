@@ -11,7 +11,8 @@ is not listed any more counts as gone, whatever they say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from numakube.api.checkpoints import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         PodDevices,
     )
     from numakube.kubelet.state_files import StateFiles
+    from numakube.node.device_choices import PluginChoice
     from numakube.node.podresources import PodResources
 
 _State = TypeVar("_State")
@@ -50,16 +52,20 @@ class Checkpoints:
     Attributes:
         allocated: the uids of the pods that the kubelet has admitted, and perhaps of some that are
             gone; empty if it does not keep them.
+        choices: how device plugins of ours choose, by resource.
     """
 
     cpu: CpuManagerState | None = None
     memory: MemoryManagerState | None = None
     devices: DeviceManagerState | None = None
     allocated: frozenset[str] = frozenset()
+    choices: Mapping[str, PluginChoice] = field(default_factory=lambda: MappingProxyType({}))
     problems: tuple[Problem, ...] = ()
 
 
-def read_checkpoints(files: StateFiles) -> Checkpoints:
+def read_checkpoints(
+    files: StateFiles, choices: Mapping[str, PluginChoice] | None = None
+) -> Checkpoints:
     """Return what *files* tell; one that is damaged is as good as none, and a problem."""
     problems: list[Problem] = []
     return Checkpoints(
@@ -67,6 +73,7 @@ def read_checkpoints(files: StateFiles) -> Checkpoints:
         memory=_try(peek_memory_manager_state, files.memory, problems),
         devices=_try(peek_device_manager_state, files.devices, problems),
         allocated=_try(peek_allocated_pods, files.allocated, problems) or frozenset(),
+        choices=choices or {},
         problems=tuple(problems),
     )
 

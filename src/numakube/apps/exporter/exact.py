@@ -21,8 +21,17 @@ from numakube.errors import ConfigError, InvalidValue, KubeletStartError
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.memory.tables import empty_books
 from numakube.kubelet.outcome import MemoryBlock
+from numakube.kubelet.preference import Preference
 from numakube.kubelet.versions import behaviour_of
-from numakube.topology.exact import DeviceTable, ExactReport, Holding, MemoryCell, uid_hash
+from numakube.topology.exact import (
+    DeviceChoice,
+    DeviceTable,
+    ExactReport,
+    Holding,
+    MemoryCell,
+    choice_of,
+    uid_hash,
+)
 from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.report_check import defect_of
 from numakube.values.cpuset import CpuSet
@@ -145,8 +154,15 @@ class _Sources:
             tables[resource] = DeviceTable(
                 tuple(_in_order(known[id_]) for id_ in order),
                 tuple(index for index, id_ in enumerate(order) if id_ not in good),
+                self._choice(resource, positions[resource]),
             )
         return tables, positions
+
+    def _choice(self, resource: str, positions: Mapping[str, int]) -> DeviceChoice | None:
+        told = self.inputs.checkpoints.choices.get(resource)
+        if told is None:
+            return None
+        return choice_of(Preference(told.policy), told.groups, positions)
 
     def _check_devices(self, state: DeviceManagerState | None) -> None:
         saved: dict[tuple[str, str], set[tuple[str, str]]] = {}

@@ -7,6 +7,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from numakube.kubelet.preference import Preference
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -25,15 +27,6 @@ class DeviceType(StrEnum):
     AUXILIARY = "auxNetDevice"
     PCI = "pciDevice"
     STATIC = "staticDevice"
-
-
-class Preference(StrEnum):
-    """Which devices of a pool go together; all of them stay within a NUMA node if they can."""
-
-    MOST_FREE = "most-free"
-    PACKED = "packed"
-    SPREAD = "spread"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

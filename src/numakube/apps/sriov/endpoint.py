@@ -141,6 +141,7 @@ class Endpoint:
                 await self._check()
                 await self._wait(self._pause())
         finally:
+            self._plugin.serve(on=False)
             await self._server.stop()
             self._show("stopped")
 
@@ -173,6 +174,8 @@ class Endpoint:
             self._fail(str(error))
             return
         self._own = _identity(self.socket)
+        # The kubelet's first words about the devices make exporters look.
+        self._plugin.serve(on=True)
         _log.debug("endpoint_serving", resource=self._resource, socket=str(self.socket))
 
     async def _register(self) -> None:
@@ -198,12 +201,14 @@ class Endpoint:
 
     def _succeed(self) -> None:
         self._is_registered = True
+        self._plugin.serve(on=True)
         self._again_at = None
         self._metrics.registration(self._resource, done=True)
         _log.info("registered", resource=self._resource, socket=self.socket.name)
 
     def _fail(self, why: str) -> None:
         self._is_registered = False
+        self._plugin.serve(on=False)
         self._metrics.registration(self._resource, done=False)
         if why != self.trouble:
             _log.warning("registration_failed", resource=self._resource, why=why)

@@ -11,10 +11,11 @@ import structlog
 
 from numakube.apps.sriov import cdi, device_info
 from numakube.apps.sriov.answers import answer
-from numakube.apps.sriov.config import DeviceType, Preference
+from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.describing import describe
 from numakube.apps.sriov.discovery import Facts
-from numakube.apps.sriov.preference import Wish, prefer
+from numakube.kubelet.preference import Chooser, Preference
+from numakube.node.device_choices import ChoiceFile, PluginChoice
 from numakube.node.deviceplugin import DevicePluginError
 from numakube.node.deviceplugin_messages import PluginOptions
 from numakube.node.pci_files import target_of
@@ -45,11 +46,13 @@ class Places:
     Attributes:
         host: where devices are described.
         device_info: the folder of device-info files.
+        choices: the folder in which exporters read how devices are chosen.
         cdi: the folder of CDI specifications; ``None`` if device files are told to the kubelet.
     """
 
     host: Host
     device_info: Path
+    choices: Path
     cdi: Path | None = None
 
 
@@ -68,6 +71,8 @@ class PoolPlugin:
         self._standings: Mapping[str, Standing] = {}
         self._cdi_trouble = ""
         self._written: dict[str, Description] = {}
+        self._choice = ChoiceFile(places.choices, f"{pool.prefix}_{pool.name}")
+        self._is_served = False
         self._news = asyncio.Event()
 
     @property
@@ -89,6 +94,7 @@ class PoolPlugin:
         self.pool = pool
         self._standings = standings
         self._metrics.show_devices(pool.resource, standings.values())
+        self._tell_choice()
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -106,8 +112,27 @@ class PoolPlugin:
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> Sequence[str]:
         """Return the devices that go together best."""
+        return self._chooser()(available, must_include, size)
+
+    def serve(self, *, on: bool) -> None:
+        """Take note whether the kubelet is to take devices from here."""
+        self._is_served = on
+        self._tell_choice()
+
+    def _chooser(self) -> Chooser:
         members = {id_: one.member for id_, one in self._standings.items()}
-        return prefer(Wish(available, must_include, size), members, self.pool.preference)
+        return Chooser(self.pool.preference, members)
+
+    def _tell_choice(self) -> None:
+        """Tell exporters how devices are chosen; schedulers then know better which."""
+        choice = None
+        if self._is_served and self.options.preferred_allocation:
+            chooser = self._chooser()
+            choice = PluginChoice(self.pool.resource, str(chooser.policy), chooser.groups())
+        try:
+            self._choice.tell(choice)
+        except OSError as error:
+            _log.warning("choice_not_told", resource=self.pool.resource, error=str(error))
 
     async def pre_start(self, ids: Sequence[str]) -> None:
         """Do nothing: devices are ready."""

@@ -24,6 +24,7 @@ from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.reading import read_config_file
 from numakube.apps.sriov.survey import SurveyOptions, look
+from numakube.node.device_choices import FOLDER
 from numakube.node.pci_devlink import Devlink
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def options_of(values: Values, around: Surroundings) -> AgentOptions:
     places = Places(
         host=host_of(values, around),
         device_info=locate(values["device_info_dir"]),
+        choices=locate(values["device_plugins_dir"]) / FOLDER,
         cdi=locate(values["cdi_dir"]) if values["use_cdi"] else None,
     )
     folders = KubeletFolders(

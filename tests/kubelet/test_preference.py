@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.apps.sriov.config import Preference, Selector
+from numakube.apps.sriov.config import Selector
 from numakube.apps.sriov.discovery import Candidate
 from numakube.apps.sriov.pools import Member
-from numakube.apps.sriov.preference import Wish, prefer
+from numakube.kubelet.preference import Chooser, Preference, Wish, chooser_of, prefer
 from numakube.node.pci import PciFunction
 
 
@@ -126,3 +126,26 @@ def test_the_answer_has_the_size_and_no_more_numa_nodes_than_needed(
             needed += left > 0
             left -= count
         assert len({among[id_].numa_nodes[0] for id_ in answer}) == needed
+
+
+@given(
+    places=st.lists(
+        st.tuples(st.none() | st.integers(0, 2), st.sampled_from(["", "A", "B", "C"])),
+        min_size=1,
+        max_size=12,
+    ),
+    size=st.integers(1, 6),
+    how=st.sampled_from(Preference),
+    data=st.data(),
+)
+def test_groups_of_devices_are_all_that_the_choice_depends_on(
+    places: list[tuple[int | None, str]], size: int, how: Preference, data: st.DataObject
+) -> None:
+    """Whatever functions and devices are called, who knows their groups chooses the same."""
+    among = {f"d{number}": member(f"d{number}", *one) for number, one in enumerate(places)}
+    plugin = Chooser(how, among)
+    told = chooser_of(how, plugin.groups(), {one.id: one.numa_nodes for one in among.values()})
+    free = data.draw(st.lists(st.sampled_from(sorted(among)), unique=True))
+    must = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
+
+    assert told(free, must, size) == plugin(free, must, size)

@@ -1,22 +1,114 @@
-"""Which of the available devices go together: those of one NUMA node, then by physical function.
+"""How our own device plugin chooses: devices of one NUMA node, then by physical function.
 
-The kubelet asks this when it has more devices to choose from than it needs. It has usually narrowed
-them to the NUMA nodes that it aligns the container to; if it has not (policy ``none``), we keep
-them together all the same.
+The kubelet asks this (GetPreferredAllocation) when it has more devices to choose from than it
+needs. It has usually narrowed them to the NUMA nodes that it aligns the container to; if it has not
+(policy ``none``), they are kept together all the same. The answer depends on nothing but the
+question, so the model gives the same one: a `Chooser` is a plugin's preference for it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from numakube.apps.sriov.config import Preference
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.apps.sriov.pools import Member
+
+class Preference(StrEnum):
+    """Which devices of a resource go together; all stay within a NUMA node if they can."""
+
+    MOST_FREE = "most-free"
+    PACKED = "packed"
+    SPREAD = "spread"
+    NONE = "none"
+
+
+class Member(Protocol):
+    """A device to choose."""
+
+    @property
+    def id(self) -> str:
+        """Its name for the kubelet."""
+        ...
+
+    @property
+    def numa_nodes(self) -> tuple[int, ...]:
+        """Where it is; empty if that is not known."""
+        ...
+
+    @property
+    def parent(self) -> str:
+        """The physical function that it belongs to; empty if none is known."""
+        ...
+
+    @property
+    def rank(self) -> tuple[str, int, str]:
+        """Its place among those of the same parent."""
+        ...
+
+
+_M = TypeVar("_M", bound=Member)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A device of which only the place in its group is known, not the names of both."""
+
+    id: str
+    numa_nodes: tuple[int, ...]
+    parent: str
+    position: int
+
+    @property
+    def rank(self) -> tuple[str, int, str]:
+        """Its place among those of the same parent."""
+        return self.parent, self.position, self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """A plugin's preference as the model asks for it."""
+
+    policy: Preference
+    members: Mapping[str, Member]
+
+    def __call__(
+        self, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> list[str]:
+        """Return the devices to give out."""
+        return prefer(Wish(available, must_include, size), self.members, self.policy)
+
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """Return the devices by parent: all that the choice depends on besides NUMA nodes."""
+        return tuple(
+            tuple(one.id for one in members)
+            for _, members in sorted(_by_parent(self.members.values()).items())
+        )
+
+
+def chooser_of(
+    policy: Preference, groups: Iterable[Iterable[str]], numa_nodes: Mapping[str, tuple[int, ...]]
+) -> Chooser:
+    """Return what chooses like a plugin that told these *groups*."""
+    return Chooser(
+        policy,
+        {
+            id_: Ranked(id_, numa_nodes[id_], f"{number:05d}", position)
+            for number, members in enumerate(groups)
+            for position, id_ in enumerate(members)
+        },
+    )
+
+
+def _by_parent(members: Iterable[_M]) -> dict[str, list[_M]]:
+    """Return *members* by their parents; those without one stand for themselves."""
+    groups: dict[str, list[_M]] = {}
+    for member in sorted(members, key=lambda one: one.rank):
+        groups.setdefault(member.parent or member.id, []).append(member)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +172,7 @@ def _of_node(
     here: Sequence[Member], held: Iterable[Member], size: int, preference: Preference
 ) -> list[Member]:
     """Return *size* of the devices of one NUMA node."""
-    groups: dict[str, list[Member]] = {}
-    for member in sorted(here, key=lambda one: one.rank):
-        # Devices without a physical function stand for themselves.
-        groups.setdefault(member.parent or member.id, []).append(member)
+    groups = _by_parent(here)
     if preference is Preference.SPREAD:
         return _spread(groups, Counter(one.parent or one.id for one in held), size)
     taken: list[Member] = []
