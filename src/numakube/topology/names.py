@@ -30,8 +30,12 @@ PLACEMENT_VECTOR: Final = "topology.node.k8s.io/numaplacement-vector"
 OUR_PREFIX: Final = "topology.numakube.dev/"
 EXACT_ANNOTATION: Final = OUR_PREFIX + "exact"
 """The annotation that carries an `numakube.topology.exact.ExactReport`."""
+INEXACT_ANNOTATION: Final = OUR_PREFIX + "inexact"
+"""The annotation that says why there is no exact report, where there should be one."""
 STALE: Final = OUR_PREFIX + "stale"
 """Attribute: why the object must not be trusted any more, such as a kubelet that is away."""
+POLICY_UNKNOWN: Final = OUR_PREFIX + "policy-unknown"
+"""Attribute: why the kubelet's policies are not known, which is not the same as `none`."""
 
 RTE_UPDATE_ANNOTATION: Final = "k8stopoawareschedwg/rte-update"
 

@@ -63,6 +63,9 @@ class NodeTopology:
         stale_reason: why the producer itself says that its data is old.
         live: whether ``available`` follows the pods on the node; koordlet's never changes.
         report: the exact report, if there is one and it can be read.
+        why_inexact: why the producer has no exact report, if it should have one.
+        policy_unknown: why the producer does not know the kubelet's policies; they then read as the
+            kubelet's defaults here, but `known_policy` does not.
         problems: what was passed over, and why.
     """
 
@@ -80,6 +83,8 @@ class NodeTopology:
     stale_reason: str | None = None
     live: bool = True
     report: ExactReport | None = None
+    why_inexact: str = ""
+    policy_unknown: str = ""
     producer: Producer = Producer.UNKNOWN
     resource_version: str = ""
     generation: int = 0
@@ -89,6 +94,11 @@ class NodeTopology:
     def stale(self) -> bool:
         """Whether the producer says that its data is old."""
         return self.stale_reason is not None
+
+    @property
+    def known_policy(self) -> str:
+        """The policy for people to read: ``unknown`` if it is not known."""
+        return "unknown" if self.policy_unknown else self.policy
 
     def zone(self, numa_id: int) -> ZoneView | None:
         """Return the zone of a NUMA node; ``None`` if there is none."""
@@ -121,6 +131,8 @@ def view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         stale_reason=attribute_value(nrt.attributes, names.STALE),
         live=producer is not Producer.KOORDLET,
         report=_report(nrt, problems),
+        why_inexact=nrt.metadata.annotations.get(names.INEXACT_ANNOTATION, ""),
+        policy_unknown=attribute_value(nrt.attributes, names.POLICY_UNKNOWN) or "",
         producer=producer,
         resource_version=nrt.metadata.resource_version,
         generation=nrt.metadata.generation,

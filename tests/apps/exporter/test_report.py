@@ -21,7 +21,7 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import Devices, Memory
 from numakube.topology import names
-from numakube.topology.view import NodeTopology, view_of
+from numakube.topology.view import NodeTopology, Producer, view_of
 
 SINGLE = KubeletFacts(topology_policy="single-numa-node", topology_scope="pod")
 
@@ -173,6 +173,11 @@ def test_why_there_is_no_exact_data_is_told() -> None:
     read = inputs(two_zones())
     report = topology_of(read, ReportOptions(), cause=PERIODIC)
     assert [one.kind for one in report.problems] == [Trouble.NO_EXACT_DATA]
+    why = report.annotations[names.INEXACT_ANNOTATION]
+    assert str(report.problems[0]) == f"exact data is not published: {why}"
+    view = view_of(report.topology("n1"))
+    assert isinstance(view, NodeTopology)
+    assert (view.producer, view.why_inexact) == (Producer.NUMAKUBE, why)
     assert topology_of(read, ReportOptions(exact=False), cause=PERIODIC).problems == ()
 
 

@@ -203,9 +203,10 @@ def _a_report_of_koordlet(world: World) -> Expected:
 @case
 def _our_exporter_without_exact_data(world: World) -> Expected:
     world.report("node-0", exact=False)
-    attribute = {"name": "topology.numakube.dev/other", "value": "1"}
-    world.topologies["node-0"]["attributes"].append(attribute)
-    return {"NUMA-NRT-INEXACT": ("node-0", "no-exact-data")}
+    why = "there is no cpu_manager_state of the static policy"
+    annotations = world.topologies["node-0"]["metadata"].setdefault("annotations", {})
+    annotations["topology.numakube.dev/inexact"] = why
+    return {"NUMA-NRT-INEXACT": ("node-0", why, "--kubelet-state-dir")}
 
 
 @case

@@ -14,13 +14,15 @@ from numakube.insight.drawing.document import picture_document
 from numakube.insight.drawing.from_facts import node_picture
 from numakube.insight.drawing.from_report import (
     picture_of_machine,
+    picture_of_model,
     picture_of_report,
 )
 from numakube.insight.drawing.picture import LETTERS, MANY, Change
 from numakube.insight.drawing.plan import Plan, planned
 from numakube.insight.drawing.text import text_of
+from numakube.insight.drawing.words import devices_free_words
 from numakube.insight.facts import ClusterFacts
-from numakube.kubelet.machine import Machine
+from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.topology.exact import ExactReport, Holding, MemoryCell, uid_hash
 from numakube.topology.rebuild import report_of
@@ -59,6 +61,18 @@ def test_owners_are_those_of_the_report() -> None:
             one.position for one in picture.devices() if picture.owner_name(one.owner) == names[uid]
         ]
         assert tuple(devices) == holding.devices.get("vendor.example/gpu", ())
+
+
+def test_a_device_near_two_zones_is_drawn_in_both_and_told() -> None:
+    """Whoever looks at a zone sees all that it can give out."""
+    kubelet = nodes.kubelet("2 sockets, 8 cores, smt 2, 64Gi")
+    card = "vendor.example/card"
+    kubelet.register_devices(card, [Device("a", (0,)), Device("b", (0, 1))])
+    picture = picture_of_model("n1", kubelet, pods={})
+
+    assert [[one.id for one in zone.devices] for zone in picture.zones] == [["a", "b"], ["b"]]
+    told = [devices_free_words(picture, zone.devices) for zone in picture.zones]
+    assert told == ["2 of 2 free, 1 also near other zones", "1 of 1 free, 1 also near other zones"]
 
 
 def test_the_bytes_of_a_bar_are_all_accounted_for() -> None:

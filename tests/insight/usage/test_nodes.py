@@ -13,6 +13,7 @@ from numakube.insight.usage.document import nodes_document, pods_document, zones
 from numakube.insight.usage.nodes import cluster_usage, fragmentation_of, node_usage
 from numakube.insight.usage.pods import Alignment, PodUsage, pod_usages
 from numakube.insight.usage.shapes import Shape
+from numakube.kubelet.machine import Device
 from numakube.topology import names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
@@ -41,6 +42,19 @@ def test_a_node_adds_up_its_zones() -> None:
     assert [zone.free[GPU] for zone in zones] == [2, 4]
     assert node.largest == Shape(16, 63 * GIB)
     assert node.with_devices[GPU] == Shape(16, 63 * GIB, {GPU: 4})
+
+
+def test_a_device_near_two_zones_counts_once_on_the_node() -> None:
+    """Each of the zones can give it out, but only one of them will."""
+    kubelet = nodes.kubelet("2 sockets, 8 cores, smt 2, 64Gi")
+    near_both = [Device(f"c{number}", (0, 1)) for number in range(2)]
+    kubelet.register_devices(GPU, [Device("a", (0,)), Device("b", (1,)), *near_both])
+    facts = nodes.facts({"n1": nodes.admitted(kubelet, nodes.named("p", cpu="2", gpu="2"))})
+
+    node, zones = node_usage(facts, "n1", shape={GPU: 1})
+
+    assert [(zone.free[GPU], zone.allocatable[GPU]) for zone in zones] == [(1, 3), (2, 3)]
+    assert (node.free[GPU], node.allocatable[GPU], node.fits) == (2, 4, 2)
 
 
 def test_fragmentation_is_how_far_the_best_zone_is_from_what_one_could_have() -> None:

@@ -172,6 +172,8 @@ def _annotations(
         annotations[names.FINGERPRINT_ANNOTATION] = published
     if isinstance(exact, ExactReport):
         annotations[names.EXACT_ANNOTATION] = encode_report(exact)
+    elif exact is not None:
+        annotations[names.INEXACT_ANNOTATION] = exact.reason
     return annotations
 
 

@@ -34,7 +34,11 @@ SLEEP_DURATION: Final = "k8stopoawareschedwg/sleep-duration"
 UPDATE_INTERVAL: Final = "k8stopoawareschedwg/update-interval"
 # They tell about an update, not about the node.
 _ABOUT_UPDATES: Final = frozenset({names.RTE_UPDATE_ANNOTATION, SLEEP_DURATION, UPDATE_INTERVAL})
-OURS: Final = _ABOUT_UPDATES | {names.FINGERPRINT_ANNOTATION, names.EXACT_ANNOTATION}
+OURS: Final = _ABOUT_UPDATES | {
+    names.FINGERPRINT_ANNOTATION,
+    names.EXACT_ANNOTATION,
+    names.INEXACT_ANNOTATION,
+}
 _ATTEMPTS: Final = 5
 
 

@@ -19,6 +19,7 @@ from numakube.insight.doctor.programs import Program, deployed
 from numakube.insight.doctor.times import age_seconds
 from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology import names
 from numakube.topology.view import NodeTopology, Producer, Unusable
 from numakube.values.resources import CPU, MEMORY, amounts_of, quantity_of
 
@@ -122,10 +123,14 @@ NOT_LIVE: Final = Rule(
 )
 INEXACT: Final = Rule(
     id="NUMA-NRT-INEXACT",
-    severity=Severity.INFO,
+    severity=Severity.WARNING,
     title="numakube's exporter publishes no exact data for a node",
     why="Placement goes by amounts; single CPUs, caches and memory groups are not foreseen.",
-    fix="# the log of the exporter says why (no-exact-data): a state file or configz is missing",
+    fix=(
+        "# what the exporter lacks is said above: let it read the kubelet's folder\n"
+        "# (--kubelet-state-dir), its configuration, its socket and the pods of the node.\n"
+        "# Two sources that disagree come to agree within seconds, or the kubelet needs a restart"
+    ),
 )
 
 RULES: Final = (
@@ -206,7 +211,8 @@ def _content(name: str, view: NodeTopology) -> Iterator[Finding]:
     if not view.live:
         yield about_report(NOT_LIVE, name, f"{view.producer} wrote it")
     if view.producer is Producer.NUMAKUBE and view.report is None and not view.problems:
-        yield about_report(INEXACT, name, "the annotation topology.numakube.dev/exact is missing")
+        why = view.why_inexact or f"the annotation {names.EXACT_ANNOTATION} is missing"
+        yield about_report(INEXACT, name, why, field="metadata.annotations")
 
 
 def check_drift(facts: ClusterFacts) -> Iterator[Finding]:

@@ -218,13 +218,13 @@ class _Reader:
             yield MemoryPart(tuple(dict.fromkeys(together)), rest, group)
 
     def devices_of(self, zone: int | None) -> tuple[Device, ...]:
-        """Return the devices that are drawn in *zone*; with ``None``, those that have no zone."""
+        """Return the devices that are near *zone*; with ``None``, those that have no zone."""
         owners = self._device_owners()
         found = []
         for resource, table in sorted(self.report.devices.items()):
             ids = self.device_ids.get(resource, ())
             for position, nodes in enumerate(table.numa_nodes):
-                if (nodes[0] if nodes else None) == zone:
+                if zone in (nodes or (None,)):
                     device = Device(
                         resource=resource,
                         position=position,

@@ -110,7 +110,7 @@ class Device:
     Attributes:
         position: its place among the sorted ids of the resource, by which a report knows it.
         id: its id if known.
-        zones: the zones it is near; it is drawn in the first one.
+        zones: the zones it is near; it is drawn in each of them.
     """
 
     resource: str
@@ -242,8 +242,8 @@ class NodePicture:
         return (cpu for zone in self.zones for cpu in zone.cpus())
 
     def devices(self) -> Iterator[Device]:
-        """Yield all devices, those without zone last."""
-        yield from (device for zone in self.zones for device in zone.devices)
+        """Yield all devices once, those without zone last."""
+        yield from dict.fromkeys(device for zone in self.zones for device in zone.devices)
         yield from self.homeless
 
     def owner_name(self, owner: PodIndex | None) -> str:

@@ -108,9 +108,11 @@ def memory_words(picture: NodePicture, bar: Memory) -> str:
 def devices_free_words(picture: NodePicture, devices: Iterable[Device]) -> str:
     """Return how many devices of one resource are free."""
     healthy = [device for device in devices if device.healthy]
+    shared = sum(len(device.zones) > 1 for device in healthy)
+    also = f", {shared} also near other zones" if shared else ""
     if picture.bare:
-        return str(len(healthy))
-    return f"{sum(one.owner is None for one in healthy)} of {len(healthy)} free"
+        return f"{len(healthy)}{also}"
+    return f"{sum(one.owner is None for one in healthy)} of {len(healthy)} free{also}"
 
 
 def amount_words(amount: Amount) -> str:

@@ -165,6 +165,10 @@ def node_usage(
         return NodeUsage(node=node, why_unknown=view.reason), []
     zones = zone_usages(allotted_view(facts, view), shape=shape)
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
+    several, several_free = _counted_again(view.report)
+    free = _less(add_amounts(*(zone.free for zone in zones)), several_free)
+    stranded = add_amounts(*(zone.stranded for zone in zones))
+    fits = sum(zone.fits for zone in zones)
     return (
         NodeUsage(
             node=node,
@@ -173,17 +177,36 @@ def node_usage(
             exact=view.report is not None,
             stale=view.stale_reason or ("" if view.live else "its amounts never change"),
             pending=_pending(facts, view),
-            allocatable=add_amounts(*(zone.allocatable for zone in zones)),
-            free=add_amounts(*(zone.free for zone in zones)),
-            stranded=add_amounts(*(zone.stranded for zone in zones)),
+            allocatable=_less(add_amounts(*(zone.allocatable for zone in zones)), several),
+            free=free,
+            stranded={name: min(free.get(name, 0), part) for name, part in stranded.items()},
             largest=best.largest if best else NOTHING,
             largest_on=node,
             with_devices=_best_by_resource(zone.with_devices for zone in zones),
             fragmentation=fragmentation_of(zones),
-            fits=sum(zone.fits for zone in zones),
+            fits=min([fits, *(free[name] // shape[name] for name in several.keys() & shape)]),
         ),
         zones,
     )
+
+
+def _counted_again(report: ExactReport | None) -> tuple[Amounts, Amounts]:
+    """Return how often zones count devices that other zones count too: all, and free ones."""
+    everything: dict[str, int] = {}
+    free: dict[str, int] = {}
+    if report is None:
+        return everything, free
+    for resource, table in report.devices.items():
+        held = {one for pod in report.pods.values() for one in pod.devices.get(resource, ())}
+        for position, zones in enumerate(table.numa_nodes):
+            if len(zones) > 1 and position not in table.unhealthy:
+                everything[resource] = everything.get(resource, 0) + len(zones) - 1
+                free[resource] = free.get(resource, 0) + (len(zones) - 1) * (position not in held)
+    return everything, free
+
+
+def _less(amounts: Amounts, some: Amounts) -> Amounts:
+    return {name: max(0, amount - some.get(name, 0)) for name, amount in amounts.items()}
 
 
 def _pending(facts: ClusterFacts, view: NodeTopology) -> int:
