@@ -322,6 +322,8 @@ def cluster_rules() -> list[dict[str, Any]]:
     return [
         rule("topology.node.k8s.io", ["noderesourcetopologies"], ["get", "create", "patch"]),
         rule("", ["nodes"], ["get"]),
+        # The kubelet's own word for its configuration, where the file is not at its usual place.
+        rule("", ["nodes/configz"], ["get"]),
         rule("", ["pods"], ["get", "list", "watch"]),
     ]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import attribute_value
 from numakube.topology import koordlet, names
@@ -28,7 +28,13 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.topology.exact import ExactReport
 
-__all__ = ["FingerprintMethod", "NodeTopology", "Producer", "Unusable", "ZoneView", "view_of"]
+__all__ = [
+    "UNKNOWN", "FingerprintMethod", "NodeTopology", "Producer", "Unusable", "ZoneView", "view_of",
+]  # fmt: skip
+
+
+UNKNOWN: Final = "unknown"
+"""Stands for a policy that nobody knows where people read one."""
 
 
 class Producer(StrEnum):
@@ -98,7 +104,7 @@ class NodeTopology:
     @property
     def known_policy(self) -> str:
         """The policy for people to read: ``unknown`` if it is not known."""
-        return "unknown" if self.policy_unknown else self.policy
+        return UNKNOWN if self.policy_unknown else self.policy
 
     def zone(self, numa_id: int) -> ZoneView | None:
         """Return the zone of a NUMA node; ``None`` if there is none."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from aiohttp import web
@@ -17,11 +18,14 @@ from numakube.apps.exporter.kubelet_config import (
     ConfigFile,
     FirstOf,
     KubeletConfigz,
+    NodeConfigz,
     file_of_uri,
 )
+from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.metrics import new_registry
 from numakube.apps.serving import Health, Listen, Serving
 from numakube.errors import ConfigError, MalformedObject
+from numakube.kube.catalog import NODES
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock, SystemClock
 from numakube.lab.api.certificates import Authority
@@ -133,6 +137,38 @@ async def test_the_kubelet_is_asked_itself_with_the_pods_token(
     assert found is not None
     assert found.topology_manager_policy == "restricted"
     assert await source.read() is found
+
+
+async def test_the_kubelet_is_found_by_its_node(kubelet: str, tmp_path: Path) -> None:
+    """At the address and port that the Node tells; without them, or a token, nobody is asked."""
+    port = urlsplit(kubelet).port
+    token = tmp_path / "token"
+    async with ApiServer() as server:
+        client = Client(InProcess(server), rate=0)
+        node = NodeObject(client, "n1")
+        source = NodeConfigz(node, token, clock=SystemClock())
+        assert await FirstOf([source]).read() is None
+        assert source.missing() == "the Node does not tell the kubelet's address"
+        addresses = ({"type": "InternalIP", "address": "127.0.0.1"},)
+        endpoint = {"kubeletEndpoint": {"Port": port}}
+        document = {
+            "metadata": {"name": "n1"},
+            "status": {"addresses": addresses, "daemonEndpoints": endpoint},
+        }
+        await client.create(NODES.raw, document)
+        await node.refresh()
+        assert await source.read() is None
+        assert source.missing() == f"no {token}"
+
+        token.write_text("stolen")
+        assert await FirstOf([source]).read() is None
+        assert "401" in source.missing() or "Unauthorized" in source.missing()
+
+        token.write_text("secret")
+        source.refresh()
+        found = await NodeConfigz(node, token, clock=SystemClock()).read()
+        assert found is not None
+        assert found.topology_manager_policy == "restricted"
 
 
 def test_addresses_of_files_and_kubelets() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -248,11 +249,49 @@ async def test_one_shot_without_a_kubelet_fails(site: Site) -> None:
 
 
 async def test_a_dry_run_prints_and_writes_nothing(site: Site) -> None:
-    """It needs no cluster."""
+    """With a kubeconfig it has what the API knows, so that all is as it would be published."""
+    await create(site, "a")
+    await until(lambda: is_held(site, 2))
     host = Host(site, "--dry-run", "-o", "json")
     assert await host.run() == 0
     assert '"kind": "NodeResourceTopology"' in host.said[0]
+    assert names.EXACT_ANNOTATION in host.said[0]
     assert await nrt(site) is None
+
+
+async def test_a_dry_run_without_a_kubeconfig_asks_no_cluster(site: Site) -> None:
+    """It then does not know the kubelet's version."""
+    host = Host(site, "--dry-run", "-o", "json")
+    host.args = host.args[2:]
+    assert await host.run() == 0
+    why = "the kubelet's version is not known"
+    assert f'"{names.INEXACT_ANNOTATION}": "{why}"' in host.said[0]
+
+
+async def test_a_policy_that_cannot_be_found_is_said_to_be_unknown(site: Site) -> None:
+    """A missing policy would be read as none."""
+    host = Host(site, "--dry-run", "-o", "json", "--kubelet-config-file=/nowhere/config.yaml")
+    host.args = host.args[2:]
+    assert await host.run() == 0
+    attributes = {one["name"]: one["value"] for one in json.loads(host.said[0])["attributes"]}
+    assert names.TOPOLOGY_POLICY not in attributes
+    assert attributes[names.POLICY_UNKNOWN] == "there is no file /nowhere/config.yaml"
+
+
+async def test_a_policy_is_found_by_the_command_line_of_the_kubelet(
+    site: Site, tmp_path: Path
+) -> None:
+    """Where the host's processes are seen."""
+    host = Host(site, "--oneshot", "--kubelet-config-file=/nowhere", f"--procfs={tmp_path}")
+    process = tmp_path / "42"
+    process.mkdir()
+    (process / "comm").write_text("kubelet\n")
+    line = f"kubelet\0--config={host.folder}/config.yaml\0--topology-manager-scope=pod\0"
+    (process / "cmdline").write_text(line)
+    assert await host.run() == 0
+    assert await attribute(site, names.TOPOLOGY_POLICY) == "single-numa-node"
+    assert await attribute(site, names.TOPOLOGY_SCOPE) == "pod"
+    assert await attribute(site, names.POLICY_UNKNOWN) is None
 
 
 async def test_no_publish_scans_and_writes_nothing(site: Site) -> None:

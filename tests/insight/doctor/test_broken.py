@@ -201,6 +201,17 @@ def _a_report_of_koordlet(world: World) -> Expected:
 
 
 @case
+def _our_exporter_without_the_kubelets_configuration(world: World) -> Expected:
+    world.report("node-0", exact=False)
+    why = "there is no file /var/lib/kubelet/config.yaml"
+    report = world.topologies["node-0"]
+    known = [one for one in report["attributes"] if "Manager" not in one["name"]]
+    unknown = {"name": "topology.numakube.dev/policy-unknown", "value": why}
+    report["attributes"] = [*known, unknown]
+    return {"NUMA-NRT-POLICY-UNKNOWN": ("node-0", why, "nodes/configz", "--kubelet-config-file")}
+
+
+@case
 def _our_exporter_without_exact_data(world: World) -> Expected:
     world.report("node-0", exact=False)
     why = "there is no cpu_manager_state of the static policy"

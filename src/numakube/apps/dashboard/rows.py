@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.nrt import attribute_value
 from numakube.topology import names
 from numakube.topology.attributes import kubelet_config
+from numakube.topology.view import UNKNOWN
 from numakube.topology.zones import Unusable, numa_zones
 
 if TYPE_CHECKING:
@@ -139,7 +140,11 @@ class _Read:
     def of(cls, view: NodeTopology) -> _Read:
         flags, trouble = _flaws(view.stale_reason, view.problems)
         return cls(
-            flags=flags, trouble=trouble, zones=view.zones, policy=view.policy, scope=view.scope
+            flags=flags,
+            trouble=trouble,
+            zones=view.zones,
+            policy=view.known_policy,
+            scope=view.scope,
         )
 
 
@@ -153,9 +158,9 @@ def _zones_of(report: NodeResourceTopology | None) -> _Read:
         return _Read(flags=UNUSABLE, trouble=(f"report cannot be used: {zones.reason}",))
     config = kubelet_config(report, problems)
     flags, trouble = _flaws(attribute_value(report.attributes, names.STALE), problems)
-    return _Read(
-        flags=flags, trouble=trouble, zones=zones, policy=config.policy, scope=config.scope
-    )
+    is_unknown = attribute_value(report.attributes, names.POLICY_UNKNOWN) is not None
+    policy = UNKNOWN if is_unknown else config.policy
+    return _Read(flags=flags, trouble=trouble, zones=zones, policy=policy, scope=config.scope)
 
 
 def _flaws(stale: str | None, problems: Sequence[str]) -> tuple[int, tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """Node attributes: what is known of the kubelet, in the order in which RTE writes its own.
 
-What nobody told is not published: a reader then knows that it does not know.
+What nobody told is not published, and since readers take a missing policy for ``none``, another
+attribute says why it is missing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def kubelet_attributes(kubelet: KubeletFacts) -> Iterator[Attribute]:
         yield Attribute(name=names.TOPOLOGY_SCOPE, value=kubelet.scope)
     if kubelet.policy is not None:
         yield Attribute(name=names.TOPOLOGY_POLICY, value=kubelet.policy)
+    if kubelet.policy is None and kubelet.why_unknown:
+        yield Attribute(name=names.POLICY_UNKNOWN, value=kubelet.why_unknown)
     if kubelet.config is not None:
         yield from _configured(kubelet.config)
         return

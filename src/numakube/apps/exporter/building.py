@@ -11,8 +11,10 @@ from numakube.apps.exporter.kubelet_config import (
     ConfigFile,
     FirstOf,
     KubeletConfigz,
+    NodeConfigz,
     file_of_uri,
 )
+from numakube.apps.exporter.kubelet_process import CommandLine
 from numakube.apps.exporter.publishing import Nowhere, ObjectPublisher
 from numakube.apps.exporter.sources import NoCheckpoints
 from numakube.apps.exporter.state_files import CHOICES, STATE_FILES, StateFolder
@@ -65,13 +67,16 @@ def make_dial(options: ExporterOptions, around: Surroundings) -> Callable[[], Po
 
 
 def make_config_source(
-    options: ExporterOptions, around: Surroundings, client: Client | None
+    options: ExporterOptions,
+    around: Surroundings,
+    client: Client | None,
+    node: NodeObject | None = None,
 ) -> FirstOf:
     """Return where the kubelet's configuration is read."""
+    token = around.locate(options["token_file"])
     sources: list[ConfigSource] = []
     if uri := options["kubelet_config_uri"]:
         path = file_of_uri(uri)
-        token = around.locate(options["token_file"])
         sources.append(
             KubeletConfigz(uri, token, clock=around.clock)
             if path is None
@@ -79,6 +84,13 @@ def make_config_source(
         )
     elif options["kubelet_config_file"]:
         sources.append(ConfigFile(around.locate(options["kubelet_config_file"])))
+    if options["procfs"]:
+        proc, state_dir = around.locate(options["procfs"]), options["state_dir"]
+        sources.append(
+            CommandLine(proc, state_dir=state_dir, locate=around.locate, clock=around.clock)
+        )
+    if node is not None:
+        sources.append(NodeConfigz(node, token, clock=around.clock))
     if client is not None:
         sources.append(ApiConfigz(client, options.node_name))
     return FirstOf(sources)

@@ -40,6 +40,7 @@ class KubeletFacts:
         cpu_policy: the CPU Manager's policy as its state file says; *config* wins over it.
         memory_policy: likewise the Memory Manager's.
         version: such as ``v1.35.7``.
+        why_unknown: why there is no *config*, if it was looked for.
     """
 
     topology_policy: str | None = None
@@ -48,6 +49,7 @@ class KubeletFacts:
     cpu_policy: str | None = None
     memory_policy: str | None = None
     version: str | None = None
+    why_unknown: str = ""
 
     @property
     def running_cpu_policy(self) -> str | None:

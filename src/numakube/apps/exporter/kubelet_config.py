@@ -1,5 +1,10 @@
 """Where the kubelet's configuration is read: its file, its own address, or through the API.
 
+The kubelet itself tells it to who may ``get`` the resource ``nodes/configz`` (from 1.33 on), a
+right to nothing else; the API server passes the question on for who may use ``nodes/proxy``, with
+which one can do anything that the kubelet can. The third place is the kubelet's command line, see
+`numakube.apps.exporter.kubelet_process`.
+
 The first place that has it is taken. A file is parsed again only when it has changed, so asking at
 every scan is cheap and a kubelet that changes its policy is followed at once; an answer over the
 network is kept until the kubelet may have restarted.
@@ -14,7 +19,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from numakube.api.kubelet_config import decode_configz, read_kubelet_config, with_defaults
-from numakube.errors import ConfigError, NumakubeError
+from numakube.errors import ApiError, ConfigError, KubeletUnavailable, NumakubeError
 from numakube.kube.config import ClusterConfig, TlsConfig, UserConfig
 from numakube.kube.connect import connect
 from numakube.kube.transport import Request
@@ -24,11 +29,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.apps.exporter.node_object import NodeObject
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
 
 RETRY_SECONDS: Final = 30.0
 """How long nobody is asked again who did not answer."""
+
+_ANSWER_SECONDS: Final = 3.0
+"""How long a scan waits for an answer: the kubelet is on the same machine."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -44,6 +53,10 @@ class ConfigSource(Protocol):
         """Take note that the kubelet may have another one."""
         ...
 
+    def missing(self) -> str:
+        """Return why the last `read` brought nothing."""
+        ...
+
 
 class KnownConfig:
     """A configuration that is known anyway."""
@@ -57,6 +70,10 @@ class KnownConfig:
 
     def refresh(self) -> None:
         """Do nothing."""
+
+    def missing(self) -> str:
+        """Return nothing: it is there."""
+        return ""
 
 
 class ConfigFile:
@@ -87,9 +104,13 @@ class ConfigFile:
     def refresh(self) -> None:
         """Do nothing: the file tells by itself."""
 
+    def missing(self) -> str:
+        """Return that it is not there."""
+        return f"there is no file {self.path}"
 
-class _Asked:
-    """An answer over the network, kept until the kubelet may have another.
+
+class Asked:
+    """An answer that takes asking, kept until the kubelet may have another.
 
     A failure is kept for a while too: a scan must not ask again and again what nobody answers.
     """
@@ -102,6 +123,7 @@ class _Asked:
         self._failed_at = 0.0
 
     async def read(self) -> KubeletConfiguration:
+        """Return the answer, the same one for as long as it holds."""
         now = self._clock.monotonic()
         if self._failure is not None and now < self._failed_at + RETRY_SECONDS:
             raise self._failure.with_traceback(None)
@@ -114,16 +136,21 @@ class _Asked:
         return self._config
 
     def refresh(self) -> None:
+        """Ask again next time."""
         self._config = self._failure = None
+
+    def missing(self) -> str:
+        """Return why there is no answer."""
+        return str(self._failure or "")
 
 
 class ApiConfigz:
-    """The kubelet's ``/configz``, through the API server; needs ``nodes/configz`` or proxy."""
+    """The kubelet's ``/configz``, through the API server; needs the right to ``nodes/proxy``."""
 
     def __init__(self, client: Client, node_name: str) -> None:
         self._client = client
         self._path = f"/api/v1/nodes/{node_name}/proxy/configz"
-        self._asked = _Asked(self._fetch, client.clock)
+        self._asked = Asked(self._fetch, client.clock)
 
     async def read(self) -> KubeletConfiguration | None:
         """Return the configuration of the running kubelet."""
@@ -133,6 +160,10 @@ class ApiConfigz:
         """Ask again next time."""
         self._asked.refresh()
 
+    def missing(self) -> str:
+        """Return why there is no answer."""
+        return self._asked.missing()
+
     async def _fetch(self) -> KubeletConfiguration:
         request = Request(method="GET", path=self._path)
         answer = await self._client.request(request, retry=False)
@@ -140,7 +171,10 @@ class ApiConfigz:
 
 
 class KubeletConfigz:
-    """The kubelet's ``/configz`` at its own address, whose certificate nobody has signed."""
+    """The kubelet's ``/configz`` at its own address, whose certificate nobody has signed.
+
+    It needs the right to ``nodes/configz``, or, of kubelets before 1.33, to ``nodes/proxy``.
+    """
 
     def __init__(self, url: str, token_file: Path, *, clock: Clock) -> None:
         parts = urlsplit(url)
@@ -152,7 +186,7 @@ class KubeletConfigz:
             user=UserConfig(token_file=token_file if token_file.is_file() else None),
         )
         self._clock = clock
-        self._asked = _Asked(self._fetch, clock)
+        self._asked = Asked(self._fetch, clock)
 
     async def read(self) -> KubeletConfiguration | None:
         """Return the configuration of the running kubelet."""
@@ -162,11 +196,57 @@ class KubeletConfigz:
         """Ask again next time."""
         self._asked.refresh()
 
+    def missing(self) -> str:
+        """Return why there is no answer."""
+        return self._asked.missing()
+
     async def _fetch(self) -> KubeletConfiguration:
-        async with connect(self._cluster, clock=self._clock, env={}) as client:
-            request = Request(method="GET", path=self._path)
-            answer = await client.request(request, retry=False)
+        request = Request(method="GET", path=self._path)
+        try:
+            async with (
+                self._clock.timeout(_ANSWER_SECONDS),
+                connect(self._cluster, clock=self._clock, env={}) as client,
+            ):
+                answer = await client.request(request, retry=False)
+        except TimeoutError:
+            raise KubeletUnavailable(f"{self._url}: no answer") from None
+        except ApiError as error:
+            raise KubeletUnavailable(f"{self._url}: {error}") from None
         return with_defaults(decode_configz(bytes(answer.body), self._url))
+
+
+class NodeConfigz:
+    """The kubelet's ``/configz`` at the address that its Node names, for who has a token."""
+
+    def __init__(self, node: NodeObject, token_file: Path, *, clock: Clock) -> None:
+        self._node = node
+        self._token_file = token_file
+        self._clock = clock
+        self._url = ""
+        self._source: KubeletConfigz | None = None
+
+    async def read(self) -> KubeletConfiguration | None:
+        """Return the configuration of the running kubelet."""
+        url = self._node.kubelet_url
+        if url is None or not self._token_file.is_file():
+            return None
+        if self._source is None or url != self._url:
+            configz = f"{url}/configz"
+            self._url = url
+            self._source = KubeletConfigz(configz, self._token_file, clock=self._clock)
+        return await self._source.read()
+
+    def refresh(self) -> None:
+        """Ask again next time."""
+        if self._source is not None:
+            self._source.refresh()
+
+    def missing(self) -> str:
+        """Return why there is no answer."""
+        if self._node.kubelet_url is None:
+            return "the Node does not tell the kubelet's address"
+        found = self._token_file.is_file()
+        return self._source.missing() if self._source and found else f"no {self._token_file}"
 
 
 @dataclass(slots=True)
@@ -178,16 +258,18 @@ class FirstOf:
 
     async def read(self) -> KubeletConfiguration | None:
         """Return the configuration, or ``None`` if no place has it now."""
-        trouble = ""
+        reasons = []
         for source in self.sources:
             try:
                 found = await source.read()
             except (NumakubeError, OSError) as error:
-                trouble = str(error)
+                reasons.append(str(error))
                 continue
             if found is not None:
                 self._said = ""
                 return found
+            reasons.append(source.missing())
+        trouble = "; ".join(reasons)
         if trouble != self._said:
             _log.warning("kubelet_configuration_unknown", error=trouble)
         self._said = trouble
@@ -197,6 +279,10 @@ class FirstOf:
         """Tell every place."""
         for source in self.sources:
             source.refresh()
+
+    def missing(self) -> str:
+        """Return what every place lacks."""
+        return self._said
 
 
 def file_of_uri(uri: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The Node object, for the owner reference and the kubelet's version.
+"""The Node object, for the owner reference, the kubelet's version and its address.
 
 It is read again now and then: a Node that is deleted and registers anew has another uid, and an
 object that points to the old one would be collected as garbage.
@@ -58,6 +58,17 @@ class NodeObject:
     def annotations(self) -> Mapping[str, str]:
         """Its annotations."""
         return self._node.metadata.annotations if self._node is not None else {}
+
+    @property
+    def kubelet_url(self) -> str | None:
+        """Where the kubelet serves, if the Node tells."""
+        status = self._node.status if self._node is not None else None
+        ports = status.daemon_endpoints if status is not None else None
+        hosts = {one.type: one.address for one in (status.addresses if status is not None else ())}
+        host = hosts.get("InternalIP") or hosts.get("ExternalIP")
+        if not host or ports is None or ports.kubelet_endpoint is None:
+            return None
+        return f"https://{f'[{host}]' if ':' in host else host}:{ports.kubelet_endpoint.port}"
 
     @property
     def kubelet_version(self) -> str | None:

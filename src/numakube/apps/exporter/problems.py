@@ -22,6 +22,7 @@ class Trouble(StrEnum):
     UNPLACED_CONTAINER = "unplaced-container"
     BAD_CHECKPOINT = "bad-checkpoint"
     NO_EXACT_DATA = "no-exact-data"
+    NO_POLICY = "no-policy"
     ODD_ANNOTATION = "odd-annotation"
 
 

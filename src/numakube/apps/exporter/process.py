@@ -60,26 +60,60 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 async def read_once(
     options: ExporterOptions, around: Surroundings, *, kubelet: bool = True
 ) -> NodeResourceTopology:
-    """Return what would be published, without a cluster; without *kubelet*, from sysfs alone.
+    """Return what would be published; without *kubelet*, from sysfs alone.
+
+    A cluster is asked for what it knows of the node if a kubeconfig is given, and only then.
 
     Raises:
         KubeletUnavailable: the kubelet does not answer.
+        ConfigError: the kubeconfig makes no sense.
     """
-    reader = _reader(options, around, client=None)
-    if options["koordinator"]:
-        reader.koordinator = make_koordinator_source(options, around)
     chosen = options.report_options()
-    if not kubelet:
-        reader.dial = None
-        chosen = replace(chosen, exact=False)
-    try:
+    async with AsyncExitStack() as stack:
+        reader = await _one_look(options, around, stack, asks=bool(options["kubeconfig"]))
+        if not kubelet:
+            reader.dial = None
+            chosen = replace(chosen, exact=False)
         inputs = await reader.read()
-    finally:
-        await reader.aclose()
+    if not kubelet:
+        # Nobody was asked, so that it is not known is no news.
+        inputs = replace(inputs, kubelet=replace(inputs.kubelet, why_unknown=""))
     report = topology_of(inputs, chosen, cause=_ONE_LOOK.cause)
     for problem in report.problems:
         _log.warning("odd_fact", kind=str(problem.kind), detail=str(problem))
     return report.topology(options.node_name)
+
+
+async def _one_look(
+    options: ExporterOptions, around: Surroundings, stack: AsyncExitStack, *, asks: bool
+) -> NodeReader:
+    """Return a reader that knows what it will; *stack* closes it."""
+    client = node = pods = None
+    if asks:
+        config = cluster_of(options.values, env=around.env, root=around.root)
+        client = await stack.enter_async_context(
+            connect(config, clock=around.clock, env=around.env, user_agent="numakube-exporter")
+        )
+        node = NodeObject(client, options.node_name)
+        pods = WatchedPods(client, options.node_name, lambda: None)
+        await node.refresh()
+        watch = asyncio.create_task(pods.run())
+        stack.callback(watch.cancel)
+        await _known(pods, around)
+    reader = _reader(options, around, client=client, node=node)
+    stack.push_async_callback(reader.aclose)
+    if node is not None and pods is not None:
+        reader.version, reader.pods = (lambda: node.kubelet_version), pods
+    if options["koordinator"]:
+        reader.koordinator = make_koordinator_source(options, around, node, pods)
+    return reader
+
+
+async def _known(pods: WatchedPods, around: Surroundings) -> None:
+    """Wait a little for the pods, so that the first report has their uids."""
+    with contextlib.suppress(TimeoutError):
+        async with around.clock.timeout(_PODS_SECONDS):
+            await pods.known()
 
 
 async def run(options: ExporterOptions, around: Surroundings, stop: asyncio.Event) -> int:
@@ -106,7 +140,7 @@ class ExporterProcess:
         self._registry = new_registry("exporter")
         self._metrics = ExporterMetrics(options.node_name, self._registry)
         self._node = node = NodeObject(client, options.node_name)
-        reader = _reader(options, around, client=client)
+        reader = _reader(options, around, client=client, node=node)
         reader.metrics = self._metrics
         reader.version = lambda: node.kubelet_version
         self._pods: WatchedPods | None = None
@@ -147,12 +181,10 @@ class ExporterProcess:
         return 0
 
     async def _know_pods(self) -> None:
-        """Wait a little for pods and Node, so that the first report has uids and the version."""
+        """Learn of Node and pods, so that the first report has version and uids."""
         await self._node.refresh()
         if self._pods is not None:
-            with contextlib.suppress(TimeoutError):
-                async with self._around.clock.timeout(_PODS_SECONDS):
-                    await self._pods.known()
+            await _known(self._pods, self._around)
 
     async def _once(self) -> int:
         await self._know_pods()
@@ -198,11 +230,17 @@ class ExporterProcess:
         _log.info("serving", url=server.url)
 
 
-def _reader(options: ExporterOptions, around: Surroundings, *, client: Client | None) -> NodeReader:
+def _reader(
+    options: ExporterOptions,
+    around: Surroundings,
+    *,
+    client: Client | None,
+    node: NodeObject | None,
+) -> NodeReader:
     return NodeReader(
         hardware=partial(asyncio.to_thread, HardwareReader(around.locate(options["sysfs"])).read),
         dial=make_dial(options, around),
-        config=make_config_source(options, around, client),
+        config=make_config_source(options, around, client, node),
         checkpoints=make_checkpoints(options, around),
         pods=NoPods(),
         policy=options["policy"] or None,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference
     from numakube.api.nrt import Zone
     from numakube.apps.exporter.exclusivity import Exclusive
-    from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
+    from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
     from numakube.node.podresources import PodResources
 
 PERIODIC: Final = "periodic"
@@ -125,6 +125,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: str) -> Re
             *inputs.checkpoints.problems,
             *table.problems,
             *_placement_problems(placement),
+            *_policy_problems(inputs.kubelet),
             *_exact_problems(exact),
             *(Problem(Trouble.ODD_ANNOTATION, text) for text in odd),
         ),
@@ -175,6 +176,12 @@ def _annotations(
     elif exact is not None:
         annotations[names.INEXACT_ANNOTATION] = exact.reason
     return annotations
+
+
+def _policy_problems(kubelet: KubeletFacts) -> Iterator[Problem]:
+    if kubelet.policy is None and kubelet.why_unknown:
+        detail = f"the Topology Manager's policy is not known: {kubelet.why_unknown}"
+        yield Problem(Trouble.NO_POLICY, detail)
 
 
 def _exact_problems(exact: ExactReport | Inexact | None) -> Iterator[Problem]:

@@ -111,7 +111,14 @@ _READING: Final = (
         metavar="FILE",
         default=f"{DEFAULT_STATE_DIR}/config.yaml",
         key="topologyExporter.kubeletConfigFile",
-        help="The kubelet's configuration; without it, /configz is asked through the API.",
+        help="The kubelet's configuration; without it, its /configz is asked.",
+    ),
+    Setting(
+        name="procfs",
+        flag="--procfs",
+        metavar="DIR",
+        key="topologyExporter.procfsRoot",
+        help="The host's processes, to find the running kubelet's command line; empty: do not.",
     ),
     Setting(
         name="kubelet_config_uri",

@@ -168,14 +168,7 @@ class NodeReader:
         hardware = await self.hardware()
         answers = await self._consistent(hardware)
         checkpoints = with_api_uids(answers.checkpoints, self.pods.aliases())
-        kubelet = KubeletFacts(
-            topology_policy=self.policy,
-            topology_scope=self.scope,
-            config=await self.config.read(),
-            cpu_policy=checkpoints.cpu.policy if checkpoints.cpu else None,
-            memory_policy=checkpoints.memory.policy_name if checkpoints.memory else None,
-            version=self.version() if self.version is not None else None,
-        )
+        kubelet = await self._facts(checkpoints)
         self._require_ready(answers, kubelet)
         names = [(pod.namespace, pod.name) for pod in answers.pods]
         uids = await self.pods.uids(names, held_uids(checkpoints))
@@ -188,6 +181,19 @@ class NodeReader:
             uids=uids,
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
             koordinator=self.koordinator() if self.koordinator is not None else None,
+        )
+
+    async def _facts(self, checkpoints: Checkpoints) -> KubeletFacts:
+        """Return what is known of the kubelet's configuration, or why it is not."""
+        config = await self.config.read()
+        return KubeletFacts(
+            topology_policy=self.policy,
+            topology_scope=self.scope,
+            config=config,
+            why_unknown="" if config is not None else self.config.missing(),
+            cpu_policy=checkpoints.cpu.policy if checkpoints.cpu else None,
+            memory_policy=checkpoints.memory.policy_name if checkpoints.memory else None,
+            version=self.version() if self.version is not None else None,
         )
 
     async def _consistent(self, hardware: Hardware) -> _Answers:

@@ -44,7 +44,7 @@ def managers_of(facts: ClusterFacts, node: str) -> Managers | None:
             memory_policy=config.memory_manager_policy,
         )
     view = facts.view(node)
-    if not isinstance(view, NodeTopology):
+    if not isinstance(view, NodeTopology) or view.policy_unknown:
         return None
     return Managers(
         policy=view.policy,

@@ -91,7 +91,27 @@ DRIFT: Final = Rule(
     ),
     fix=(
         "# restart the exporter of the node; some write these attributes only once. If it has\n"
-        "# fixed values (--topology-manager-policy, TOPOLOGY_MANAGER_POLICY), remove them"
+        "# fixed values (--topology-manager-policy, TOPOLOGY_MANAGER_POLICY), remove them. If the\n"
+        "# report tells no policy at all, the exporter does not find the kubelet's configuration:\n"
+        "# mount the file that the kubelet reads (--config of its command line), and name it\n"
+        "# (--kubelet-config-file)"
+    ),
+)
+UNKNOWN_POLICY: Final = Rule(
+    id="NUMA-NRT-POLICY-UNKNOWN",
+    severity=Severity.ERROR,
+    title="numakube's exporter does not know the kubelet's policy",
+    why=(
+        "What the kubelet will do with a pod cannot be foreseen: our schedulers take the node for"
+        " one without zones, and others take its policy for none."
+    ),
+    fix=(
+        "# one of these, for the exporter on the node:\n"
+        "#  the right to get nodes/configz (kubelets 1.33 and later; `numakube render exporter`\n"
+        "#    has it), and a way to port 10250 of its own node; before 1.33: nodes/proxy\n"
+        "#  the file that the kubelet reads, mounted, and --kubelet-config-file=PATH;\n"
+        "#    on the node, `ps -o args= -C kubelet` tells it (--config)\n"
+        "#  --topology-manager-policy and --topology-manager-scope by hand"
     ),
 )
 CAPACITY: Final = Rule(
@@ -134,7 +154,8 @@ INEXACT: Final = Rule(
 )
 
 RULES: Final = (
-    CRD_MISSING, MISSING, UNUSABLE, ODD, STALE, DRIFT, CAPACITY, ORPHAN, NOT_LIVE, INEXACT,
+    CRD_MISSING, MISSING, UNUSABLE, ODD, STALE, DRIFT, UNKNOWN_POLICY, CAPACITY, ORPHAN, NOT_LIVE,
+    INEXACT,
 )  # fmt: skip
 
 
@@ -208,9 +229,12 @@ def _content(name: str, view: NodeTopology) -> Iterator[Finding]:
         yield about_report(STALE, name, view.stale_reason, field="attributes", fix=fix)
     for problem in view.problems:
         yield about_report(ODD, name, problem, fix=ODD.fix_for(NODE=name))
+    if view.policy_unknown:
+        yield about_report(UNKNOWN_POLICY, name, view.policy_unknown, field="attributes")
     if not view.live:
         yield about_report(NOT_LIVE, name, f"{view.producer} wrote it")
-    if view.producer is Producer.NUMAKUBE and view.report is None and not view.problems:
+    ours = view.producer is Producer.NUMAKUBE and not view.policy_unknown
+    if ours and view.report is None and not view.problems:
         why = view.why_inexact or f"the annotation {names.EXACT_ANNOTATION} is missing"
         yield about_report(INEXACT, name, why, field="metadata.annotations")
 
@@ -219,7 +243,7 @@ def check_drift(facts: ClusterFacts) -> Iterator[Finding]:
     """Compare what reports say of kubelets with what kubelets say of themselves."""
     for name in facts.nodes:
         view, config = facts.view(name), config_of(facts, name)
-        if isinstance(view, NodeTopology) and config is not None:
+        if isinstance(view, NodeTopology) and config is not None and not view.policy_unknown:
             for field, reported, real in _differences(view, config):
                 detail = f"{field}: the report says {reported}, the kubelet {real}"
                 yield about_report(DRIFT, name, detail, field=f"attributes[{field}]")

@@ -24,6 +24,8 @@ def picture_of_counts(view: NodeTopology, *, why: str = "") -> NodePicture:
 
 
 def _why(view: NodeTopology) -> str:
+    if view.why_inexact:
+        return f"its exporter has no exact data: {view.why_inexact}"
     writer = "" if view.producer is Producer.UNKNOWN else f", which {view.producer} wrote,"
     return f"its NodeResourceTopology{writer} has amounts only"
 
@@ -42,8 +44,8 @@ def _zone(zone: ZoneView) -> Zone:
 def kubelet_of(view: NodeTopology) -> Kubelet:
     """Return what an NRT tells of the kubelet."""
     return Kubelet(
-        topology_policy=view.policy,
-        topology_scope=view.scope,
+        topology_policy=view.known_policy,
+        topology_scope="" if view.policy_unknown else view.scope,
         topology_options=view.topology_options,
         cpu_policy=view.cpu_manager_policy or "",
         cpu_options=view.cpu_manager_options,

@@ -82,7 +82,9 @@ def _data(facts: ClusterFacts, name: str, belief: NumaBelief | None) -> str:
 
 def _data_reason(facts: ClusterFacts, name: str) -> str:
     view = facts.view(name)
-    return view.reason if isinstance(view, Unusable) else ""
+    if view is None or isinstance(view, Unusable):
+        return view.reason if view is not None else ""
+    return f"the policy is not known: {view.policy_unknown}" if view.policy_unknown else ""
 
 
 def _steps(pod: Pod, belief: NumaBelief | None) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ def node_usage(
     return (
         NodeUsage(
             node=node,
-            policy=view.policy,
+            policy=view.known_policy,
             zones=len(zones),
             exact=view.report is not None,
             stale=view.stale_reason or ("" if view.live else "its amounts never change"),

@@ -137,7 +137,7 @@ class Admission:
         """Note that a container starts; tell whether that has freed something."""
         if not self.model.start_container(uid, name):
             return False
-        self.version += 1
+        self._change()
         return True
 
     def release(self, uid: str) -> None:

@@ -13,6 +13,7 @@ from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.topology import names
 
 Cache = Passthrough | DiscardReserved | OverReserve | Predict
 
@@ -27,6 +28,20 @@ def cache(request: pytest.FixtureRequest) -> Cache:
 def odd(name: str, *zones: Zone) -> NodeResourceTopology:
     """An object that says nothing useful."""
     return NodeResourceTopology(metadata=ObjectMeta(name=name), zones=zones)
+
+
+def test_a_policy_that_is_not_known_leaves_the_node_without_data(cache: Cache) -> None:
+    """It is not the same as none: the kubelet may reject what looks fine."""
+    site = Site.make(exact=False)
+    cache.set_report(site.report())
+    assert cache.belief("n1") is not None
+
+    changes = cache.set_report(site.report(**{names.POLICY_UNKNOWN: "there is no file"}))
+
+    assert [(fact.kind, fact.text) for fact in changes.facts] == [
+        (FactKind.UNUSABLE_REPORT, "the policy is not known: there is no file")
+    ]
+    assert cache.belief("n1") is None
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,12 @@ class Reports:
 
     def _read(self, desk: _Desk) -> Delivery:
         node = desk.nrt.metadata.name
+        texts: tuple[str, ...]
         match view_of(desk.nrt):
+            case NodeTopology(policy_unknown=why) if why:
+                # What the kubelet will do cannot be foreseen: as good as no report.
+                self._latest.pop(node, None)
+                texts, kind = (f"the policy is not known: {why}",), FactKind.UNUSABLE_REPORT
             case NodeTopology() as topology:
                 self._latest[node] = Report(desk.nrt, topology, desk.serial)
                 texts, kind = topology.problems, FactKind.ODD_REPORT

@@ -1,0 +1,138 @@
+"""The kubelet's command line, as far as it decides about resources and topology.
+
+Deprecated as they are, flags win over the configuration file and its drop-ins (Kubernetes 1.35,
+cmd/kubelet/app). A drop-in is merged into what came before it: objects key by key, lists as a
+whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from numakube.api.codec import convert
+from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Tree: TypeAlias = dict[str, Any]
+
+DEFAULT_ROOT: Final = "/var/lib/kubelet"
+_GATES: Final = "featureGates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletFlags:
+    """What a command line says.
+
+    Attributes:
+        config: the configuration file; empty if there is none.
+        config_dir: the folder of drop-ins; empty if there is none.
+        root_dir: the kubelet's own folder.
+        fields: fields of the configuration that flags set.
+    """
+
+    config: str = ""
+    config_dir: str = ""
+    root_dir: str = DEFAULT_ROOT
+    fields: Tree = field(default_factory=dict)
+
+
+def read_flags(arguments: Sequence[str]) -> KubeletFlags:
+    """Return what *arguments* say; flags about other things are passed over.
+
+    Raises:
+        InvalidValue: a flag makes no sense.
+    """
+    given = list(_pairs(arguments))
+    last = dict(given)
+    fields: Tree = {}
+    for name, text in given:
+        if name in _FIELDS:
+            key, read = _FIELDS[name]
+            fields[key] = _joined(fields.get(key), read(text))
+    return KubeletFlags(
+        config=last.get("config", ""),
+        config_dir=last.get("config-dir", ""),
+        root_dir=last.get("root-dir", DEFAULT_ROOT),
+        fields=fields,
+    )
+
+
+def configuration(files: Iterable[Tree], flags: KubeletFlags) -> KubeletConfiguration:
+    """Return what the configuration file, its drop-ins in order, and *flags* add up to."""
+    tree: Tree = {}
+    for file in files:
+        tree = _merged(tree, file)
+    gates = {**(tree.get(_GATES) or {}), **flags.fields.get(_GATES, {})}
+    tree = {**tree, **flags.fields, **({_GATES: gates} if gates else {})}
+    return convert(KubeletConfiguration, tree, "the kubelet's command line and files")
+
+
+def _pairs(arguments: Sequence[str]) -> Iterable[tuple[str, str]]:
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, text = argument.removeprefix("--").partition("=")
+        name = name.replace("_", "-")
+        if argument.startswith("--") and name in _KNOWN:
+            yield name, text if equals else next(rest, "")
+
+
+def _joined(before: Any, new: Any) -> Any:  # noqa: ANN401 - whatever the field is
+    """Return what a flag that is given twice says: texts are replaced, the rest adds up."""
+    if isinstance(new, dict):
+        return {**(before or {}), **new}
+    return [*(before or ()), *new] if isinstance(new, list) else new
+
+
+def _merged(base: Tree, patch: Tree) -> Tree:
+    result = dict(base)
+    for key, value in patch.items():
+        known = result.get(key)
+        both = isinstance(known, dict) and isinstance(value, dict)
+        result[key] = _merged(known, value) if both else value  # type: ignore[arg-type]
+    return {key: value for key, value in result.items() if value is not None}
+
+
+def _map(text: str, sign: str = "=") -> dict[str, str]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if any(sign not in part for part in parts):
+        raise InvalidValue(f"kubelet flag: {text!r} is not a list of name{sign}value")
+    return {name.strip(): value.strip() for name, _, value in (p.partition(sign) for p in parts)}
+
+
+def _thresholds(text: str) -> dict[str, str]:
+    return _map(text, "<")
+
+
+def _gates(text: str) -> dict[str, bool]:
+    return {name: value.lower() in ("true", "t", "1") for name, value in _map(text).items()}
+
+
+def _reserved_memory(text: str) -> list[Tree]:
+    found = []
+    for part in text.strip("'\"").split(";"):
+        node, colon, limits = part.strip().partition(":")
+        if not colon or not node.isdecimal():
+            raise InvalidValue(f"kubelet flag --reserved-memory: {part!r} names no NUMA node")
+        found.append({"numaNode": int(node), "limits": _map(limits)})
+    return found
+
+
+_FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "topology-manager-policy": ("topologyManagerPolicy", str),
+    "topology-manager-scope": ("topologyManagerScope", str),
+    "topology-manager-policy-options": ("topologyManagerPolicyOptions", _map),
+    "cpu-manager-policy": ("cpuManagerPolicy", str),
+    "cpu-manager-policy-options": ("cpuManagerPolicyOptions", _map),
+    "memory-manager-policy": ("memoryManagerPolicy", str),
+    "reserved-cpus": ("reservedSystemCPUs", str),
+    "reserved-memory": ("reservedMemory", _reserved_memory),
+    "system-reserved": ("systemReserved", _map),
+    "kube-reserved": ("kubeReserved", _map),
+    "eviction-hard": ("evictionHard", _thresholds),
+    "feature-gates": (_GATES, _gates),
+}
+_KNOWN: Final = frozenset({"config", "config-dir", "root-dir", *_FIELDS})
