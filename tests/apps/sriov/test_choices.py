@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Collection, Mapping
+from functools import partial
 from random import Random
 
 import pytest
@@ -77,7 +79,7 @@ async def reported(lab: Lab) -> ExactReport:
     assert sockets is not None
     folder = sockets.registration.parents[1]
     reader = NodeReader(
-        hardware=HardwareReader(folder / "sys"),
+        hardware=partial(asyncio.to_thread, HardwareReader(folder / "sys").read),
         dial=lambda: PodResourcesClient(sockets.pod_resources),
         config=ConfigFile(folder / "config.yaml"),
         checkpoints=StateFolder(folder),
