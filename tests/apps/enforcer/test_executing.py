@@ -1,5 +1,6 @@
 """Groups become what was decided, and what they were again; no write is ever refused."""
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -61,6 +62,11 @@ class Machine:
         for uid in uids:
             self.groups.add(group_of(uid, "sandbox"))
             self.groups.add(group_of(uid, "app"), quota=QUOTA[self.groups.version])
+            self.groups.busy |= {group_of(uid, "sandbox"), group_of(uid, "app")}
+
+    def stop(self, *uids: str) -> None:
+        """End the processes of pods; their groups are still there."""
+        self.groups.busy -= {group for uid in uids for group in all_groups(uid)}
 
     def crash(self) -> None:
         """Go on with a new process."""
@@ -77,19 +83,23 @@ class Machine:
 
     def cpus(self, uid: str, name: str = "") -> str:
         """Return the CPUs that a group can use."""
-        return str(CpuSet(self._effective(group_of(uid, name))))
+        return str(CpuSet(self.groups.effective(group_of(uid, name), CPUS)))
 
-    def snapshot(self, groups: Iterable[str]) -> dict[tuple[str, str], str | None]:
+    def files(self, groups: Iterable[str]) -> dict[tuple[str, str], str | None]:
         """Return everything that could have been written."""
         files = (CPUS, MEMS, self.groups.version.quota)
         return {(group, file): self.groups.read(group, file) for group in groups for file in files}
 
-    def _effective(self, group: str) -> int:
-        own = CpuSet.parse(self.groups.read(group, CPUS) or "").bits
-        if not group:
-            return own
-        above = self._effective(group.rpartition("/")[0])
-        return own & above or above
+    def snapshot(self, groups: Iterable[str]) -> dict[tuple[str, str], object]:
+        """Return what processes feel of everything that could have been written."""
+        quota = self.groups.version.quota
+        return {
+            (group, file): self.groups.read(group, file)
+            if file == quota
+            else self.groups.effective(group, file)
+            for group in groups
+            for file in (CPUS, MEMS, quota)
+        }
 
 
 def all_groups(*uids: str) -> list[str]:
@@ -271,6 +281,93 @@ def test_a_broken_state_file_is_put_aside(tmp_path: Path) -> None:
     machine.start("a")
     machine.enforce(state("a", "0-1"))
     assert (tmp_path / FILE).with_suffix(".broken").read_text() == "{]"
+
+
+def test_what_cannot_be_emptied_follows_the_group_above(tmp_path: Path) -> None:
+    """Version 2: processes stay, so that a set with everything has to stand in for none."""
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a", "b")
+    pods = (state("a", "0-1", memory=0), state("b"))
+    machine.enforce(*pods)
+    machine.groups.remove(group_of("a"))
+    machine.enforce(state("b"))
+    assert machine.groups.read(group_of("b"), CPUS) == "0-7"
+    for cpus in ("2-5", "0-7"):
+        machine.groups.write(PARENT, CPUS, cpus)
+        assert machine.enforce(state("b")).changes == []
+        assert {machine.cpus("b", name) for name in ("", "app")} == {cpus}
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_what_stands_in_is_remembered_until_it_need_not(crash: bool, tmp_path: Path) -> None:
+    """The file tells what was put back and how; without processes nothing has to stand in."""
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a")
+    before = machine.files(all_groups("a"))
+    machine.enforce(state("a", "0-1", memory=0))
+    assert machine.executor.restore().refused == []
+    kept = json.loads((tmp_path / FILE).read_text())["groups"][group_of("a", "app")]
+    assert kept == {"cpus": "", "mems": "", "putBackAs": {"cpus": "0-7", "mems": "0-1"}}
+    assert machine.executor.restore().changes == []
+    machine.stop("a")
+    if crash:
+        machine.crash()
+    assert machine.executor.restore().refused == []
+    assert machine.files(all_groups("a")) == before
+    assert json.loads((tmp_path / FILE).read_text()).get("groups", {}) == {}
+
+
+def test_a_group_beside_a_partition_follows_in_steps(tmp_path: Path) -> None:
+    """Its set must not touch the partition's, so it is written when the group above changes."""
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    apart = f"{group_of('a').rpartition('/')[0]}/apart"
+    machine.groups.add(apart)
+    machine.groups.write(apart, CPUS, "6-7")
+    machine.groups.partitions.add(apart)
+    machine.enforce(PodState(uid="a", name="ns/a"))
+    assert machine.groups.read(group_of("a"), CPUS) == "0-5"
+    machine.groups.partitions.clear()
+    machine.enforce(PodState(uid="a", name="ns/a"))
+    assert machine.groups.read(group_of("a"), CPUS) == "0-7"
+
+
+def test_what_somebody_writes_after_a_release_stays(tmp_path: Path) -> None:
+    """The group is theirs then."""
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    machine.enforce(state("a"))
+    machine.groups.write(group_of("a", "app"), CPUS, "3")
+    assert machine.enforce(state("a")).changes == []
+    machine.executor.restore()
+    assert machine.groups.read(group_of("a", "app"), CPUS) == "3"
+
+
+@VERSIONS
+def test_a_group_that_is_made_anew_is_no_drift(version: Version, tmp_path: Path) -> None:
+    """What was known of the old one does not count for it."""
+    machine = Machine(version, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    machine.groups.remove(group_of("a"))
+    machine.groups.add(group_of("a"), quota=QUOTA[version])
+    outcome = machine.enforce(state("a", "0-1"))
+    assert {change.kind for change in outcome.changes} == {Kind.APPLIED}
+    machine.executor.restore()
+    assert machine.groups.read(group_of("a"), version.quota) == QUOTA[version]
+
+
+def test_a_reset_of_a_group_without_processes_is_no_drift(tmp_path: Path) -> None:
+    """The pod has ended, and systemd writes what is left of it."""
+    machine = Machine(Version.V2, tmp_path)
+    machine.start("a")
+    machine.enforce(state("a", "0-1"))
+    machine.stop("a")
+    machine.groups.write(group_of("a"), CPUS, "")
+    outcome = machine.enforce(state("a", "0-1"))
+    assert {change.kind for change in outcome.changes} == {Kind.APPLIED}
 
 
 SETS = st.sampled_from(["", "0-1", "2-3", "0,4", "5-7"])

@@ -142,5 +142,6 @@ def test_trouble_is_told_once_and_again_after_it_was_gone() -> None:
     for decisions in (bad, bad, good, bad):
         with structlog.testing.capture_logs() as logs:
             reporter.report({}, decisions, Outcome())
-        told.append([one["problem"] for one in logs])
-    assert told == [["because"], [], [], ["because"]]
+        told.append([(one["event"], one["problem"]) for one in logs])
+    bad_news, good_news = ("not_enforced", "because"), ("mended", "because")
+    assert told == [[bad_news], [], [good_news], [bad_news]]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.apps.enforcer.deciding import Decisions, PodState
-    from numakube.apps.enforcer.executing import Executor
+    from numakube.apps.enforcer.executing import Executor, Refused
     from numakube.apps.enforcer.metrics import EnforcerMetrics
     from numakube.apps.enforcer.node_reading import NodeReader
     from numakube.apps.enforcer.reporting import Reporter
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS: Final = 0.02
 """How long changes are gathered: many come at once when a pod does."""
+MOST_TOLD: Final = 5
+"""How many of the groups that could not be written readiness names."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -60,6 +62,7 @@ class Enforcer:
         period: seconds after which a pass comes anyway.
         watched: told which groups to watch after every pass.
         trouble: why the last pass could not be made.
+        refused: what the last pass could not write.
     """
 
     knowledge: Knowledge
@@ -71,6 +74,7 @@ class Enforcer:
     period: float
     watched: Callable[[Sequence[str]], None] = lambda groups: None
     trouble: str = "no pass has been made yet"
+    refused: Sequence[Refused] = ()
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     # A pass that is cut short goes on in its thread; putting things back has to come after it.
     _turn: threading.Lock = field(default_factory=threading.Lock)
@@ -106,7 +110,14 @@ class Enforcer:
         self.metrics.show(decisions, outcome)
         self.watched(outcome.watched)
         self.trouble = outcome.trouble
+        self.refused = outcome.refused
         return outcome
+
+    def unenforced(self) -> str:
+        """Return what is not as it should be; the empty text if everything is."""
+        told = [f"{one.owner.pod} {one.group}: {one.why}".strip() for one in self.refused]
+        more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+        return "; ".join(told[:MOST_TOLD]) + more
 
     async def restore(self) -> Outcome:
         """Put everything back as it was; no pass follows."""

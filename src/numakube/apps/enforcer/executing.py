@@ -5,20 +5,23 @@ Everything here blocks and runs in a thread, one pass at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from numakube.apps.enforcer.deciding import Problem
 from numakube.apps.enforcer.planning import (
+    NOTHING,
     Owner,
-    Past,
     Plan,
     make_plan,
     targets_of,
     uids_with_originals,
 )
+from numakube.apps.enforcer.remembering import Memory
 from numakube.node.cgroups.controllers import hand_down_cpuset
 from numakube.node.cgroups.files import CPUS, MEMS, Version
+from numakube.node.cgroups.inheriting import has_processes, inherit
 from numakube.node.cgroups.ordering import Setting, read_setting, writes_for
 from numakube.node.cgroups.scanning import find_parent, folders, scan
 from numakube.values.cpuset import CpuSet
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
     from numakube.node.cgroups.ordering import Write
     from numakube.node.cgroups.scanning import PodGroups
 
-_UNKNOWN: Final = Owner(uid="", pod="", container="")
+NOT_CONFINED: Final = "CannotSetCPUs"
+"""Reason of events."""
+_PARTS: Final = {CPUS: "cpus", MEMS: "mems"}
 
 
 class Kind(StrEnum):
@@ -63,6 +68,19 @@ class Refused:
     owner: Owner
     group: str
     why: str
+
+    @property
+    def reason(self) -> str:
+        """What the kernel says, without file and value."""
+        return self.why.rpartition(": ")[2]
+
+    @property
+    def problem(self) -> Problem:
+        """What the owner of the pod should know."""
+        owner = self.owner
+        where = f"container {owner.container}" if owner.container else f"group {self.group}"
+        message = f"{where}: {self.why}"
+        return Problem(uid=owner.uid, pod=owner.pod, reason=NOT_CONFINED, message=message)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,12 +124,11 @@ class Executor:
             dry_run: only say what would be written.
         """
         self._groups = groups
-        self._state = state
         self._wanted_parent = parent
         self._quota = quota
         self._dry_run = dry_run
-        self._originals = state.load()
-        self._written: dict[str, Setting] = {}
+        self._memory = Memory(groups, state)
+        self._names: dict[str, str] = {}
         self._parent: str | None = None
         self.found: Mapping[str, PodGroups] = {}
 
@@ -127,10 +144,12 @@ class Executor:
 
     def remembered(self) -> set[str]:
         """Return the uids of pods whose groups are there and not as they were."""
-        return uids_with_originals(self._originals) & self.found.keys()
+        return uids_with_originals(self._memory.originals) & self.found.keys()
 
     def apply(self, pods: Iterable[PodState], decisions: Decisions) -> Outcome:
         """Let groups be as decided; those that nothing was decided about get back what they had."""
+        pods = list(pods)
+        self._names = {pod.uid: pod.name for pod in pods}
         targets = targets_of(
             pods, decisions.pods, self.found, self._groups.version, quota=self._quota
         )
@@ -145,27 +164,21 @@ class Executor:
 
     def _settle(self, targets: Mapping[str, Target]) -> Outcome:
         outcome = Outcome()
-        now = self._now(targets)
+        now = self._memory.look(targets)
         if not self._dry_run:
             self._hand_down(targets, now, outcome)
         version = self._groups.version
-        plan = make_plan(
-            targets, now, Past(originals=self._originals, written=self._written), version
-        )
+        plan = make_plan(targets, now, self._memory.past(now), version)
         writes = writes_for(now, plan.wanted, version)
         owners = {group: target.owner for group, target in targets.items()}
         if self._dry_run:
             outcome.changes = [self._change(write, now, owners, plan) for write in writes]
             return outcome
         # First what is needed to undo it, then the change.
-        self._state.save(self._originals | plan.originals)
-        self._perform(writes, now, owners, plan, outcome)
+        self._memory.prepare(plan)
+        stand_ins = self._perform(writes, now, owners, plan, outcome)
         refused = {one.group for one in outcome.refused}
-        unsettled = refused & plan.released & self._originals.keys()
-        self._originals = plan.originals | {group: self._originals[group] for group in unsettled}
-        self._state.save(self._originals)
-        settled = targets.keys() - refused
-        self._written = {group: one for group, one in plan.wanted.items() if group in settled}
+        self._memory.settle(plan, targets=targets.keys(), refused=refused, stand_ins=stand_ins)
         return outcome
 
     def _perform(
@@ -175,33 +188,58 @@ class Executor:
         owners: Mapping[str, Owner],
         plan: Plan,
         outcome: Outcome,
-    ) -> None:
+    ) -> dict[str, Setting]:
+        """Write; return what stands in for sets that groups cannot be without."""
         # A group may be written twice, wider first: only the last time is worth a word.
         changes: dict[tuple[str, str], Change] = {}
-        for write in writes:
-            why = self._groups.write(write.group, write.file, write.text)
+        stand_ins: dict[str, Setting] = {}
+        for asked in writes:
+            write, why = self._write(asked)
+            if write.text != asked.text:
+                held: dict[str, Any] = {_PARTS[write.file]: CpuSet.parse(write.text).bits}
+                known = stand_ins.get(write.group, NOTHING)
+                stand_ins[write.group] = replace(known, **held)
             if why:
-                owner = owners.get(write.group, _UNKNOWN)
+                owner = self._owner(write.group, owners)
                 outcome.refused.append(Refused(owner=owner, group=write.group, why=why))
             else:
                 changes[write.group, write.file] = self._change(write, now, owners, plan)
         outcome.changes += changes.values()
+        return stand_ins
+
+    def _write(self, write: Write) -> tuple[Write, str]:
+        """Write a file; return what was written, and why it was refused."""
+        if write.text:
+            return write, self._groups.write(write.group, write.file, write.text)
+        text, why = inherit(self._groups, write.group, write.file)
+        return replace(write, text=text), why
 
     def _change(
         self, write: Write, now: Mapping[str, Setting], owners: Mapping[str, Owner], plan: Plan
     ) -> Change:
         group, file = write.group, write.file
-        wrote = _text(self._written.get(group), file, self._groups.version)
+        wrote = _text(self._memory.written.get(group), file, self._groups.version)
         kind = Kind.APPLIED
         if group not in owners:
             kind = Kind.RESTORED
-        elif wrote is not None and wrote == _text(plan.wanted[group], file, self._groups.version):
+        elif (
+            wrote is not None
+            and wrote == _text(plan.wanted[group], file, self._groups.version)
+            # When a pod has ended, systemd resets what is left of it: that is nobody's business.
+            and has_processes(self._groups, group)
+        ):
             kind = Kind.DRIFT
         before = _text(now[group], file, self._groups.version) or ""
-        owner = owners.get(group, _UNKNOWN)
+        owner = self._owner(group, owners)
         return Change(
             owner=owner, group=group, file=file, before=before, after=write.text, kind=kind
         )
+
+    def _owner(self, group: str, owners: Mapping[str, Owner]) -> Owner:
+        """Return whose group it is; of one that nothing is asked of only the pod is known."""
+        uid = next(iter(uids_with_originals([group])), "")
+        known = Owner(uid=uid, pod=self._names.get(uid, ""), container="")
+        return owners.get(group, known)
 
     def _hand_down(
         self, targets: Mapping[str, Target], now: dict[str, Setting], outcome: Outcome
@@ -213,12 +251,6 @@ class Executor:
                 outcome.refused.append(refused)
             else:
                 now[group] = read_setting(self._groups, group)
-
-    def _now(self, targets: Mapping[str, Target]) -> dict[str, Setting]:
-        names = targets.keys() | self._originals.keys()
-        return {
-            name: read_setting(self._groups, name) for name in names if self._groups.exists(name)
-        }
 
 
 def _text(setting: Setting | None, file: str, version: Version) -> str | None:

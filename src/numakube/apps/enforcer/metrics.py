@@ -49,6 +49,13 @@ class EnforcerMetrics:
             ("reason",),
             registry=registry,
         )
+        self._not_enforced = Gauge(
+            "numakube_enforcer_not_enforced",
+            "Control groups that are not as they should be, by what the kernel says; readiness "
+            "and the log name them.",
+            ("reason",),
+            registry=registry,
+        )
         self.pass_seconds = Histogram(
             "numakube_enforcer_pass_seconds",
             "How long it takes to look at all control groups and to set them right.",
@@ -74,7 +81,11 @@ class EnforcerMetrics:
         for change in outcome.changes:
             self._writes.labels(change.file, str(change.kind)).inc()
         self._refused.inc(len(outcome.refused))
-        self._show_problems(decisions.problems)
+        groups = {(one.group, one.reason) for one in outcome.refused}
+        self._not_enforced.clear()
+        for _, reason in groups:
+            self._not_enforced.labels(reason).inc()
+        self._show_problems([*decisions.problems, *(one.problem for one in outcome.refused)])
 
     def _show_problems(self, problems: Iterable[Problem]) -> None:
         pods: dict[str, set[str]] = {reason: set() for reason in self._reasons}

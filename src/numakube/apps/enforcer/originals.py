@@ -1,7 +1,12 @@
-"""The state file: what groups were before we changed them, so that even a crash can be undone."""
+"""The state file: what groups were before we changed them, so that even a crash can be undone.
+
+A group that had no set of its own, and cannot be without one as long as it has processes, stays in
+the file with what was written instead (``putBackAs``), until it is gone.
+"""
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +24,7 @@ _VERSION: Final = 1
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class _Original(Wire, frozen=True):
+class _Setting(Wire, frozen=True):
     """What a group was; a file that was not touched is not mentioned."""
 
     cpus: str | None = None
@@ -27,11 +32,30 @@ class _Original(Wire, frozen=True):
     quota: str | None = None
 
 
+class _Original(_Setting, frozen=True):
+    """What a group was, and what stands in for that since it was put back."""
+
+    put_back_as: _Setting | None = None
+
+
 class _File(Wire, frozen=True):
     """The whole file."""
 
     version: int = _VERSION
     groups: dict[str, _Original] = {}  # noqa: RUF012 - msgspec copies it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What the file has, by group.
+
+    Attributes:
+        originals: what was there before.
+        stand_ins: what was put back where that could not be.
+    """
+
+    originals: Mapping[str, Setting] = field(default_factory=dict)
+    stand_ins: Mapping[str, Setting] = field(default_factory=dict)
 
 
 class OriginalsFile:
@@ -44,40 +68,43 @@ class OriginalsFile:
             ConfigError: it cannot be.
         """
         self._path = folder / FILE
-        self._saved: dict[str, Setting] | None = None
+        self._saved: Remembered | None = None
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot keep state in {folder}: {error.strerror}") from None
 
-    def load(self) -> dict[str, Setting]:
-        """Return the originals; a file that makes no sense is put aside and told of."""
+    def load(self) -> Remembered:
+        """Return what is remembered; a file that makes no sense is put aside and told of."""
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            self._saved = {}
-            return {}
+            self._saved = Remembered()
+            return self._saved
         except OSError as error:
             raise ConfigError(f"cannot read {self._path}: {error.strerror}") from None
         try:
             groups = msgspec.json.decode(data, type=_File).groups
-            self._saved = {group: _read(one) for group, one in groups.items()}
+            self._saved = _remembered(groups)
         except (msgspec.DecodeError, InvalidValue) as error:
             aside = self._path.with_suffix(".broken")
             self._path.replace(aside)
             _log.error("state_unreadable", file=str(self._path), kept=str(aside), error=str(error))
-            self._saved = {}
-        return dict(self._saved)
+            self._saved = Remembered()
+        return self._saved
 
-    def save(self, originals: Mapping[str, Setting]) -> None:
-        """Write the originals, if they have changed.
+    def save(self, remembered: Remembered) -> None:
+        """Write what is to be remembered, if it has changed.
 
         Raises:
             OSError: the disk does not take them; then nothing may be changed either.
         """
-        if originals == self._saved:
+        if remembered == self._saved:
             return
-        groups = {group: _written(one) for group, one in sorted(originals.items())}
+        groups = {
+            group: _written(one, remembered.stand_ins.get(group))
+            for group, one in sorted(remembered.originals.items())
+        }
         content = msgspec.json.format(msgspec.json.encode(_File(groups=groups)))
         temporary = self._path.with_name(f".{FILE}.tmp")
         with temporary.open("wb") as file:
@@ -85,15 +112,31 @@ class OriginalsFile:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self._path)
-        self._saved = dict(originals)
+        self._saved = remembered
 
 
-def _read(one: _Original) -> Setting:
+def _remembered(groups: Mapping[str, _Original]) -> Remembered:
+    return Remembered(
+        originals={group: _read(one) for group, one in groups.items()},
+        stand_ins={
+            group: _read(one.put_back_as)
+            for group, one in groups.items()
+            if one.put_back_as is not None
+        },
+    )
+
+
+def _read(one: _Setting) -> Setting:
     return Setting(cpus=_bits(one.cpus), mems=_bits(one.mems), quota=one.quota)
 
 
-def _written(one: Setting) -> _Original:
-    return _Original(cpus=_text(one.cpus), mems=_text(one.mems), quota=one.quota)
+def _written(one: Setting, stand_in: Setting | None) -> _Original:
+    instead = None
+    if stand_in is not None:
+        instead = _Setting(cpus=_text(stand_in.cpus), mems=_text(stand_in.mems))
+    return _Original(
+        cpus=_text(one.cpus), mems=_text(one.mems), quota=one.quota, put_back_as=instead
+    )
 
 
 def _bits(text: str | None) -> int | None:

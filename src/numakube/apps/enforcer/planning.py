@@ -4,6 +4,9 @@ A pod's own group gets what its containers together need, so that a container is
 first moment, before anybody has heard of it. What was there before is kept for every file that is
 written: for as long as the group exists, or until the file is nobody's business any more and gets
 its old content back. If somebody else writes a file in between, that becomes the old content.
+
+A group that had no set of its own and cannot be without one any more has a stand-in for it, and is
+remembered for as long as it exists: it may have to follow the group above.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any
 """A part of a setting: a set as bits, a quota as text, or nothing."""
 
-_NOTHING: Final = Setting()
+NOTHING: Final = Setting()
 _PARTS: Final = tuple(one.name for one in fields(Setting))
 POD: Final = "(pod)"
 """What the pod's own group is called in reports, where others have a container's name."""
@@ -64,11 +67,13 @@ class Plan:
     Attributes:
         wanted: settings by group.
         originals: what to put back later, by group.
+        stand_ins: what goes on to stand in for none, by group.
         released: groups that get back what they had, in all or in part.
     """
 
     wanted: dict[str, Setting] = field(default_factory=dict)
     originals: dict[str, Setting] = field(default_factory=dict)
+    stand_ins: dict[str, Setting] = field(default_factory=dict)
     released: set[str] = field(default_factory=set)
 
 
@@ -112,11 +117,13 @@ class Past:
 
     Attributes:
         originals: what was there before we came.
-        written: what this process wrote last.
+        written: what was written last.
+        standing: sets that stand in for none, and still do so.
     """
 
     originals: Mapping[str, Setting] = field(default_factory=dict)
     written: Mapping[str, Setting] = field(default_factory=dict)
+    standing: Mapping[str, Setting] = field(default_factory=dict)
 
 
 def make_plan(
@@ -133,15 +140,17 @@ def make_plan(
     plan = Plan()
     for group in sorted(now, key=lambda name: name.count("/")):
         asked = _asked(targets.get(group), now[group], past.originals.get(group))
-        asked = _each(_fitted, asked, plan.wanted.get(group.rpartition("/")[0], _NOTHING))
-        old = _old(group, now, past, plan, version)
-        kept = _each(lambda ask, had: None if ask is None else had, asked, old)
-        ours = _each(_only_if, past.originals.get(group, _NOTHING), old)
-        back = _each(lambda ask, had: had if ask is None else None, asked, ours)
-        wanted = _each(_first_of, asked, back)
-        _note(plan.originals, group, kept)
+        asked = each(_fitted, asked, plan.wanted.get(group.rpartition("/")[0], NOTHING))
+        old = _old(group, now, past, plan, version, exactly=group not in targets)
+        kept = each(lambda ask, had: None if ask is None else had, asked, old)
+        ours = each(only_if, past.originals.get(group, NOTHING), old)
+        back = each(lambda ask, had: had if ask is None else None, asked, ours)
+        standing = each(_instead_of_none, back, past.standing.get(group, NOTHING))
+        wanted = each(first_of, asked, each(first_of, standing, back))
+        _note(plan.originals, group, each(first_of, kept, each(only_if, standing, back)))
+        _note(plan.stand_ins, group, standing)
         _note(plan.wanted, group, wanted)
-        if back != _NOTHING:
+        if back != NOTHING:
             plan.released.add(group)
     return plan
 
@@ -149,12 +158,12 @@ def make_plan(
 def _asked(target: Target | None, now: Setting, original: Setting | None) -> Setting:
     """Return what is asked of a group, leaving out what it has without being told."""
     if target is None:
-        return _NOTHING
-    asked = _each(lambda ask, have: None if have is None else ask, target.setting, now)
-    had = _each(_first_of, original or _NOTHING, now)
+        return NOTHING
+    asked = each(lambda ask, have: None if have is None else ask, target.setting, now)
+    had = each(first_of, original or NOTHING, now)
     if target.inherits:
-        asked = _each(lambda ask, own: None if own == 0 else ask, asked, had)
-    return _each(_within, asked, had) if target.limited else asked
+        asked = each(lambda ask, own: None if own == 0 else ask, asked, had)
+    return each(_within, asked, had) if target.limited else asked
 
 
 def _within(asked: Value, limit: Value) -> Value:
@@ -171,17 +180,33 @@ def _fitted(asked: Value, above: Value) -> Value:
     return asked & above or above
 
 
+def _instead_of_none(back: Value, standing: Value) -> Value:
+    return standing if back == 0 else None
+
+
 def _old(
-    group: str, now: Mapping[str, Setting], past: Past, plan: Plan, version: Version
+    group: str,
+    now: Mapping[str, Setting],
+    past: Past,
+    plan: Plan,
+    version: Version,
+    *,
+    exactly: bool,
 ) -> Setting:
-    """Return what a group had, or would have, without us."""
-    known = past.originals.get(group, _NOTHING)
-    last = past.written.get(group, _NOTHING)
-    foreign = _each(
-        lambda have, wrote: have if _is_foreign(have, wrote) else None, now[group], last
+    """Return what a group had, or would have, without us.
+
+    What was put back counts as somebody else's as soon as it is not *exactly* that any more.
+    """
+    known = past.originals.get(group, NOTHING)
+    last = past.written.get(group, NOTHING)
+    exactly = exactly and version is Version.V2
+    foreign = each(
+        lambda have, wrote: have if _is_foreign(have, wrote, exactly=exactly) else None,
+        now[group],
+        last,
     )
-    known = _each(_first_of, _each(_only_if, known, foreign), known)
-    return _each(_first_of, known, _first_seen(group, now, past, plan, version))
+    known = each(first_of, each(only_if, known, foreign), known)
+    return each(first_of, known, _first_seen(group, now, past, plan, version))
 
 
 def _first_seen(
@@ -194,25 +219,27 @@ def _first_seen(
     above = group.rpartition("/")[0]
     if version is Version.V2 or above not in past.originals or above not in now:
         return now[group]
-    copied = _each(lambda have, there: have if have == there else None, now[group], now[above])
-    sets = replace(plan.originals.get(above, _NOTHING), quota=None)
-    return _each(_first_of, _each(_only_if, copied, sets), now[group])
+    copied = each(lambda have, there: have if have == there else None, now[group], now[above])
+    sets = replace(plan.originals.get(above, NOTHING), quota=None)
+    return each(first_of, each(only_if, copied, sets), now[group])
 
 
-def _first_of(one: Value, other: Value) -> Value:
+def first_of(one: Value, other: Value) -> Value:
+    """Return *one*, or *other* if that is nothing."""
     return other if one is None else one
 
 
-def _only_if(one: Value, other: Value) -> Value:
+def only_if(one: Value, other: Value) -> Value:
+    """Return *other*, but nothing if *one* is nothing."""
     return None if one is None else other
 
 
-def _is_foreign(have: Value, wrote: Value) -> bool:
+def _is_foreign(have: Value, wrote: Value, *, exactly: bool) -> bool:
     """Tell whether somebody else has written; a kernel takes away CPUs that go offline."""
     if have is None or wrote is None:
         return False
     if isinstance(have, int) and isinstance(wrote, int):
-        return have & ~wrote != 0
+        return have != wrote if exactly else have & ~wrote != 0
     return not same_quota(str(have), str(wrote))
 
 
@@ -220,13 +247,13 @@ def _setting(one: Confinement, unlimited: str | None) -> Setting:
     return Setting(cpus=one.cpus, mems=one.mems, quota=unlimited if one.bound else None)
 
 
-def _each(combine: Callable[[Value, Value], Value], one: Setting, other: Setting) -> Setting:
+def each(combine: Callable[[Value, Value], Value], one: Setting, other: Setting) -> Setting:
     """Return the setting with what *combine* makes of each part of two others."""
     return Setting(**{name: combine(getattr(one, name), getattr(other, name)) for name in _PARTS})
 
 
 def _note(settings: dict[str, Setting], group: str, setting: Setting) -> None:
-    if setting != _NOTHING:
+    if setting != NOTHING:
         settings[group] = setting
 
 

@@ -214,6 +214,7 @@ class EnforcerProcess:
         health.ready("pods", lambda: "" if self._pods.synced.is_set() else "not listed yet")
         health.ready("node", lambda: "" if self._node.synced.is_set() else "not listed yet")
         health.ready("groups", lambda: self.enforcer.trouble)
+        health.ready("enforced", self.enforcer.unenforced)
         listen = self._around.placed(listen_of(self._values, locate=self._around.locate))
         serving = Serving(listen, health=health, registry=self._registry)
         _log.info("serving", url=(await stack.enter_async_context(serving)).url)

@@ -5,11 +5,10 @@ Every trouble is told once, and once more only after it has been gone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
-from numakube.apps.enforcer.deciding import Problem
 from numakube.apps.enforcer.executing import Kind
 from numakube.kube.catalog import PODS
 from numakube.kube.events import reference_to
@@ -18,11 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.core import Pod
-    from numakube.apps.enforcer.deciding import Decisions
-    from numakube.apps.enforcer.executing import Outcome, Refused
+    from numakube.apps.enforcer.deciding import Decisions, Problem
+    from numakube.apps.enforcer.executing import Outcome
     from numakube.kube.events import EventRecorder
 
-NOT_CONFINED: Final = "CannotSetCPUs"
 _Told: TypeAlias = tuple[str, str, str]
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -39,11 +37,13 @@ class Reporter:
     def report(self, pods: Mapping[str, Pod], decisions: Decisions, outcome: Outcome) -> None:
         """Tell of a pass; *pods* are the API's objects by the uid that their groups have."""
         self._log_changes(decisions, outcome)
-        problems = [*decisions.problems, *map(_problem, outcome.refused)]
+        problems = [*decisions.problems, *(one.problem for one in outcome.refused)]
         told = {(one.uid, one.reason, one.message) for one in problems}
         for one in dict.fromkeys(problems):
             if (one.uid, one.reason, one.message) not in self._told:
                 self._tell(one, pods.get(one.uid))
+        for uid, reason, message in self._told - told:
+            _log.info("mended", uid=uid, reason=reason, problem=message)
         self._told = told
 
     def say(self, problems: Iterable[str]) -> None:
@@ -80,11 +80,3 @@ class Reporter:
             )
         if moved:
             _log.info("shared_groups_written", files=moved)
-
-
-def _problem(refused: Refused) -> Problem:
-    owner = refused.owner
-    where = f"container {owner.container}" if owner.container else f"group {refused.group}"
-    return Problem(
-        uid=owner.uid, pod=owner.pod, reason=NOT_CONFINED, message=f"{where}: {refused.why}"
-    )

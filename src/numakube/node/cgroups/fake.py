@@ -73,7 +73,7 @@ class FakeCgroups:
         names = group.split("/")
         for depth in range(1, len(names) + 1):
             one = "/".join(names[:depth])
-            if not self.files.exists(one):
+            if not self.files.identity(one):
                 self._add(one, quota=quota if one == group else "")
 
     def remove(self, group: str) -> None:

@@ -21,6 +21,7 @@ CPUS: Final = "cpuset.cpus"
 MEMS: Final = "cpuset.mems"
 CONTROLLERS: Final = "cgroup.controllers"
 SUBTREE_CONTROL: Final = "cgroup.subtree_control"
+EVENTS: Final = "cgroup.events"
 
 _CPUSET: Final = "cpuset"
 _CPU_MOUNTS: Final = ("cpu,cpuacct", "cpu")
@@ -55,8 +56,8 @@ class Groups(Protocol):
         """Which kind of hierarchy they are in."""
         ...
 
-    def exists(self, group: str) -> bool:
-        """Tell whether there is such a group."""
+    def identity(self, group: str) -> int:
+        """Return a number that another group of that name has not; 0 if there is no such group."""
         ...
 
     def children(self, group: str) -> list[str]:
@@ -122,9 +123,14 @@ class CgroupFiles:
         """Return the folder of a group."""
         return self._hierarchy.cpuset / group
 
-    def exists(self, group: str) -> bool:
-        """Tell whether there is such a group."""
-        return os.path.isdir(f"{self._cpuset}/{group}")  # noqa: PTH112 - see `read`
+    def identity(self, group: str) -> int:
+        """Return a number that another group of that name has not; 0 if there is no such group."""
+        try:
+            return os.stat(f"{self._cpuset}/{group}").st_ino  # noqa: PTH116 - see `read`
+        except OSError as error:
+            if error.errno in _GONE:
+                return 0
+            raise
 
     def children(self, group: str) -> list[str]:
         """Return the groups right below *group*, in the order of their names."""
@@ -176,7 +182,8 @@ class CgroupFiles:
 
 _REASONS: Final = {
     errno.EACCES: "the group above does not have them",
-    errno.EBUSY: "a group below still uses others",
+    errno.EBUSY: "a group below or a deadline task still needs others",
+    errno.EINVAL: "the machine does not have them, or another group has them for itself",
     errno.ENOSPC: "processes would be left without any",
     errno.EROFS: "the hierarchy is mounted read-only",
     errno.EPERM: "no right to do so",

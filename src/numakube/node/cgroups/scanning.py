@@ -39,7 +39,7 @@ class PodGroups:
 def find_parent(groups: Groups, wanted: str = "") -> str | None:
     """Return the group of all pods: *wanted*, or one of the usual places; ``None`` if none is."""
     places = (wanted.strip("/"),) if wanted else PARENTS
-    return next((place for place in places if groups.exists(place)), None)
+    return next((place for place in places if groups.identity(place)), None)
 
 
 def scan(groups: Groups, parent: str, *, nested: bool) -> dict[str, PodGroups]:

@@ -2,8 +2,10 @@
 
 Version 1: CPUs and memory nodes must be among those of the group above (EACCES) and must not leave
 a group below without its own (EBUSY); a quota must not exceed that of the group above (EINVAL).
-Version 2: sets may be anything that the machine has; files exist only where the controller is
-handed down, and a group with processes of its own hands nothing down (EBUSY).
+Version 2: sets may be anything that the machine has and no partition beside the group has for
+itself (EINVAL); files exist only where the controller is handed down, and a group with processes of
+its own hands nothing down (EBUSY). In both a group that has processes in it or below it cannot be
+left without any CPUs or memory nodes of its own once it has some (ENOSPC).
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from numakube.errors import InvalidValue
-from numakube.node.cgroups.files import CPUS, MEMS, SUBTREE_CONTROL, Version
-from numakube.values.cpuset import CpuSet
+from numakube.node.cgroups.files import CPUS, EVENTS, MEMS, SUBTREE_CONTROL, Version
+from numakube.values.cpuset import CpuSet, union
 
 _SETS: Final = (CPUS, MEMS)
 _PERIOD: Final = "100000"
+_EFFECTIVE: Final = ".effective"
 
 
 @dataclass(slots=True)
@@ -24,6 +27,8 @@ class StrictGroups:
     """Groups of one machine.
 
     Attributes:
+        busy: groups with processes of their own.
+        partitions: groups that are partition roots.
         history: every write that was accepted.
     """
 
@@ -31,8 +36,11 @@ class StrictGroups:
     cpus: int
     mems: int
     busy: set[str] = field(default_factory=set)
+    partitions: set[str] = field(default_factory=set)
     history: list[tuple[str, str, str]] = field(default_factory=list)
     _files: dict[str, dict[str, str]] = field(default_factory=dict)
+    _identities: dict[str, int] = field(default_factory=dict)
+    _made: int = 0
 
     def __post_init__(self) -> None:
         """Make the root group."""
@@ -53,15 +61,18 @@ class StrictGroups:
             files[SUBTREE_CONTROL] = "cpuset cpu" if handed_down and files else "cpu"
         files[self.version.quota] = quota or ("-1" if self.version is Version.V1 else "max 100000")
         self._files[group] = files
+        self._made += 1
+        self._identities[group] = self._made
 
     def remove(self, group: str) -> None:
         """Remove a group and those in it."""
         for name in [one for one in self._files if one == group or one.startswith(f"{group}/")]:
-            del self._files[name]
+            del self._files[name], self._identities[name]
+            self.busy.discard(name)
 
-    def exists(self, group: str) -> bool:
-        """Tell whether there is such a group."""
-        return group in self._files
+    def identity(self, group: str) -> int:
+        """Return a number that another group of that name has not; 0 if there is no such group."""
+        return self._identities.get(group, 0)
 
     def children(self, group: str) -> list[str]:
         """Return the groups right below *group*, in the order of their names."""
@@ -69,7 +80,20 @@ class StrictGroups:
 
     def read(self, group: str, file: str) -> str | None:
         """Return what a file says; ``None`` if it is not there."""
-        return self._files.get(group, {}).get(file)
+        files = self._files.get(group, {})
+        if self.version is Version.V2 and group in self._files:
+            if file == EVENTS:
+                return f"populated {int(self._populated(group))}"
+            if file.removesuffix(_EFFECTIVE) in files and file.endswith(_EFFECTIVE):
+                return str(CpuSet(self.effective(group, file.removesuffix(_EFFECTIVE))))
+        return files.get(file)
+
+    def effective(self, group: str, file: str) -> int:
+        """Return the CPUs or memory nodes that processes of a group can use."""
+        own = self._set(group, file)
+        above = self.effective(_above(group), file) if group else own
+        parts = [one for one in self.children(group) if one in self.partitions and file == CPUS]
+        return (own & above or above) & ~union(self._set(one, file) for one in parts)
 
     def write(self, group: str, file: str, text: str) -> str:
         """Write a file; return why that was refused, or the empty text."""
@@ -92,7 +116,15 @@ class StrictGroups:
             return "EINVAL"
         if wanted & ~(self.cpus if file == CPUS else self.mems):
             return "EINVAL"
-        return self._v1_refusal(group, file, wanted) if self.version is Version.V1 else ""
+        if not wanted and self._set(group, file) and self._populated(group):
+            return "ENOSPC"
+        check = self._v1_refusal if self.version is Version.V1 else self._conflict
+        return check(group, file, wanted)
+
+    def _conflict(self, group: str, file: str, wanted: int) -> str:
+        beside = (self.partitions & {*self.children(_above(group))}) - {group}
+        taken = any(self._set(one, file) & wanted for one in beside)
+        return "EINVAL" if taken and file == CPUS else ""
 
     def _v1_refusal(self, group: str, file: str, wanted: int) -> str:
         if not wanted:
@@ -124,8 +156,11 @@ class StrictGroups:
             return f"{text} {_PERIOD}"
         return text
 
+    def _populated(self, group: str) -> bool:
+        return any(one == group or one.startswith(f"{group}/") for one in self.busy)
+
     def _set(self, group: str, file: str) -> int:
-        return CpuSet.parse(self._files[group][file]).bits
+        return CpuSet.parse(self._files[group].get(file, "")).bits
 
     def _hands_down(self, group: str) -> bool:
         return "cpuset" in self._files[group].get(SUBTREE_CONTROL, "").split()
