@@ -10,6 +10,7 @@
     │   └── MissingDefinition   a kind of object that the cluster does not know yet
     ├── KubeletUnavailable  no usable answer on one of the kubelet's sockets
     │   └── KubeletNotReady     it answers, but has not loaded all of its state yet
+    ├── RuntimeUnavailable  no usable answer on the container runtime's socket
     ├── ClusterUnreachable  no answer from the API server; says whether the request was sent
     │   └── UntrustedServer     its certificate, or ours, was not accepted
     ├── ApiError            the API server refused a request; one class for each usual reason:
@@ -76,6 +77,10 @@ class KubeletUnavailable(NumakubeError):
 
 class KubeletNotReady(KubeletUnavailable):
     """The kubelet has just started, and what it answers is not true yet."""
+
+
+class RuntimeUnavailable(NumakubeError):
+    """The container runtime did not answer, or not with something that makes sense."""
 
 
 class CredentialError(ConfigError):

@@ -8,6 +8,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
+from numakube.node.nri.messages import NRI, TTRPC
 from numakube.node.protos import (
     DEVICE_PLUGIN,
     PLUGIN_REGISTRATION,
@@ -24,6 +25,8 @@ PROTO = Path(__file__).parents[2] / "proto"
         ("podresources_v1", POD_RESOURCES),
         ("deviceplugin_v1beta1", DEVICE_PLUGIN),
         ("pluginregistration_v1", PLUGIN_REGISTRATION),
+        ("ttrpc", TTRPC),
+        ("nri_v1alpha1", NRI),
     ],
 )
 def test_the_tables_say_what_the_proto_files_say(

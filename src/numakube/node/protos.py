@@ -25,6 +25,7 @@ _SCALARS: Final = MappingProxyType(
         "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
         "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
         "uint64": descriptor_pb2.FieldDescriptorProto.TYPE_UINT64,
+        "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
     }
 )
 
@@ -168,7 +169,8 @@ class Messages:
         def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401 - generated classes
 
 
-def _build(package: str, file_name: str, messages: Mapping[str, Fields]) -> Messages:
+def build(package: str, file_name: str, messages: Mapping[str, Fields]) -> Messages:
+    """Return the messages of a package, from a table of their fields."""
     file = descriptor_pb2.FileDescriptorProto(name=file_name, package=package, syntax="proto3")
     for name, fields in messages.items():
         message = file.message_type.add(name=name)
@@ -213,13 +215,13 @@ def _set_type(field: descriptor_pb2.FieldDescriptorProto, kind: str, package: st
         field.type_name = f".{package}.{kind}"
 
 
-POD_RESOURCES: Final = _build("v1", "podresources_v1.proto", _POD_RESOURCES)
+POD_RESOURCES: Final = build("v1", "podresources_v1.proto", _POD_RESOURCES)
 """Messages of PodResources v1."""
 
-DEVICE_PLUGIN: Final = _build("v1beta1", "deviceplugin_v1beta1.proto", _DEVICE_PLUGIN)
+DEVICE_PLUGIN: Final = build("v1beta1", "deviceplugin_v1beta1.proto", _DEVICE_PLUGIN)
 """Messages of the device plugin API v1beta1."""
 
-PLUGIN_REGISTRATION: Final = _build(
+PLUGIN_REGISTRATION: Final = build(
     "pluginregistration", "pluginregistration_v1.proto", _PLUGIN_REGISTRATION
 )
 """Messages by which a kubelet takes up plugins whose sockets it finds."""

@@ -1,0 +1,63 @@
+"""A plugin that notes what it hears, and says what it is told to say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numakube.node.nri.objects import Container, Cpu, Sandbox, Update
+from numakube.node.nri.plugin import Event, Runtime, Session
+
+POD = Sandbox(
+    id="5a", uid="1-2", namespace="ns", name="web", labels={"a": "b"}, annotations={"c": "d"}
+)
+APP = Container(id="c1", sandbox_id="5a", name="app", cpu=Cpu(quota=50000, period=100000))
+
+
+@dataclass
+class Noting:
+    """A handler for tests."""
+
+    says: Cpu | None = None
+    updates: Sequence[Update] = ()
+    hold: asyncio.Event | None = None
+    runtime: Runtime | None = None
+    heard: list[tuple[Any, ...]] = field(default_factory=list)
+    updated: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def configured(self, runtime: Runtime) -> None:
+        """Note the runtime."""
+        self.runtime = runtime
+
+    async def synchronized(
+        self, pods: Sequence[Sandbox], containers: Sequence[Container]
+    ) -> Sequence[Update]:
+        """Note what runs."""
+        self.heard.append(("synchronized", list(pods), list(containers)))
+        return self.updates
+
+    async def creating(self, pod: Sandbox, container: Container) -> Cpu | None:
+        """Note a container, and wait if told so."""
+        self.heard.append(("creating", pod, container))
+        if self.hold is not None:
+            await self.hold.wait()
+        return self.says
+
+    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Cpu | None:
+        """Note what the kubelet wants."""
+        self.heard.append(("updating", pod, container, wanted))
+        self.updated.set()
+        return self.says
+
+    def happened(self, event: Event, pod: Sandbox, container: Container | None) -> None:
+        """Note an event."""
+        self.heard.append((event, pod, container))
+
+
+async def connect(socket: Path, handler: Noting) -> Session:
+    """Return a session with a runtime."""
+    reader, writer = await asyncio.open_unix_connection(socket)
+    return Session(reader, writer, handler, name="numakube", index="90")
