@@ -1,11 +1,11 @@
 # One image for every component; each installs only what its extras name:
 #   docker build -t numakube .
-#   docker build -t numakube-agent --build-arg EXTRAS=exporter,sriov .      (no NumPy)
+#   docker build -t numakube-agent --build-arg EXTRAS=exporter,sriov,enforcer .      (no NumPy)
 # glibc, not musl: there is no fast protobuf for musl.
 ARG PYTHON=3.13
 
 FROM python:${PYTHON}-slim AS build
-ARG EXTRAS=scheduler,extender,exporter,sriov,operator,web
+ARG EXTRAS=scheduler,extender,exporter,sriov,enforcer,operator,web
 WORKDIR /source
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY src ./src

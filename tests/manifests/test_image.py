@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EXTRAS = {
-    "enforcer": "",
+    "enforcer": "enforcer",
     "exporter": "exporter",
     "extender": "extender",
     "gc": "",
@@ -87,7 +87,7 @@ def test_every_extra_is_one_of_the_project() -> None:
     assert {one for one in EXTRAS.values() if one} <= extras
     comments = [line for line in LINES if line.startswith("#")]
     named = {one for line in comments for one in re.findall(r"EXTRAS=(\S+)", line)}
-    assert named == {"exporter,sriov"}
+    assert named == {"exporter,sriov,enforcer"}
 
 
 def test_the_program_is_the_projects_and_runs_as_nobody() -> None:

@@ -2,7 +2,9 @@
 
 Root owns the host's control groups, so it runs as root; it has no capability, is not privileged and
 sees neither processes nor devices of the host. Where SELinux is enforced, only an unconfined type
-may write them. On nodes without pods that were given CPUs it writes nothing.
+may write them. On nodes without pods that were given CPUs it writes nothing. Where the runtime
+offers NRI its socket is in a folder of the host, which is mounted as a whole: the socket is made
+anew when the runtime starts.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from numakube.manifests.roles import cluster_role, rule, service_account
 NAME: Final = "numakube-enforcer"
 _PORT: Final = 2114
 _STATE: Final = "/var/lib/numakube-enforcer"
+_NRI: Final = "/host/nri"
 _FOLDERS: Final = (
     HostFolder(name="sys", path="/sys", inside="/host/sys"),
     HostFolder(name="cgroup", path="/sys/fs/cgroup", inside="/host/cgroup", writable=True),
     HostFolder(name="kubelet", path="/var/lib/kubelet", inside="/host/kubelet"),
+    HostFolder(name="nri", path="/var/run/nri", inside=_NRI, type=CREATED),
     HostFolder(name="state", path=_STATE, type=CREATED, writable=True),
 )
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
@@ -84,6 +88,7 @@ class EnforcerManifest:
             "--cgroup-root=/host/cgroup",
             "--sysfs=/host/sys",
             "--kubelet-state-dir=/host/kubelet",
+            f"--nri-socket={_NRI}/nri.sock",
             f"--state-dir={_STATE}",
             f"--bind-address=0.0.0.0:{_PORT}",
             "--insecure-serving",

@@ -30,7 +30,7 @@ async def running(world: World, folder: Path) -> AsyncIterator[asyncio.subproces
         *("--kubeconfig", str(world.lab.info().kubeconfig), "--hostname", NODE),
         *("--cgroup-root", str(tree.root), "--sysfs", str(tree.root.parents[1])),
         *("--kubelet-state-dir", str(tree.root.parents[2]), "--state-dir", str(folder)),
-        *("--bind-address", "127.0.0.1:0"),
+        *("--bind-address", "127.0.0.1:0", "--nri-socket", str(folder / "nri.sock")),
         stderr=asyncio.subprocess.PIPE,
     )
     try:

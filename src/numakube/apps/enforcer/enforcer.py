@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from numakube.apps.enforcer.announced import Announced
 from numakube.apps.enforcer.deciding import decide
 from numakube.apps.enforcer.executing import Outcome
 from numakube.apps.enforcer.pods import departed, state_of, uid_in_groups
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numakube.api.core import Pod
     from numakube.apps.enforcer.deciding import Decisions, PodState
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numakube.apps.enforcer.node_reading import NodeReader
     from numakube.apps.enforcer.reporting import Reporter
     from numakube.kube.clock import Clock
+    from numakube.node.cgroups.ordering import Setting
 
 SETTLE_SECONDS: Final = 0.02
 """How long changes are gathered: many come at once when a pod does."""
@@ -61,6 +63,8 @@ class Enforcer:
         executor: changes groups.
         period: seconds after which a pass comes anyway.
         watched: told which groups to watch after every pass.
+        wrote: told what every pass and the end have done.
+        announced: what the runtime tells of pods and containers.
         trouble: why the last pass could not be made.
         refused: what the last pass could not write.
     """
@@ -73,9 +77,13 @@ class Enforcer:
     clock: Clock
     period: float
     watched: Callable[[Sequence[str]], None] = lambda groups: None
+    wrote: Callable[[Outcome], None] = lambda outcome: None
+    announced: Announced = field(default_factory=Announced)
     trouble: str = "no pass has been made yet"
     refused: Sequence[Refused] = ()
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _passes: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _decided: tuple[Mapping[str, PodState], Decisions] | None = None
     # A pass that is cut short goes on in its thread; putting things back has to come after it.
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _ended: bool = False
@@ -97,18 +105,47 @@ class Enforcer:
 
     async def step(self) -> Outcome:
         """Make a pass."""
-        objects = {uid_in_groups(pod): pod for pod in self.knowledge.pods()}
+        async with self._passes:
+            return await self._step()
+
+    async def confine(self, uid: str, container: str) -> Setting | None:
+        """Make a pass, and return what a container is to have of its own that starts after it.
+
+        Other pods have left its CPUs then, and its pod's group has them. Nothing is returned for
+        one that shares with others.
+        """
+        await self.step()
+        return self.decided(uid, container)
+
+    def decided(self, uid: str, container: str) -> Setting | None:
+        """Return what a container is to have of its own by the last pass."""
+        if self._decided is None or self._ended:
+            return None
+        pods, decisions = self._decided
+        if uid not in pods or uid not in decisions.pods:
+            return None
+        return self.executor.setting_of(pods[uid], decisions.pods[uid], container)
+
+    async def declare(self, identity: str, setting: Setting, *, gone: Collection[str] = ()) -> None:
+        """Keep on disk what a container would have without us; forget those that are *gone*."""
+        await asyncio.to_thread(self._declare, identity, setting, gone)
+
+    async def _step(self) -> Outcome:
+        known = {uid_in_groups(pod): pod for pod in self.knowledge.pods()}
+        objects = self.announced.with_pods(known)
         annotations = dict(self.knowledge.node_annotations())
-        pods = [state_of(pod) for pod in objects.values()]
+        pods = [self.announced.with_containers(state_of(pod)) for pod in objects.values()]
         try:
             with self.metrics.pass_seconds.time():
                 decisions, outcome = await asyncio.to_thread(self._pass, pods, annotations)
         except (NumakubeError, OSError) as error:
             return self._failed(str(error))
+        self._decided = {pod.uid: pod for pod in pods}, decisions
         self.reporter.say(self.reader.problems)
         self.reporter.report(objects, decisions, outcome)
         self.metrics.show(decisions, outcome)
         self.watched(outcome.watched)
+        self.wrote(outcome)
         self.trouble = outcome.trouble
         self.refused = outcome.refused
         return outcome
@@ -125,7 +162,13 @@ class Enforcer:
         for refused in outcome.refused:
             _log.error("not_restored", group=refused.group, error=refused.why)
         _log.info("restored", files=len(outcome.changes))
+        self.wrote(outcome)
         return outcome
+
+    def _declare(self, identity: str, setting: Setting, gone: Collection[str]) -> None:
+        with self._turn:
+            self.executor.forget(gone)
+            self.executor.declare(identity, setting)
 
     def _restore(self) -> Outcome:
         with self._turn:
@@ -152,6 +195,7 @@ class Enforcer:
         return decisions, self.executor.apply(pods, decisions)
 
     def _failed(self, why: str) -> Outcome:
+        self._decided = None
         self.metrics.failures.inc()
         if why != self.trouble:
             _log.error("pass_failed", error=why)

@@ -15,6 +15,7 @@ from numakube.apps.enforcer.planning import (
     Owner,
     Plan,
     make_plan,
+    setting_of,
     targets_of,
     uids_with_originals,
 )
@@ -23,13 +24,13 @@ from numakube.node.cgroups.controllers import hand_down_cpuset
 from numakube.node.cgroups.files import CPUS, MEMS, Version
 from numakube.node.cgroups.inheriting import has_processes, inherit
 from numakube.node.cgroups.ordering import Setting, read_setting, writes_for
-from numakube.node.cgroups.scanning import find_parent, folders, scan
+from numakube.node.cgroups.scanning import container_groups, find_parent, folders, scan
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.apps.enforcer.deciding import Decisions, PodState
+    from numakube.apps.enforcer.deciding import Decisions, PodConfinement, PodState
     from numakube.apps.enforcer.originals import OriginalsFile
     from numakube.apps.enforcer.planning import Target
     from numakube.node.cgroups.files import Groups
@@ -146,6 +147,23 @@ class Executor:
         """Return the uids of pods whose groups are there and not as they were."""
         return uids_with_originals(self._memory.originals) & self.found.keys()
 
+    @property
+    def version(self) -> Version:
+        """Which kind of hierarchy the groups are in."""
+        return self._groups.version
+
+    def setting_of(self, pod: PodState, confined: PodConfinement, container: str) -> Setting | None:
+        """Return what a container is to have of its own from its start; nothing if it shares."""
+        return setting_of(pod, confined, container, self.version, quota=self._quota)
+
+    def declare(self, identity: str, setting: Setting) -> None:
+        """Keep what a container would have without us, before it is made otherwise."""
+        self._memory.declare(identity, setting)
+
+    def forget(self, identities: Iterable[str]) -> None:
+        """Forget what was declared of containers that are gone."""
+        self._memory.forget(identities)
+
     def apply(self, pods: Iterable[PodState], decisions: Decisions) -> Outcome:
         """Let groups be as decided; those that nothing was decided about get back what they had."""
         pods = list(pods)
@@ -164,6 +182,8 @@ class Executor:
 
     def _settle(self, targets: Mapping[str, Target]) -> Outcome:
         outcome = Outcome()
+        if not self._dry_run:
+            self._memory.adopt(container_groups(self.found))
         now = self._memory.look(targets)
         if not self._dry_run:
             self._hand_down(targets, now, outcome)

@@ -67,6 +67,30 @@ class EnforcerMetrics:
             "Passes that could not be made.",
             registry=registry,
         )
+        self.nri_connected = Gauge(
+            "numakube_enforcer_nri_connected",
+            "Whether the container runtime asks before it starts containers.",
+            registry=registry,
+        )
+        self.nri_containers = Counter(
+            "numakube_enforcer_nri_containers_total",
+            "New containers that the runtime asked about, by answer: adjusted, nothing to say, "
+            "unknown pod, or too late to say.",
+            ("answer",),
+            registry=registry,
+        )
+        self.nri_seconds = Histogram(
+            "numakube_enforcer_nri_seconds",
+            "How long the runtime waits for what a new container is to have.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.nri_updates = Counter(
+            "numakube_enforcer_nri_updates_total",
+            "Running containers whose values the runtime was told, by whether it could set them.",
+            ("result",),
+            registry=registry,
+        )
         self._reasons: set[str] = set()
 
     def show(self, decisions: Decisions, outcome: Outcome) -> None:

@@ -1,7 +1,9 @@
 """The state file: what groups were before we changed them, so that even a crash can be undone.
 
 A group that had no set of its own, and cannot be without one as long as it has processes, stays in
-the file with what was written instead (``putBackAs``), until it is gone.
+the file with what was written instead (``putBackAs``), until it is gone. A container that was made
+with what we said never was anything else: what the kubelet wanted for it is kept by its id until
+its group is there.
 """
 
 import os
@@ -43,19 +45,22 @@ class _File(Wire, frozen=True):
 
     version: int = _VERSION
     groups: dict[str, _Original] = {}  # noqa: RUF012 - msgspec copies it
+    containers: dict[str, _Setting] = {}  # noqa: RUF012 - likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """What the file has, by group.
+    """What the file has.
 
     Attributes:
-        originals: what was there before.
-        stand_ins: what was put back where that could not be.
+        originals: what was there before, by group.
+        stand_ins: what was put back where that could not be, by group.
+        declared: what containers would have without us, by id.
     """
 
     originals: Mapping[str, Setting] = field(default_factory=dict)
     stand_ins: Mapping[str, Setting] = field(default_factory=dict)
+    declared: Mapping[str, Setting] = field(default_factory=dict)
 
 
 class OriginalsFile:
@@ -84,8 +89,7 @@ class OriginalsFile:
         except OSError as error:
             raise ConfigError(f"cannot read {self._path}: {error.strerror}") from None
         try:
-            groups = msgspec.json.decode(data, type=_File).groups
-            self._saved = _remembered(groups)
+            self._saved = _remembered(msgspec.json.decode(data, type=_File))
         except (msgspec.DecodeError, InvalidValue) as error:
             aside = self._path.with_suffix(".broken")
             self._path.replace(aside)
@@ -105,7 +109,9 @@ class OriginalsFile:
             group: _written(one, remembered.stand_ins.get(group))
             for group, one in sorted(remembered.originals.items())
         }
-        content = msgspec.json.format(msgspec.json.encode(_File(groups=groups)))
+        containers = {identity: _plain(one) for identity, one in remembered.declared.items()}
+        file_content = _File(groups=groups, containers=containers)
+        content = msgspec.json.format(msgspec.json.encode(file_content))
         temporary = self._path.with_name(f".{FILE}.tmp")
         with temporary.open("wb") as file:
             file.write(content)
@@ -115,14 +121,15 @@ class OriginalsFile:
         self._saved = remembered
 
 
-def _remembered(groups: Mapping[str, _Original]) -> Remembered:
+def _remembered(content: _File) -> Remembered:
     return Remembered(
-        originals={group: _read(one) for group, one in groups.items()},
+        originals={group: _read(one) for group, one in content.groups.items()},
         stand_ins={
             group: _read(one.put_back_as)
-            for group, one in groups.items()
+            for group, one in content.groups.items()
             if one.put_back_as is not None
         },
+        declared={identity: _read(one) for identity, one in content.containers.items()},
     )
 
 
@@ -131,12 +138,16 @@ def _read(one: _Setting) -> Setting:
 
 
 def _written(one: Setting, stand_in: Setting | None) -> _Original:
-    instead = None
-    if stand_in is not None:
-        instead = _Setting(cpus=_text(stand_in.cpus), mems=_text(stand_in.mems))
     return _Original(
-        cpus=_text(one.cpus), mems=_text(one.mems), quota=one.quota, put_back_as=instead
+        cpus=_text(one.cpus),
+        mems=_text(one.mems),
+        quota=one.quota,
+        put_back_as=None if stand_in is None else _plain(stand_in),
     )
+
+
+def _plain(one: Setting) -> _Setting:
+    return _Setting(cpus=_text(one.cpus), mems=_text(one.mems), quota=one.quota)
 
 
 def _bits(text: str | None) -> int | None:

@@ -243,6 +243,16 @@ def _is_foreign(have: Value, wrote: Value, *, exactly: bool) -> bool:
     return not same_quota(str(have), str(wrote))
 
 
+def setting_of(
+    pod: PodState, confined: PodConfinement, container: str, version: Version, *, quota: bool
+) -> Setting | None:
+    """Return what a container is to have of its own from its start; nothing if it shares."""
+    if pod.allotment is None:
+        return None
+    one = confined.containers.get(container, confined.rest)
+    return _setting(one, version.unlimited if quota else None)
+
+
 def _setting(one: Confinement, unlimited: str | None) -> Setting:
     return Setting(cpus=one.cpus, mems=one.mems, quota=unlimited if one.bound else None)
 

@@ -21,6 +21,8 @@ from numakube.apps.enforcer.enforcer import Enforcer
 from numakube.apps.enforcer.executing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.enforcer.node_reading import NodeReader
+from numakube.apps.enforcer.nri import NriPlugin
+from numakube.apps.enforcer.nri_link import NriLink
 from numakube.apps.enforcer.originals import OriginalsFile
 from numakube.apps.enforcer.reporting import Reporter
 from numakube.apps.metrics import new_registry
@@ -48,6 +50,7 @@ COMPONENT: Final = "numakube-enforcer"
 FAILED: Final = 1
 _CPU_STATE: Final = "cpu_manager_state"
 _EVENT_SECONDS: Final = 10.0
+_END_SECONDS: Final = 5.0
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -120,6 +123,7 @@ class EnforcerProcess:
         self._groups = _groups(values, around)
         self._watch = GroupWatch(self._wake)
         self._kubelet = state.parent
+        metrics = EnforcerMetrics(self._registry)
         self.enforcer = Enforcer(
             knowledge=self,
             reader=NodeReader(
@@ -127,12 +131,24 @@ class EnforcerProcess:
             ),
             executor=make_executor(values, around, dry_run=dry_run),
             reporter=Reporter(None if dry_run else self._events),
-            metrics=EnforcerMetrics(self._registry),
+            metrics=metrics,
             clock=around.clock,
             period=values["period"],
             watched=self._watch_groups,
+            wrote=lambda outcome: self._plugin.wrote(outcome),
+        )
+        self._plugin = NriPlugin(self.enforcer, metrics, around.clock)
+        self._link = NriLink(
+            self._plugin,
+            metrics,
+            around.clock,
+            socket=around.locate(values["nri_socket"]),
+            name=values["nri_name"],
+            index=values["nri_index"],
+            rng=client.rng,
         )
         self._pods.store.subscribe(lambda _: self._wake())
+        self._pods.store.subscribe(lambda _: self._plugin.pods_changed())
         self._node.store.subscribe(lambda _: self._wake())
 
     def pods(self) -> Sequence[Pod]:
@@ -153,11 +169,14 @@ class EnforcerProcess:
                 self._watch.open()
                 try:
                     if await self._all_known(stop):
+                        if self._values["nri"] != "off":
+                            jobs.append(tasks.create_task(self._link.run()))
                         await self.enforcer.run(stop)
                 finally:
                     self._watch.close()
                     if self._values["restore"]:
                         await self.enforcer.restore()
+                        await self._tell_runtime()
                 for job in jobs:
                     job.cancel()
         _log.info("enforcer_ended", node=self._name)
@@ -198,6 +217,12 @@ class EnforcerProcess:
         await stop.wait()
         self._wake()
 
+    async def _tell_runtime(self) -> None:
+        """Let the runtime hear what was put back, if it is there."""
+        with contextlib.suppress(TimeoutError):
+            async with self._around.clock.timeout(0 if self._link.trouble else _END_SECONDS):
+                await self._plugin.all_told()
+
     def _watch_groups(self, groups: Sequence[str]) -> None:
         self._watch.watch([self._kubelet, *map(self._groups.path, groups)])
 
@@ -215,6 +240,8 @@ class EnforcerProcess:
         health.ready("node", lambda: "" if self._node.synced.is_set() else "not listed yet")
         health.ready("groups", lambda: self.enforcer.trouble)
         health.ready("enforced", self.enforcer.unenforced)
+        if self._values["nri"] == "on":
+            health.ready("nri", lambda: self._link.trouble)
         listen = self._around.placed(listen_of(self._values, locate=self._around.locate))
         serving = Serving(listen, health=health, registry=self._registry)
         _log.info("serving", url=(await stack.enter_async_context(serving)).url)

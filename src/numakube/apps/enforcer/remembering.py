@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.enforcer.originals import Remembered
 from numakube.apps.enforcer.planning import NOTHING, Past, each, first_of, only_if
-from numakube.node.cgroups.files import CPUS, MEMS
+from numakube.node.cgroups.files import CPUS, MEMS, Version
 from numakube.node.cgroups.inheriting import stands_in
 from numakube.node.cgroups.ordering import Setting, read_setting
 
@@ -39,7 +39,32 @@ class Memory:
         self.originals = dict(remembered.originals)
         self.written: dict[str, Setting] = {}
         self._stand_ins = dict(remembered.stand_ins)
+        self._declared = dict(remembered.declared)
         self._identities: dict[str, int] = {}
+
+    def declare(self, identity: str, setting: Setting) -> None:
+        """Keep what a container would have without us, before it is made otherwise."""
+        known = self._declared.get(identity, NOTHING)
+        self._declared[identity] = each(first_of, setting, known)
+        self._save(self.originals, self._stand_ins)
+
+    def forget(self, identities: Iterable[str]) -> None:
+        """Forget what was declared of containers that are gone."""
+        for identity in self._declared.keys() & set(identities):
+            del self._declared[identity]
+
+    def adopt(self, containers: Mapping[str, str]) -> None:
+        """Take what was declared of containers for what their groups were; groups by id."""
+        for identity in self._declared.keys() & containers.keys():
+            group = containers[identity]
+            declared = self._declared.pop(identity)
+            if self._groups.version is Version.V1:
+                # There nothing of its own is a copy of what the group above has.
+                above = group.rpartition("/")[0]
+                had = self.originals.get(above, NOTHING)
+                copied = each(first_of, had, read_setting(self._groups, above))
+                declared = each(lambda own, there: own or there, declared, copied)
+            self.originals[group] = each(first_of, declared, self.originals.get(group, NOTHING))
 
     def look(self, names: Iterable[str]) -> dict[str, Setting]:
         """Return what groups are, those of *names* and those with an original; forget the rest."""
@@ -107,7 +132,13 @@ class Memory:
         self.originals = dict(originals)
         self._stand_ins = dict(stand_ins)
         # Copies: what is on disk must not change with what is known.
-        self._file.save(Remembered(originals=dict(originals), stand_ins=dict(stand_ins)))
+        self._file.save(
+            Remembered(
+                originals=dict(originals),
+                stand_ins=dict(stand_ins),
+                declared=dict(self._declared),
+            )
+        )
 
 
 def _merged(one: Mapping[str, Setting], other: Mapping[str, Setting]) -> dict[str, Setting]:

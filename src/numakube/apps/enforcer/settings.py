@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
+
+import click
 
 from numakube.apps.process import CONNECTION, LOGS, serving_settings
 from numakube.apps.settings import DURATION, Setting, Settings
+from numakube.node.nri.plugin import DEFAULT_SOCKET
 
 PORT: Final = 2114
 DEFAULT_STATE_DIR: Final = "/var/lib/numakube-enforcer"
+
+NRI_MODES: Final = ("auto", "on", "off")
+
+
+class Matching(click.ParamType[Any]):
+    """A text of a certain form, which *meaning* describes."""
+
+    def __init__(self, name: str, form: str, meaning: str) -> None:
+        self.name = name
+        self._form = re.compile(form)
+        self._meaning = meaning
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return the text."""
+        if self._form.fullmatch(str(value)) is None:
+            self.fail(f"{value!r} is not made of {self._meaning}", param, ctx)
+        return str(value)
+
 
 _ENFORCING: Final = (
     Setting(
@@ -49,6 +73,42 @@ _ENFORCING: Final = (
     ),
 )
 
+_NRI: Final = (
+    Setting(
+        name="nri",
+        flag="--nri",
+        type=click.Choice(NRI_MODES),
+        default="auto",
+        env="ENFORCER_NRI",
+        help="Set containers before they start, as an NRI plugin of the runtime: if there is NRI, "
+        "always (not ready without), or never.",
+    ),
+    Setting(
+        name="nri_socket",
+        flag="--nri-socket",
+        metavar="PATH",
+        default=DEFAULT_SOCKET,
+        env="ENFORCER_NRI_SOCKET",
+        help="Where the container runtime offers NRI.",
+    ),
+    Setting(
+        name="nri_name",
+        flag="--nri-plugin-name",
+        type=Matching("name", r"[A-Za-z0-9_.+-]+", "letters, digits and _.+-"),
+        default="numakube",
+        env="NRI_PLUGIN_NAME",
+        help="What the plugin is called in the runtime.",
+    ),
+    Setting(
+        name="nri_index",
+        flag="--nri-plugin-index",
+        type=Matching("index", r"[0-9]{2}", "two digits"),
+        default="90",
+        env="NRI_PLUGIN_IDX",
+        help="When the plugin is asked: those with lower numbers come first.",
+    ),
+)
+
 _PLACES: Final = (
     Setting(
         name="cgroup_root",
@@ -86,4 +146,6 @@ _PLACES: Final = (
     ),
 )
 
-SETTINGS: Final = Settings((*_ENFORCING, *_PLACES, *CONNECTION, *serving_settings(PORT), *LOGS))
+SETTINGS: Final = Settings(
+    (*_ENFORCING, *_NRI, *_PLACES, *CONNECTION, *serving_settings(PORT), *LOGS)
+)

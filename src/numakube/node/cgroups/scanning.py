@@ -53,6 +53,11 @@ def folders(parent: str, pods: Mapping[str, PodGroups]) -> list[str]:
     return levels + [group for one in pods.values() for group in (one.group, *one.members)]
 
 
+def container_groups(pods: Mapping[str, PodGroups]) -> dict[str, str]:
+    """Return the groups of all containers, by id."""
+    return {identity: group for pod in pods.values() for identity, group in pod.containers.items()}
+
+
 def _pods(groups: Groups, parent: str) -> Iterator[tuple[str, str]]:
     for above in (parent, *(qos_group(parent, qos) for qos in QOS_LEVELS)):
         for group in groups.children(above):

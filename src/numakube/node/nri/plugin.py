@@ -91,7 +91,11 @@ class Handler(Protocol):
 
 
 class Session:
-    """One connection with a runtime."""
+    """One connection with a runtime.
+
+    Attributes:
+        started: set when the runtime has told what runs, and asks from now on.
+    """
 
     def __init__(
         self,
@@ -106,7 +110,7 @@ class Session:
         self._name = name
         self._index = index
         self._peer = Peer(reader, writer, serves=Conversation.PLUGIN, answer=self._answer)
-        self._started = asyncio.Event()
+        self.started = asyncio.Event()
         self._pods: list[Sandbox] = []
         self._containers: list[Container] = []
         self._answers: dict[str, Callable[[bytes], Awaitable[Any]]] = {
@@ -138,7 +142,7 @@ class Session:
             for task in (starting, serving):
                 task.cancel()
             await asyncio.gather(starting, serving, return_exceptions=True)
-        if not self._started.is_set():
+        if not self.started.is_set():
             raise RuntimeUnavailable("NRI: the runtime has closed the connection")
 
     async def update(self, updates: Sequence[Update]) -> list[str]:
@@ -157,7 +161,7 @@ class Session:
         await self._call("RegisterPlugin", request)
         try:
             async with asyncio.timeout(START_SECONDS):
-                await self._started.wait()
+                await self.started.wait()
         except TimeoutError:
             message = f"NRI: registered, and not told what runs in {START_SECONDS:g} s"
             raise RuntimeUnavailable(message) from None
@@ -193,7 +197,7 @@ class Session:
             return NRI.SynchronizeResponse(more=True)
         updates = await self._handler.synchronized(self._pods, self._containers)
         self._pods, self._containers = [], []
-        self._started.set()
+        self.started.set()
         return NRI.SynchronizeResponse(update=[update_for(one) for one in updates])
 
     async def _create(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
