@@ -114,9 +114,10 @@ async def test_a_container_begins_with_what_was_allotted(version: Version, tmp_p
 
 
 @VERSIONS
+@pytest.mark.parametrize("seen", [False, True])
 @pytest.mark.parametrize("crash", [False, True])
 async def test_what_the_kubelet_wanted_is_put_back(
-    version: Version, crash: bool, tmp_path: Path
+    version: Version, crash: bool, seen: bool, tmp_path: Path
 ) -> None:
     """Although the group never had it; also if the process ends before it has seen the group."""
     node = Node(tmp_path, version, known={"a": pod_of("a", BOUND)})
@@ -124,11 +125,9 @@ async def test_what_the_kubelet_wanted_is_put_back(
     group = group_of("a", container_of("a").id)
     async with joined(node) as world:
         await world.start("a")
-        if not crash:
+        if seen:
             await world.enforcer.step()
     enforcer = node.enforcing() if crash else world.enforcer
-    if crash:
-        await enforcer.step()
     assert (await enforcer.restore()).refused == []
     assert node.groups.effective(group, CPUS) == 0b1111
     assert node.groups.read(group, version.quota) == QUOTA[version]

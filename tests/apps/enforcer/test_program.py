@@ -15,6 +15,10 @@ import pytest
 from tests.apps.enforcer.world import NODE, World, enforced_lab, until
 
 from numakube.apps.enforcer.originals import FILE
+from numakube.lab.nodes.cgroups import group_of
+from numakube.node.cgroups.files import CPUS
+from numakube.node.nri.fake_runtime import FakeRuntime
+from numakube.node.nri.objects import Container, Cpu, Sandbox
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -22,7 +26,9 @@ PROGRAM = "from numakube.cli.main import main; main()"
 
 
 @contextlib.asynccontextmanager
-async def running(world: World, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+async def running(
+    world: World, folder: Path, *options: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the program for the lab's node."""
     tree = world.tree()
     process = await asyncio.create_subprocess_exec(
@@ -31,6 +37,7 @@ async def running(world: World, folder: Path) -> AsyncIterator[asyncio.subproces
         *("--cgroup-root", str(tree.root), "--sysfs", str(tree.root.parents[1])),
         *("--kubelet-state-dir", str(tree.root.parents[2]), "--state-dir", str(folder)),
         *("--bind-address", "127.0.0.1:0", "--nri-socket", str(folder / "nri.sock")),
+        *options,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
@@ -84,3 +91,25 @@ async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: P
             assert await process.wait() == 0
         assert await world.cpus("bound") == await world.cpus("shared") == "0-7"
         assert {world.tree().cpus(group) for group in world.tree().groups()} == {""}
+
+
+async def test_the_runtime_is_answered_by_the_program(tmp_path: Path) -> None:
+    """With what the scheduler allotted; it hears at the end what was put back."""
+    container = Container(id="c" * 64, sandbox_id="s", name="app", cpu=Cpu(quota=50000))
+    socket = tmp_path / "nri.sock"
+    async with enforced_lab() as world, FakeRuntime(socket) as runtime:
+        pod = await world.create("bound", cpuset="0-1")
+        identity = pod.metadata.uid
+        sandbox = Sandbox(id="s", uid=identity, namespace="default", name="bound")
+        async with running(world, tmp_path, "--nri", "on") as process:
+            url = await url_of(process)
+            await runtime.connected.wait()
+            assert (await fetch(f"{url}/readyz"))[0] == 200
+            assert await runtime.create(sandbox, container) == Cpu(cpus="0-1", quota=-1)
+            world.tree().add(group := f"{group_of(pod)}/cri-containerd-{container.id}.scope")
+            world.tree().files.write(group, CPUS, "0-1")
+            await world.runs_on("bound", "0-1")
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+        assert world.tree().effective_cpus(group) == "0-7"
+        assert runtime.updates[-1].cpu.quota == 50000

@@ -178,6 +178,8 @@ class Executor:
 
     def restore(self) -> Outcome:
         """Let all groups be as they were."""
+        # Containers may have come since the last pass.
+        self.look()
         return self._settle({})
 
     def _settle(self, targets: Mapping[str, Target]) -> Outcome:
