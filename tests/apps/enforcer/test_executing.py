@@ -318,7 +318,7 @@ def test_what_stands_in_is_remembered_until_it_need_not(crash: bool, tmp_path: P
 
 
 def test_a_group_beside_a_partition_follows_in_steps(tmp_path: Path) -> None:
-    """Its set must not touch the partition's, so it is written when the group above changes."""
+    """Its set must not touch the partition's, so it is written again when that has ended."""
     machine = Machine(Version.V2, tmp_path)
     machine.start("a")
     machine.enforce(state("a", "0-1"))

@@ -78,16 +78,18 @@ class Joined:
 
 
 @contextlib.asynccontextmanager
-async def joined(node: Node, *, enforcer: Enforcer | None = None) -> AsyncIterator[Joined]:
-    """Let a runtime ask the enforcer of a node."""
+async def joined(
+    node: Node, *, enforcer: Enforcer | None = None, seconds: float = 30.0
+) -> AsyncIterator[Joined]:
+    """Let a runtime ask the enforcer of a node, which answers in so many seconds at most."""
     enforcer = enforcer or node.enforcer
-    plugin = NriPlugin(enforcer, node.metrics, SystemClock())
+    plugin = NriPlugin(enforcer, node.metrics, SystemClock(), most_seconds=seconds)
     enforcer.wrote = plugin.wrote
     socket = node.folder / "nri.sock"
     link = NriLink(
         plugin, node.metrics, JumpingClock(), socket=socket, name="n", index="90", rng=Random(1)
     )
-    async with FakeRuntime(socket, request_seconds=4.0) as runtime:
+    async with FakeRuntime(socket, request_seconds=60.0) as runtime:
         task = asyncio.ensure_future(link.run())
         await runtime.connected.wait()
         try:
@@ -188,9 +190,9 @@ async def test_a_pod_that_is_not_known_yet_is_waited_for(tmp_path: Path) -> None
 
 
 async def test_a_pod_that_stays_unknown_starts_nevertheless(tmp_path: Path) -> None:
-    """After half a second at most; it is counted, and mended when it is known."""
+    """After half of the time; it is counted, and mended when it is known."""
     node = Node(tmp_path)
-    async with joined(node) as world:
+    async with joined(node, seconds=4.0) as world:
         assert await world.start("a") == WANTED
         assert world.answered("unknown")
         node.known["a"] = pod_of("a", BOUND)
@@ -220,7 +222,7 @@ async def test_no_container_waits_for_a_slow_node(tmp_path: Path) -> None:
     """The answer comes in time to be still taken, and says nothing."""
     node = Node(tmp_path, known={"a": pod_of("a", BOUND)})
     reader = Stuck(sysfs=tmp_path / "sys", cpu_state=tmp_path / "none")
-    async with joined(node, enforcer=node.enforcing(reader)) as world:
+    async with joined(node, enforcer=node.enforcing(reader), seconds=1.0) as world:
         reader.hold()
         assert await world.start("a") == WANTED
         reader.release()

@@ -217,15 +217,15 @@ class Executor:
         stand_ins: dict[str, Setting] = {}
         for asked in writes:
             write, why = self._write(asked)
+            if why:
+                owner = self._owner(write.group, owners)
+                outcome.refused.append(Refused(owner=owner, group=write.group, why=why))
+                continue
+            changes[write.group, write.file] = self._change(write, now, owners, plan)
             if write.text != asked.text:
                 held: dict[str, Any] = {_PARTS[write.file]: CpuSet.parse(write.text).bits}
                 known = stand_ins.get(write.group, NOTHING)
                 stand_ins[write.group] = replace(known, **held)
-            if why:
-                owner = self._owner(write.group, owners)
-                outcome.refused.append(Refused(owner=owner, group=write.group, why=why))
-            else:
-                changes[write.group, write.file] = self._change(write, now, owners, plan)
         outcome.changes += changes.values()
         return stand_ins
 

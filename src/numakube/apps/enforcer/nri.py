@@ -23,7 +23,7 @@ from numakube.node.cgroups.files import CPUS, MEMS, Version
 from numakube.node.cgroups.names import container_id_of
 from numakube.node.cgroups.ordering import Setting
 from numakube.node.nri.objects import STOPPED, Cpu, Update
-from numakube.node.nri.plugin import Event
+from numakube.node.nri.plugin import DEFAULT_REQUEST_SECONDS, Event
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 ADJUSTED, NOTHING, UNKNOWN, LATE = "adjusted", "nothing", "unknown", "late"
 MOST_SECONDS: Final = 1.0
-"""No answer takes longer, and none longer than half of what the runtime waits."""
+"""No answer takes longer, and none longer than half of what the runtime waits: it hangs up then."""
 _SOURCE: Final = "kubernetes.io/config.source"
 _API: Final = "api"
 _PERIOD: Final = 100_000
@@ -54,8 +54,17 @@ class NriPlugin:
         runtime: who asks; ``None`` before that is known.
     """
 
-    def __init__(self, enforcer: Enforcer, metrics: EnforcerMetrics, clock: Clock) -> None:
+    def __init__(
+        self,
+        enforcer: Enforcer,
+        metrics: EnforcerMetrics,
+        clock: Clock,
+        *,
+        most_seconds: float = MOST_SECONDS,
+    ) -> None:
+        """Prepare; no answer takes longer than *most_seconds*."""
         self._enforcer = enforcer
+        self._most = most_seconds
         self._metrics = metrics
         self._clock = clock
         self._arrival = asyncio.Event()
@@ -172,8 +181,8 @@ class NriPlugin:
         announced.add_container(pod.uid, container)
         most = self._most_seconds()
         try:
-            known = await self._known(pod, most / 2)
-            async with self._clock.timeout(most / 2):
+            async with self._clock.timeout(most):
+                known = await self._known(pod, most / 2)
                 setting = await self._enforcer.confine(pod.uid, container.name)
                 if setting is None:
                     return (NOTHING if known else UNKNOWN), None
@@ -205,8 +214,8 @@ class NriPlugin:
         return None if setting is None else _cpu(setting)
 
     def _most_seconds(self) -> float:
-        waits = MOST_SECONDS * 2 if self.runtime is None else self.runtime.request_seconds
-        return min(MOST_SECONDS, waits / 2)
+        waits = DEFAULT_REQUEST_SECONDS if self.runtime is None else self.runtime.request_seconds
+        return min(self._most, waits / 2)
 
     def _wanted(self, cpu: Cpu) -> Setting:
         """Return what the kubelet wants for a container, as its group would have it."""

@@ -92,8 +92,8 @@ class StrictGroups:
         """Return the CPUs or memory nodes that processes of a group can use."""
         own = self._set(group, file)
         above = self.effective(_above(group), file) if group else own
-        parts = [one for one in self.children(group) if one in self.partitions and file == CPUS]
-        return (own & above or above) & ~union(self._set(one, file) for one in parts)
+        below = [one for one in self.partitions if _is_below(one, group) and file == CPUS]
+        return (own & above or above) & ~union(self._set(one, file) for one in below)
 
     def write(self, group: str, file: str, text: str) -> str:
         """Write a file; return why that was refused, or the empty text."""
@@ -157,7 +157,7 @@ class StrictGroups:
         return text
 
     def _populated(self, group: str) -> bool:
-        return any(one == group or one.startswith(f"{group}/") for one in self.busy)
+        return any(one == group or _is_below(one, group) for one in self.busy)
 
     def _set(self, group: str, file: str) -> int:
         return CpuSet.parse(self._files[group].get(file, "")).bits
@@ -171,6 +171,10 @@ class StrictGroups:
     @staticmethod
     def _limit(text: str) -> int | None:
         return None if text == "-1" else int(text)
+
+
+def _is_below(group: str, above: str) -> bool:
+    return group != above and f"{group}/".startswith(f"{above}/" if above else "")
 
 
 def _above(group: str) -> str:
