@@ -197,14 +197,18 @@ def test_everything_is_put_back(version: Version, crash: bool, tmp_path: Path) -
 
 
 @VERSIONS
-def test_a_changed_limit_is_what_is_put_back(version: Version, tmp_path: Path) -> None:
-    """A kubelet that resizes a container in place does not resize it in vain."""
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_changed_limit_is_what_is_put_back(version: Version, crash: bool, tmp_path: Path) -> None:
+    """A kubelet that resizes a container in place does not do so in vain, also after a crash."""
     machine = Machine(version, tmp_path)
     machine.start("a")
     machine.enforce(state("a", "0-1"))
     resized = QUOTA[version].replace("2", "3", 1)
     machine.groups.write(group_of("a", "app"), version.quota, resized)
-    machine.enforce(state("a", "0-1"))
+    if crash:
+        machine.crash()
+    else:
+        machine.enforce(state("a", "0-1"))
     machine.executor.restore()
     assert machine.groups.read(group_of("a", "app"), version.quota) == resized
 
@@ -357,6 +361,22 @@ def test_a_group_that_is_made_anew_is_no_drift(version: Version, tmp_path: Path)
     assert {change.kind for change in outcome.changes} == {Kind.APPLIED}
     machine.executor.restore()
     assert machine.groups.read(group_of("a"), version.quota) == QUOTA[version]
+
+
+@VERSIONS
+def test_the_limit_of_a_container_that_is_being_made_is_no_drift(
+    version: Version, tmp_path: Path
+) -> None:
+    """The runtime writes it after it has made the group; it is noted as what to put back."""
+    machine = Machine(version, tmp_path)
+    machine.start("a")
+    new = group_of("a", "new")
+    machine.groups.add(new)
+    machine.enforce(state("a", "0-1"))
+    machine.groups.write(new, version.quota, QUOTA[version])
+    assert {one.kind for one in machine.enforce(state("a", "0-1")).changes} == {Kind.APPLIED}
+    machine.executor.restore()
+    assert machine.groups.read(new, version.quota) == QUOTA[version]
 
 
 def test_a_reset_of_a_group_without_processes_is_no_drift(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.apps.enforcer.deciding import Problem
 from numakube.apps.enforcer.planning import (
     NOTHING,
+    REST,
     Owner,
     Plan,
     make_plan,
@@ -249,6 +250,8 @@ class Executor:
             and wrote == _text(plan.wanted[group], file, self._groups.version)
             # When a pod has ended, systemd resets what is left of it: that is nobody's business.
             and has_processes(self._groups, group)
+            # Runtimes make the group of a new container first, and write its limit then.
+            and not (file == self.version.quota and owners[group].container == REST)
         ):
             kind = Kind.DRIFT
         before = _text(now[group], file, self._groups.version) or ""

@@ -198,7 +198,9 @@ def _old(
     What was put back counts as somebody else's as soon as it is not *exactly* that any more.
     """
     known = past.originals.get(group, NOTHING)
-    last = past.written.get(group, NOTHING)
+    # A quota is only ever lifted, so that another one is somebody else's even after a crash.
+    lifted = replace(NOTHING, quota=only_if(known.quota, version.unlimited))
+    last = each(first_of, past.written.get(group, NOTHING), lifted)
     exactly = exactly and version is Version.V2
     foreign = each(
         lambda have, wrote: have if _is_foreign(have, wrote, exactly=exactly) else None,
