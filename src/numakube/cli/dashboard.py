@@ -11,20 +11,13 @@ from numakube.apps.dashboard.command import LINE, SETTINGS
 from numakube.apps.running import run_until_stopped
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
-from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from numakube.apps.settings import Values
 
 
 def _run(flags: Values) -> int:
-    try:
-        from numakube.apps.dashboard.process import run
-    except ModuleNotFoundError as error:
-        # Templates are an extra, and so is the engine that explains.
-        raise ConfigError(
-            f"the dashboard needs {error.name}, which is not installed: pip install 'numakube[web]'"
-        ) from None
+    from numakube.apps.dashboard.process import run
 
     values = SETTINGS.resolve(env=os.environ, flags=flags)
     configure_logs(values["log_level"], values["log_format"])

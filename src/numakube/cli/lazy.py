@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
-from numakube.errors import ConfigError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-
-_WITH_EXTRAS: Final = ("exporter", "extender", "lab", "scheduler", "sriov")
-"""Commands that need more than every installation has, and an extra of their name has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +37,7 @@ class LazyGroup(click.Group):
         entry = self.lazy.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
-        try:
-            module = import_module(entry.module)
-        except ModuleNotFoundError as error:
-            missing = (error.name or "").partition(".")[0]
-            if missing == "numakube":
-                raise
-            extra = cmd_name if cmd_name in _WITH_EXTRAS else "all"
-            raise ConfigError(
-                f"{cmd_name} needs {missing}, which is not installed:"
-                f" pip install 'numakube[{extra}]'"
-            ) from None
-        command: click.Command = getattr(module, entry.attribute)
+        command: click.Command = getattr(import_module(entry.module), entry.attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 import numakube
+from numakube.cli.extras import missing_text
 from numakube.cli.lazy import Lazy, LazyGroup
 from numakube.errors import ClusterUnreachable, NumakubeError
 
@@ -171,7 +172,7 @@ def run(arguments: Sequence[str], *, program: str) -> int:
     except Exception as error:
         if debug:
             raise
-        return _failed(error)
+        return _failed(_only(error), words)
     return code if isinstance(code, int) else OK
 
 
@@ -182,12 +183,22 @@ def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
     return len(words) < end, [*words, *arguments[end:]]
 
 
-def _failed(error: Exception) -> int:
+def _only(error: Exception) -> Exception:
+    """Return what a group of tasks failed with, if it is one thing."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        (error,) = error.exceptions
+    return error
+
+
+def _failed(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, ClusterUnreachable):
         _complain(str(error))
         return UNREACHABLE
     if isinstance(error, NumakubeError):
         _complain(str(error))
+    elif isinstance(error, ModuleNotFoundError) and not _is_ours(error):
+        command = next((word for word in words if word in COMMANDS), "numakube")
+        _complain(missing_text(command, error.name or "a library"))
     elif isinstance(error, OSError) and error.filename is not None:
         _complain(f"{os.fspath(error.filename)}: {error.strerror}")
     else:
@@ -196,6 +207,10 @@ def _failed(error: Exception) -> int:
             " `numakube --debug ...` shows where"
         )
     return NEGATIVE
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    return (error.name or "").partition(".")[0] == "numakube"
 
 
 def _usage(error: click.ClickException) -> int:

@@ -1,6 +1,6 @@
 """Pages from templates: everything that comes from a cluster is escaped, without exception.
 
-Jinja2 is an extra (``numakube[web]``): processes that can do without the dashboard import this
+Images may leave Jinja2 out: processes that can do without the dashboard import this
 module only when they serve it.
 """
 

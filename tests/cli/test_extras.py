@@ -1,0 +1,121 @@
+"""What is missing is named with what brings it, for every command and every library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grimp
+import pytest
+from tests.hiding import Ran, run_lines, without_extras
+from tests.insight.explain.bundling import collected_of
+from tests.insight.explain.town import Town, pod
+
+from numakube.apps.bundle import pack
+from numakube.cli.extras import EXTRAS, OPTIONAL
+from numakube.cli.main import COMMANDS
+
+CORE = (
+    "aiohttp", "jinja2", "markupsafe", "msgspec", "numpy", "prometheus_client", "rich",
+    "structlog", "yaml",
+)  # fmt: skip
+"""Libraries of every installation; click is not here, for nothing starts without."""
+
+ENDS = {0, 1, 2}
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> list[list[str]]:
+    """Command lines that go far enough to need what their command needs; none asks a cluster."""
+    town = Town()
+    town.add("node-a")
+    town.run(pod("runs", cpu="4"), "node-a")
+    town.pods.append(pod("waits", cpu="10"))
+    bundle = tmp_path / "bundle.tgz"
+    bundle.write_bytes(pack(collected_of(town.facts())))
+    taken = ["--from", str(bundle)]
+    given = {
+        "admit": ["--example"],
+        "bundle": [*taken, "-o", str(tmp_path / "again.tgz")],
+        "cache": taken,
+        "check": ["-"],
+        "completion": ["bash"],
+        "dashboard": [*taken, "--bind-address", "0.0.0.0:0", "--insecure-serving"],
+        "deploy": ["--dry-run=client"],
+        "detect": [],
+        "doctor": taken,
+        "explain": ["pod", "waits", *taken],
+        "images": [],
+        "lab": ["up", "--host", "192.0.2.1"],
+        "loglevel": [],
+        "machine": ["dgx-h100"],
+        "map": ["node-a", *taken],
+        "queue": taken,
+        "remove": ["--dry-run=server"],
+        "render": [],
+        "replay": ["bundle", str(bundle), "--check"],
+        "reservations": taken,
+        "resync": ["--all"],
+        "setup": [],
+        "top": taken,
+        "trace": ["pod", "waits", *taken],
+        "validate": taken,
+    }
+    return [[name, *given.get(name, ["--help"])] for name in COMMANDS if name != "demo"]
+
+
+def complaints(ran: list[Ran], extra_of: dict[str, str]) -> list[Ran]:
+    """Return what ended other than well, or with another word than which extra is missing."""
+    return [
+        one
+        for one in ran
+        if one.code not in ENDS
+        or "bug" in one.err
+        or ("not installed" in one.err and extra_of.get(one.line[0], "-") not in one.err)
+    ]
+
+
+def test_every_installation_has_what_its_commands_need(
+    lines: list[list[str]], tmp_path: Path
+) -> None:
+    """All but those that talk to kubelets, and the lab, work after a plain installation."""
+    ran = run_lines(without_extras(), lines, tmp_path)
+
+    named = {name: f"numakube[{extra}]" for name, extra in EXTRAS.items()}
+    assert complaints(ran, named) == []
+    stopped = {one.line[0] for one in ran if "not installed" in one.err}
+    assert stopped == {"exporter", "lab", "sriov"}
+
+
+@pytest.mark.parametrize("command", ["exporter", "lab", "sriov"])
+def test_the_extra_that_is_named_is_enough(
+    command: str, lines: list[list[str]], tmp_path: Path
+) -> None:
+    """Alone: nothing of another extra is needed."""
+    own = [line for line in lines if line[0] == command]
+    (ran,) = run_lines(without_extras(EXTRAS[command]), own, tmp_path)
+
+    assert "not installed" not in ran.err
+    assert (ran.code, ran.err[:25]) in {(0, ""), (2, "error: --host 192.0.2.1 c")}
+
+
+@pytest.mark.parametrize("module", [*CORE, *OPTIONAL])
+def test_a_missing_library_is_never_called_a_bug(
+    module: str, lines: list[list[str]], tmp_path: Path
+) -> None:
+    """Whichever it is: every command works without, or says what to install."""
+    ran = run_lines([module], lines, tmp_path)
+
+    assert len(ran) == len(lines)
+    optional = {name: f"pip install 'numakube[{extra}]'" for name, extra in EXTRAS.items()}
+    plain = dict.fromkeys(COMMANDS, "pip install numakube\n")
+    assert complaints(ran, optional if module in OPTIONAL else plain) == []
+
+
+def test_no_command_can_come_to_need_what_its_extra_does_not_bring() -> None:
+    """Whatever is imported late counts too: the whole tree of imports is looked at."""
+    graph = grimp.build_graph("numakube", include_external_packages=True)
+    for name, entry in COMMANDS.items():
+        own = {entry.module, *graph.find_descendants(entry.module)}
+        reached = own.union(*(graph.find_upstream_modules(one) for one in own))
+        extras = [EXTRAS[name]] if name in EXTRAS else []
+        assert reached.isdisjoint(without_extras(*extras)), name
