@@ -47,7 +47,7 @@ def draw() -> str:
     node, verdicts = run_example()
     picture = picture_after(node, verdicts)
     console.print("$ numakube admit --example", style="bold")
-    console.print(drawing.verdict_table(verdicts, name_styles(picture)))
+    console.print(drawing.verdict_table(verdicts, name_styles(picture, console)))
     for part in drawing.refusals(verdicts):
         console.print(part)
     console.print()

@@ -27,6 +27,12 @@ class Ended:
     err: str
 
 
+@pytest.fixture(autouse=True)
+def usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the width that whoever runs tests side by side has set for its own output."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def numakube(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Return a function that runs a command line and returns how it ended."""

@@ -172,8 +172,11 @@ def test_the_version_of_the_kubelet_can_be_chosen(admit: Callable[..., Ended]) -
     assert admit("--kubernetes", "1.2", pods=pods).code == 1
 
 
-def test_the_drawing_shows_owners(admit: Callable[..., Ended]) -> None:
+def test_the_drawing_shows_owners(
+    admit: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Letters for CPUs and devices, a bar for memory, r for reserved CPUs."""
+    monkeypatch.setenv("COLUMNS", "120")
     config = CONFIG | {
         "memoryManagerPolicy": "Static",
         "evictionHard": {"memory.available": "2Gi"},
@@ -225,7 +228,8 @@ def test_more_pods_than_letters(admit: Callable[..., Ended]) -> None:
         ("a: [", "pods.yaml: line 2: not YAML"),
         ("", "pods.yaml: there is no pod in it"),
         ("- 1", "pods.yaml: each document must be an object"),
-        ({"kind": "Deployment"}, "pods.yaml: kind: a kubelet admits pods, not a Deployment"),
+        ({"kind": "Service"}, "pods.yaml: kind: a kubelet admits pods, not a Service"),
+        ({"kind": "Deployment"}, "pods.yaml: Deployment: spec.template: is required"),
         ({"kind": "Pod"}, "pods.yaml: Pod: metadata.name: is required"),
         (
             {"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": 1}]}},
@@ -285,12 +289,65 @@ def test_a_configuration_that_cannot_be_used(
     assert message in result.err
 
 
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (pod("a"), "kubelet.yaml: kind: a Pod, not a KubeletConfiguration"),
+        ([1], "kubelet.yaml: not a KubeletConfiguration"),
+        (
+            {"topologyManagerPolcy": "restricted"},
+            "kubelet.yaml: topologyManagerPolcy: unknown field;"
+            " did you mean topologyManagerPolicy?",
+        ),
+        (
+            {"kubeletconfig": {"cpumanagerPolicy": "static"}},
+            "kubelet.yaml: cpumanagerPolicy: unknown field; did you mean cpuManagerPolicy?",
+        ),
+    ],
+)
+def test_a_field_that_no_kubelet_knows_is_not_passed_over(
+    config: object, message: str, admit: Callable[..., Ended]
+) -> None:
+    """The answer would be for another kubelet than the one that is meant."""
+    result = admit(pods=pod("a", cpu=1, memory="1Gi"), config=config)
+
+    assert (result.code, result.out) == (1, "")
+    assert message in result.err
+
+
+def test_fields_that_no_resource_manager_reads_are_fine(admit: Callable[..., Ended]) -> None:
+    """One that nobody knows is told, since versions to come may have it."""
+    pods = pod("a", cpu=1, memory="1Gi")
+    known = admit(pods=pods, config={**CONFIG, "serializeImagePulls": False})
+    assert (known.code, known.err) == (0, "")
+    new = admit(pods=pods, config={**CONFIG, "quantumDrive": True})
+    assert new.code == 0
+    assert new.err.endswith("kubelet.yaml: the field quantumDrive is not known and has no effect\n")
+
+
+def test_a_few_words_are_enough_of_a_configuration(
+    numakube: Callable[..., Ended], tmp_path: Path
+) -> None:
+    """Those of the lab; a workload stands for one of its pods."""
+    template = {"spec": pod("a", cpu=6, memory="1Gi")["spec"]}
+    job = {"kind": "Job", "metadata": {"name": "train"}, "spec": {"template": template}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    line = ("admit", "-m", "2 sockets, 4 cores, 16Gi", "-f", tmp_path / "job.yaml", "--kubelet")
+
+    alone = numakube(*line, "policy=single-numa-node", "-o", "json")
+    assert alone.code == 1
+    assert json.loads(alone.out)["pods"][0]["reason"] == "TopologyAffinityError"
+    assert numakube(*line, "policy=best-effort", "-o", "name").out == "pod/train\n"
+    assert numakube(*line, "policy=none", "-k", "kubelet.yaml").code == 2
+    assert "'polcy' is unknown; use " in numakube(*line, "polcy=none").err
+
+
 def test_missing_options_are_wrong_usage(numakube: Callable[..., Ended]) -> None:
     """All three files, or the example."""
     result = numakube("admit", "--machine", "1 core, 1Gi")
 
     assert result.code == 2
-    assert "Give --machine, --kubelet-config and --pods, or --example." in result.err
+    assert "Give --machine, --pods, and --kubelet-config or --kubelet; or --example." in result.err
 
 
 def test_a_missing_file_is_an_error(numakube: Callable[..., Ended]) -> None:

@@ -46,7 +46,8 @@ def test_facts_come_from_a_bundle(tmp_path: Path) -> None:
     bundle.write_bytes(pack(Collected("2026-01-01T00:00:00Z")))
     assert facts_for(ClusterOptions(bundle=str(bundle))).taken_at == "2026-01-01T00:00:00Z"
     bundle.write_bytes(b"?")
-    with pytest.raises(MalformedObject, match=r"bundle\.tgz"):
+    sentence = r"bundle\.tgz: not a bundle of `kubectl numa bundle`$"
+    with pytest.raises(MalformedObject, match=sentence):
         facts_for(ClusterOptions(bundle=str(bundle)))
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from numakube.cli.commands import COMMANDS
 from numakube.cli.completion import kubectl_candidates
-from numakube.cli.main import COMMANDS, cli
+from numakube.cli.main import cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,4 +50,4 @@ def test_options_are_completed() -> None:
 def test_where_a_file_is_expected_kubectl_may_offer_files() -> None:
     """``:0`` lets the shell complete file names, next to what else is possible."""
     assert list(kubectl_candidates(cli, ["replay", "values", "t"])) == [":0"]
-    assert list(kubectl_candidates(cli, ["machine", "dgx"])) == ["dgx-h100", ":0"]
+    assert list(kubectl_candidates(cli, ["machine", "dgx-h1"])) == ["dgx-h100", ":0"]

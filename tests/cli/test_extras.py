@@ -11,8 +11,8 @@ from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.town import Town, pod
 
 from numakube.apps.bundle import pack
+from numakube.cli.commands import COMMANDS
 from numakube.cli.extras import EXTRAS, OPTIONAL
-from numakube.cli.main import COMMANDS
 
 CORE = (
     "aiohttp", "jinja2", "markupsafe", "msgspec", "numpy", "prometheus_client", "rich",

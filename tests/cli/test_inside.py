@@ -121,7 +121,7 @@ async def test_queue_cache_and_reservations_are_shown(world: World, ask: Numakub
     wide = await ask("queue", "-o", "wide", "-n", "default")
     assert "topology-changed" in wide.out
     assert (await ask("queue", "-n", "elsewhere")).out == "no pod waits\n"
-    assert (await ask("queue", "-o", "name")).out == "pod/default/late\n"
+    assert (await ask("queue", "-o", "name")).out == "pod/late\n"
     table = await ask("cache")
     assert [line.split()[0] for line in table.out.splitlines()] == ["NODE", "node-0"]
     assert " matches " in table.out

@@ -11,7 +11,8 @@ import click
 import pytest
 
 import numakube as package
-from numakube.cli.main import COMMANDS, cli, run
+from numakube.cli.commands import COMMANDS
+from numakube.cli.main import cli, run
 from numakube.errors import ClusterUnreachable, InvalidValue
 
 if TYPE_CHECKING:

@@ -17,6 +17,8 @@ import pytest
 from tests.cli.conftest import Ended
 from tests.insight.drawing import nodes
 
+from numakube.api.yamls import load_yaml
+
 Run = Callable[..., Ended]
 
 PROGRAM = "from numakube.cli.main import main; main()"
@@ -97,6 +99,35 @@ def test_files_are_named_after_nodes(numakube: Run, bundle: Path, tmp_path: Path
     written = sorted(path.name for path in (tmp_path / "maps").iterdir())
     assert written == ["a-1.svg", "a-2.svg"]
     ElementTree.parse(tmp_path / "maps" / "a-1.svg")  # noqa: S314 - just written
+
+
+def test_yaml_is_the_same_document(numakube: Run, bundle: Path, tmp_path: Path) -> None:
+    """Asked for by -o, or by the name of the file."""
+    document = json.loads(numakube("map", "a-1", "--from", bundle, "-o", "json").out)
+    told = numakube("map", "a-1", "--from", bundle, "-o", "yaml")
+    assert load_yaml(told.out, "yaml") == document
+    file = tmp_path / "node.yaml"
+    numakube("map", "a-1", "--from", bundle, "--output-file", file)
+    assert file.read_text() == told.out
+
+
+def test_a_form_that_is_not_known_is_refused(numakube: Run, bundle: Path, tmp_path: Path) -> None:
+    """With those that are; nothing is written."""
+    file = tmp_path / "node.pdf"
+    ended = numakube("map", "a-1", "--from", bundle, "--output-file", file)
+    assert (ended.code, file.exists()) == (2, False)
+    assert "ends in none of .txt, .svg, .png, .json, .yaml, .yml; say by -o what" in ended.err
+    assert numakube("map", "a-1", "--from", bundle, "--output-file", file, "-o", "svg").code == 0
+
+
+def test_a_pipe_is_as_wide_as_columns_says(
+    numakube: Run, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For pagers and scripts."""
+    monkeypatch.setenv("COLUMNS", "60")
+    told = numakube("map", "a-1", "--from", bundle).out
+    assert told == numakube("map", "a-1", "--from", bundle, "--width", 60).out
+    assert max(len(line) for line in told.splitlines() if line[:1] in "╭│") == 60
 
 
 def test_a_png_is_written(numakube: Run, bundle: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def run_console(body: str, directory: Path) -> str:
 def shell(command: str, directory: Path) -> str:
     """Run *command* as somebody would who has installed numakube and sits in *directory*."""
     programs = Path(sys.executable).parent
-    environment = os.environ | {
+    environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"} | {
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "VECTORS": str(ROOT / "tests" / "vectors"),
         "PYTHONUTF8": "1",

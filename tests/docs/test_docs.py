@@ -11,7 +11,8 @@ import click
 import pytest
 from tests.docs.pages import ROOT, run_page
 
-from numakube.cli.main import COMMANDS, cli
+from numakube.cli.commands import COMMANDS
+from numakube.cli.main import cli
 from numakube.kubelet.machines.presets import PRESETS
 
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
@@ -61,7 +62,8 @@ def test_the_reference_has_every_command_and_option() -> None:
     for name in COMMANDS:
         command = cli.get_command(context, name)
         assert command is not None
-        assert f"numakube {name}" in reference
+        assert f"\n## numakube {name}\n" in reference
+        assert f"[`numakube {name}`](#numakube-{name})" in reference
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.opts[-1] in reference, f"{name} {parameter.opts[-1]}"

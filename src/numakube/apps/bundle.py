@@ -86,8 +86,8 @@ def unpack(content: bytes, *, name: str = "bundle") -> Collected:
                 file = archive.extractfile(entry) if entry.isfile() else None
                 if file is not None:
                     files[_inside(entry.name)] = file.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise MalformedObject(name, f"not a bundle of `kubectl numa bundle`: {error}") from None
+    except (tarfile.TarError, EOFError, OSError, zlib.error):
+        raise MalformedObject(name, "not a bundle of `kubectl numa bundle`") from None
     return Collected(_taken_at(files, name), files)
 
 

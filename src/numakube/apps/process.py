@@ -58,7 +58,9 @@ LOGS: Final = (
 )
 
 
-def serving_settings(port: int, *, section: str = "serving") -> tuple[Setting, ...]:
+def serving_settings(
+    port: int, *, section: str = "serving", served: str = "health and metrics"
+) -> tuple[Setting, ...]:
     """Return the settings of where health and metrics are served, by default on *port*."""
     return (
         Setting(
@@ -67,7 +69,7 @@ def serving_settings(port: int, *, section: str = "serving") -> tuple[Setting, .
             metavar="HOST:PORT",
             default=f"127.0.0.1:{port}",
             key=f"{section}.bindAddress",
-            help="Where to serve health and metrics; port 0 takes a free one.",
+            help=f"Where to serve {served}; port 0 takes a free one.",
         ),
         Setting(
             name="tls_cert_file",

@@ -124,7 +124,7 @@ async def reach_schedulers(
 ) -> tuple[Reached, ...]:
     """Return every program that was found, those that lead first.
 
-    What cannot be reached is returned with the reason; nothing is raised for it.
+    What cannot be reached is returned with the reason.
 
     Args:
         client: for the cluster; it must outlive what is returned.
@@ -132,13 +132,16 @@ async def reach_schedulers(
         selector: labels of the pods to ask otherwise.
         authority: file with the authority of the URLs' certificates.
         token: what to show there, instead of one made for the purpose.
+
+    Raises:
+        ClusterUnreachable: the API server does not answer.
     """
     if urls:
         found = [_direct(url, authority, token) for url in urls]
     else:
         try:
             found = await _through_api(client, selector)
-        except (ApiError, ClusterUnreachable) as error:
+        except ApiError as error:
             return (Reached(name="", trouble=f"cannot list pods: {error}", client=client),)
     limit = asyncio.Semaphore(_AT_ONCE)
     known = await asyncio.gather(*(_introduced(one, limit) for one in found))

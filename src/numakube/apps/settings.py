@@ -140,9 +140,10 @@ class Settings:
         return [one.option() for one in self.all]
 
     def given(self, ctx: click.Context) -> Values:
-        """Return the values that were given on the command line."""
-        line = click.core.ParameterSource.COMMANDLINE
-        names = [one.name for one in self.all if ctx.get_parameter_source(one.name) is line]
+        """Return the values that were given on the command line, before the command or after it."""
+        sources = click.core.ParameterSource
+        line = (sources.COMMANDLINE, sources.DEFAULT_MAP)
+        names = [one.name for one in self.all if ctx.get_parameter_source(one.name) in line]
         return {name: ctx.params[name] for name in names}
 
     def defaults(self) -> Values:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from numakube.cli.cluster import cluster_options
+from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option
 from numakube.cli.printing import age, print_list, print_rows, repeated, watch_option
 from numakube.cli.schedulers import documents_for, scheduler_options
@@ -22,7 +23,7 @@ _TITLES = ("NODE", "SCHEDULER", "MODE", "STATE", "AGE", "REPORT", "FINGERPRINT",
 
 
 @click.command("cache")
-@click.argument("node", required=False)
+@click.argument("node", required=False, type=ObjectName("node"))
 @watch_option
 @output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
 @cluster_options

@@ -82,9 +82,8 @@ def _check_file(file: str, tally: _Tally) -> None:
     subject = "standard input" if file == "-" else file
     try:
         trees = load_manifests(read_text(file), subject)
-    except (MalformedObject, UnicodeError) as error:
-        named = isinstance(error, MalformedObject)
-        tally.unusable.append(str(error) if named else f"{subject}: not UTF-8")
+    except MalformedObject as error:
+        tally.unusable.append(str(error))
         return
     for tree in trees:
         if not isinstance(tree, dict):

@@ -14,14 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from numakube.cli.connection import (
+    ClusterOptions,
+    config_for,
+    connected,
+    connection_options,
+    current_cluster,
+)
+from numakube.cli.naming import ObjectName
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,32 +36,14 @@ if TYPE_CHECKING:
 
     from numakube.insight.collected import Collected
     from numakube.insight.facts import ClusterFacts
-    from numakube.kube.config import ClusterConfig
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """Where a command looks.
-
-    Attributes:
-        bundle: a file of ``kubectl numa bundle``; ``-`` for standard input, ``None`` for live.
-    """
-
-    kubeconfig: str | None = None
-    context: str | None = None
-    bundle: str | None = None
-
-    @property
-    def live(self) -> bool:
-        """Whether a cluster is asked, rather than a file."""
-        return self.bundle is None
+__all__ = ["ClusterOptions"]
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare ``--kubeconfig``, ``--context`` and ``--from``; they arrive as ``cluster``."""
+    """Declare how to reach a cluster, or ``--from``; it arrives as ``cluster``."""
 
-    @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.")
-    @click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
+    @connection_options()
     @click.option(
         "--from",
         "bundle",
@@ -62,17 +51,11 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Look at this bundle (of `kubectl numa bundle`) instead of a live cluster.",
     )
     @functools.wraps(command)
-    def wrapped(
-        *args: object,
-        kubeconfig: str | None,
-        context: str | None,
-        bundle: str | None,
-        **others: object,
-    ) -> object:
-        if bundle is not None and (kubeconfig or context):
+    def wrapped(*args: object, bundle: str | None, **others: object) -> object:
+        cluster = current_cluster()
+        if bundle is not None and (cluster.kubeconfig or cluster.context or cluster.server):
             raise click.UsageError("--from is a file, for which there is no kubeconfig or context.")
-        cluster = ClusterOptions(kubeconfig=kubeconfig, context=context, bundle=bundle)
-        return command(*args, cluster=cluster, **others)
+        return command(*args, cluster=replace(cluster, bundle=bundle), **others)
 
     return wrapped
 
@@ -80,7 +63,12 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def namespace_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare ``-n``; it arrives as ``namespace``, empty if not given (see `namespace_for`)."""
     option = click.option(
-        "-n", "--namespace", default="", metavar="NAME", help="Namespace; as kubectl's by default."
+        "-n",
+        "--namespace",
+        default="",
+        type=ObjectName("namespace"),
+        metavar="NAME",
+        help="Namespace; as kubectl's by default.",
     )
     return option(command)
 
@@ -103,7 +91,15 @@ def namespace_for(cluster: ClusterOptions, namespace: str) -> str:
     """Return the namespace to work in: the given one, or that of the context."""
     if namespace or not cluster.live:
         return namespace or "default"
-    return _config(cluster).namespace or "default"
+    return config_for(cluster).namespace or "default"
+
+
+def pod_place(cluster: ClusterOptions, namespace: str, name: str) -> tuple[str, str]:
+    """Return namespace and name of a pod, whose name may have its namespace before it."""
+    if "/" in name and not namespace:
+        space, _, bare = name.partition("/")
+        return space, bare
+    return namespace_for(cluster, namespace), name
 
 
 def facts_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -> ClusterFacts:
@@ -128,23 +124,10 @@ def collected_for(cluster: ClusterOptions, *, what: Collection[str] | None = Non
 
 
 async def _gathered(cluster: ClusterOptions, what: Collection[str] | None) -> Collected:
-    import structlog
-
     from numakube.apps.gathering import EVERYTHING, gather
-    from numakube.cli.logs import configure_logs
-    from numakube.kube.connect import connect
 
-    if not structlog.is_configured():
-        configure_logs("error", "text")
-    config = _config(cluster)
-    async with connect(config, interactive=sys.stdin.isatty(), user_agent="kubectl-numa") as client:
+    async with connected(cluster) as client:
         return await gather(client, what=EVERYTHING if what is None else what)
-
-
-def _config(cluster: ClusterOptions) -> ClusterConfig:
-    from numakube.kube.config import load_config
-
-    return load_config(kubeconfig=cluster.kubeconfig, context=cluster.context, env=os.environ)
 
 
 def _content(bundle: str) -> bytes:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from numakube.cli.cluster import ClusterOptions, cluster_options, facts_for
-from numakube.cli.output import Output, print_document
+from numakube.cli.naming import ObjectName
+from numakube.cli.output import Output, print_document, told_width
 
 if TYPE_CHECKING:
     from numakube.insight.doctor.registry import Diagnosis, Entry
@@ -22,7 +23,13 @@ _INDENT: Final = "  "
 
 @click.command("doctor")
 @cluster_options
-@click.option("--node", default="", metavar="NAME", help="Tell only what concerns this node.")
+@click.option(
+    "--node",
+    default="",
+    type=ObjectName("node"),
+    metavar="NAME",
+    help="Tell only what concerns this node.",
+)
 @click.option(
     "--only",
     multiple=True,
@@ -122,6 +129,7 @@ def _print_entry(entry: Entry, *, wide: bool) -> None:
 
 
 def _print_wrapped(label: str, text: str) -> None:
-    lines = textwrap.wrap(text, _WIDTH - len(_INDENT) - len(label), break_long_words=False)
+    width = (told_width() or _WIDTH) - len(_INDENT) - len(label)
+    lines = textwrap.wrap(text, width, break_long_words=False)
     for place, line in enumerate(lines):
         click.echo(f"{_INDENT}{label if not place else ' ' * len(label)}{line}")

@@ -11,10 +11,12 @@ from numakube.cli.cluster import (
     ClusterOptions,
     cluster_options,
     facts_for,
-    namespace_for,
     namespace_option,
+    pod_place,
 )
-from numakube.cli.lazy import Lazy, LazyGroup
+from numakube.cli.kinds import KindGroup
+from numakube.cli.lazy import Lazy
+from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option, print_document
 from numakube.errors import ConfigError
 
@@ -28,7 +30,7 @@ _NEGATIVE = 1
 
 @click.group(
     "explain",
-    cls=LazyGroup,
+    cls=KindGroup,
     lazy={
         "pod": Lazy("numakube.cli.explain", "Say where a pod fits, and why not elsewhere.", "pod")
     },
@@ -38,7 +40,7 @@ def command() -> None:
 
 
 @click.command("pod")
-@click.argument("name", required=False)
+@click.argument("name", required=False, type=ObjectName("pod"))
 @namespace_option
 @click.option(
     "-f",
@@ -46,7 +48,13 @@ def command() -> None:
     metavar="FILE",
     help="Explain the pods of this manifest, or of its templates, before they are created.",
 )
-@click.option("--node", default="", metavar="NAME", help="Look at this node in detail.")
+@click.option(
+    "--node",
+    default="",
+    type=ObjectName("node"),
+    metavar="NAME",
+    help="Look at this node in detail.",
+)
 @click.option(
     "--scheduler-config",
     metavar="FILE",
@@ -84,9 +92,7 @@ def pod(
     facts = facts_for(cluster, what=SCHEDULING)
     if node and node not in facts.nodes:
         raise ConfigError(f"there is no node {node}")
-    if name is not None and "/" in name and not namespace:
-        namespace, name = name.split("/", 1)
-    space = namespace_for(cluster, namespace)
+    space, name = pod_place(cluster, namespace, name or "")
     options = Options(node=node, changes=changes)
     found = [
         explain(facts, engine_of(facts, config), subject, options)

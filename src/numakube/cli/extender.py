@@ -13,6 +13,7 @@ from numakube.apps.extender.settings import SETTINGS
 from numakube.apps.heap import keep_freed_memory
 from numakube.apps.running import run_until_stopped
 from numakube.apps.surroundings import Surroundings
+from numakube.cli.lazy import LazyGroup
 from numakube.cli.logs import configure_logs
 from numakube.kube.collector import quiet_collector
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
@@ -35,8 +36,8 @@ def _unless_subcommand(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN4
     return _run(SETTINGS.given(ctx)) if ctx.invoked_subcommand is None else None
 
 
-command = click.Group(
-    NAME,
+command = LazyGroup(
+    name=NAME,
     params=SETTINGS.options(),
     callback=_unless_subcommand,
     help=HELP,

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import sys
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.gathering import ZONES, gather
+from numakube.cli.connection import connected
 from numakube.cli.logs import configure_logs
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
@@ -22,7 +21,7 @@ from numakube.values.times import format_time
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.connection import ClusterOptions
     from numakube.kube.client import Client
 
 PAUSE: Final = 1.0
@@ -37,14 +36,7 @@ def follow(cluster: ClusterOptions, show: Callable[[ClusterFacts], object]) -> N
 
 
 async def _follow(cluster: ClusterOptions, show: Callable[[ClusterFacts], object]) -> None:
-    from numakube.kube.config import load_config
-    from numakube.kube.connect import connect
-
-    config = load_config(kubeconfig=cluster.kubeconfig, context=cluster.context, env=os.environ)
-    async with (
-        connect(config, interactive=sys.stdin.isatty(), user_agent="kubectl-numa") as client,
-        contextlib.aclosing(states(client)) as stream,
-    ):
+    async with connected(cluster) as client, contextlib.aclosing(states(client)) as stream:
         async for facts in stream:
             show(facts)
 

@@ -1,15 +1,23 @@
-"""A click group that knows its commands by name and loads a command's module when it is called."""
+"""A click group that knows its commands by name and loads a command's module when it is called.
+
+Its list can have sections, a mistyped command gets a suggestion, and the help of every command ends
+with the examples that `numakube.cli.examples` has for it.
+"""
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
+
+from numakube.cli.examples import examples_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,34 +32,69 @@ class Lazy:
 class LazyGroup(click.Group):
     """A group whose list of commands can be shown without importing any of them."""
 
-    def __init__(self, *, lazy: Mapping[str, Lazy], **attributes: object) -> None:
+    def __init__(
+        self,
+        *,
+        lazy: Mapping[str, Lazy] | None = None,
+        sections: Mapping[str, Sequence[str]] | None = None,
+        **attributes: object,
+    ) -> None:
         super().__init__(**attributes)  # type: ignore[arg-type]
-        self.lazy = lazy
+        self.lazy = lazy or {}
+        self.sections = sections or {"Commands": list(self.lazy)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands in the order in which they were given."""
         return [*self.lazy, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command by name."""
+        """Load a command by name, and show examples of its use in its help."""
         entry = self.lazy.get(cmd_name)
         if entry is None:
-            return super().get_command(ctx, cmd_name)
-        command: click.Command = getattr(import_module(entry.module), entry.attribute)
+            command = super().get_command(ctx, cmd_name)
+        else:
+            command = getattr(import_module(entry.module), entry.attribute)
+        if command is not None and not command.epilog:
+            program = ctx.find_root().info_name or "numakube"
+            command.epilog = examples_text(_path(ctx, cmd_name), program)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that *args* begin with; a mistyped one gets a suggestion."""
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not ctx.resilient_parsing:
+            near = difflib.get_close_matches(args[0], known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from what is known without loading them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in self.lazy.items()])
+        if not self.lazy:
+            super().format_commands(ctx, formatter)
+            return
+        for title, names in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.lazy[name].summary) for name in names])
 
-    def shell_complete(
-        self, ctx: click.Context, incomplete: str
-    ) -> list[click.shell_completion.CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that start with *incomplete*, loading no command."""
+        if not self.lazy:
+            return super().shell_complete(ctx, incomplete)
         commands = [
-            click.shell_completion.CompletionItem(name, help=entry.summary)
+            CompletionItem(name, help=entry.summary)
             for name, entry in self.lazy.items()
             if name.startswith(incomplete)
         ]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _path(ctx: click.Context, name: str) -> str:
+    """Return how a command is called, without the program: ``lab node add``."""
+    names = [name]
+    while ctx.parent is not None:
+        names.insert(0, str(ctx.info_name))
+        ctx = ctx.parent
+    return " ".join(names)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from numakube.cli.connection import live_options
 from numakube.cli.output import Output, output_option
 from numakube.cli.printing import print_list, print_rows
 from numakube.cli.schedulers import ask_all, reached, scheduler_options
 
 if TYPE_CHECKING:
-    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.connection import ClusterOptions
     from numakube.cli.schedulers import Document, SchedulerOptions
 
 _PATH = "/debug/flags/v"
@@ -25,8 +26,7 @@ _PATH = "/debug/flags/v"
 @click.option("--for", "duration", default="", metavar="10m", help="End after this time.")
 @click.option("--reset", is_flag=True, help="Take the rule of --module or --pod back.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
-@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
+@live_options
 @scheduler_options
 def command(
     level: str | None,
@@ -34,8 +34,7 @@ def command(
     pod: str,
     duration: str,
     output: Output,
-    kubeconfig: str | None,
-    context: str | None,
+    cluster: ClusterOptions,
     schedulers: SchedulerOptions,
     *,
     reset: bool,
@@ -45,13 +44,10 @@ def command(
     LEVEL is debug, info, warning, error, or a verbosity as kube-scheduler has it. For a module or a
     pod it ends after ten minutes, or after --for.
     """
-    from numakube.cli.cluster import ClusterOptions
-
     if reset and (level or not (module or pod)):
         raise click.UsageError("--reset takes no level, but --module or --pod.")
     if not (level or reset) and (module or pod or duration):
         raise click.UsageError("name a level.")
-    cluster = ClusterOptions(kubeconfig=kubeconfig, context=context)
     query = {"module": module, "pod": pod, "for": duration}
     given = {name: text for name, text in query.items() if text}
     found = asyncio.run(_act(cluster, schedulers, level, given, reset=reset))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.output import can_draw, make_console
+from numakube.cli.output import can_draw, make_console, text_width
 from numakube.cli.sources import MachineParameter, load_machine
 from numakube.values.cpuset import CpuSet
 
@@ -100,7 +100,7 @@ def _draw(machine: Machine, output: str) -> None:
         from numakube.insight.drawing.text import DEFAULT_WIDTH, lines_of
 
         console = make_console()
-        width = console.width if console.is_terminal else DEFAULT_WIDTH
+        width = text_width(console, DEFAULT_WIDTH)
         plain = not can_draw(sys.stdout.encoding)
         print_drawing(console, lines_of(picture, width=width, ascii_only=plain))
 

@@ -14,65 +14,14 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 import numakube
+from numakube.cli.commands import COMMANDS, PROGRAMS, SECTIONS
+from numakube.cli.connection import as_defaults, connection_options, current_cluster
 from numakube.cli.extras import missing_text
-from numakube.cli.lazy import Lazy, LazyGroup
+from numakube.cli.lazy import LazyGroup
 from numakube.errors import ClusterUnreachable, NumakubeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-COMMANDS: Final = {
-    "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
-    "bundle": Lazy("numakube.cli.bundle", "Collect everything about a cluster into one file."),
-    "dashboard": Lazy("numakube.cli.dashboard", "Serve pages that show a cluster by NUMA zone."),
-    "cache": Lazy("numakube.cli.cache", "Show what schedulers believe of nodes."),
-    "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
-    "demo": Lazy(
-        "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
-    ),
-    "deploy": Lazy("numakube.cli.deploying.deploy", "Bring components onto a cluster."),
-    "detect": Lazy(
-        "numakube.cli.deploying.detect", "What kind of cluster is this, and what is on it?"
-    ),
-    "doctor": Lazy(
-        "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
-    ),
-    "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
-    "enforcer": Lazy("numakube.cli.enforcer", "Give containers what a scheduler allotted to them."),
-    "exporter": Lazy(
-        "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
-    ),
-    "extender": Lazy("numakube.cli.extender", "Answer a stock kube-scheduler's calls."),
-    "gc": Lazy(
-        "numakube.cli.gc", "Remove NodeResourceTopology objects of nodes that have vanished."
-    ),
-    "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
-    "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
-    "loglevel": Lazy(
-        "numakube.cli.loglevel", "Show what schedulers log, or change it without a restart."
-    ),
-    "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
-    "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
-    "operator": Lazy(
-        "numakube.cli.operator", "Run exporters and a scheduler as two objects ask for."
-    ),
-    "remove": Lazy("numakube.cli.deploying.remove", "Take components away again."),
-    "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
-    "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
-    "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
-    "reservations": Lazy(
-        "numakube.cli.reservations", "Show what is held where, for which pod, and since when."
-    ),
-    "resync": Lazy("numakube.cli.resync", "Have schedulers read a node's report anew."),
-    "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
-    "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
-    "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
-    "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
-    "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
-    "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
-    "webhook": Lazy("numakube.cli.webhook", "Refuse pods whose NUMA annotations are wrong."),
-    "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
-}
 
 NODE_AGENTS: Final = ("enforcer", "exporter", "sriov")
 """What runs on every node, where memory counts."""
@@ -105,13 +54,21 @@ class _Program(LazyGroup):
 @click.group(
     cls=_Program,
     lazy=COMMANDS,
+    sections=SECTIONS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Documentation: docs/ in the source tree.",
+    epilog="`help COMMAND` explains a command and shows examples. --kubeconfig and the options"
+    " after it may also stand after the command.",
 )
 @click.version_option(numakube.__version__, message="numakube %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-def cli(*, debug: bool) -> None:  # declared for the help; `run` takes it
+@connection_options(hidden=False)
+@click.pass_context
+def cli(ctx: click.Context, *, debug: bool) -> None:  # declared for the help; `run` takes it
     """NUMA-aware scheduling for Kubernetes, on one exact model of the kubelet."""
+    cluster = current_cluster(ctx)
+    if ctx.invoked_subcommand in PROGRAMS and not cluster.plain:
+        raise click.UsageError(f"{ctx.invoked_subcommand} takes --kubeconfig and --context only.")
+    ctx.default_map = as_defaults(cluster)
 
 
 def main() -> NoReturn:
@@ -167,6 +124,9 @@ def run(arguments: Sequence[str], *, program: str) -> int:
         code = cli.main(words, prog_name=program, standalone_mode=False)
     except click.exceptions.Abort:
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help())
+        return OK
     except click.ClickException as error:
         return _usage(error)
     except Exception as error:
@@ -228,4 +188,4 @@ def _forget_standard_output() -> None:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"error: {' '.join(message.splitlines())}", err=True)
+    click.echo(f"error: {' '.join(map(str.strip, message.splitlines()))}", err=True)

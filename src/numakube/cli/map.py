@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from numakube.cli.cluster import cluster_options, facts_for, selector_option
-from numakube.cli.output import can_draw, make_console
+from numakube.cli.naming import names_argument
+from numakube.cli.output import can_draw, make_console, text_width
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,14 +23,21 @@ if TYPE_CHECKING:
     from numakube.insight.drawing.plan import Refused
     from numakube.insight.facts import ClusterFacts
 
-FORMS: Final = ("text", "svg", "png", "json")
-_ENDINGS: Final = {".svg": "svg", ".png": "png", ".json": "json", ".txt": "text"}
+FORMS: Final = ("text", "svg", "png", "json", "yaml")
+_ENDINGS: Final = {
+    ".txt": "text",
+    ".svg": "svg",
+    ".png": "png",
+    ".json": "json",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
 _PIPED_WIDTH: Final = 100
 _NODE: Final = "{node}"
 
 
 @click.command("map")
-@click.argument("nodes", metavar="NODE...", nargs=-1)
+@names_argument("node", metavar="NODE...")
 @selector_option
 @cluster_options
 @click.option(
@@ -65,7 +73,8 @@ _NODE: Final = "{node}"
 def command(
     ctx: click.Context,
     *,
-    nodes: tuple[str, ...],
+    what: str,
+    names: tuple[str, ...],
     selector: str,
     cluster: ClusterOptions,
     output: str | None,
@@ -83,7 +92,8 @@ def command(
     --with and --without it is drawn as a plan would leave it, what changes being marked. The exit
     code is 1 if the kubelet would refuse a pod of the plan; the reason goes to standard error.
     """
-    if not nodes and not selector:
+    del what
+    if not names and not selector:
         raise click.UsageError("Missing argument 'NODE...'; or give --selector.")
     drawing = _Drawing(
         form=_form(output, output_file),
@@ -100,20 +110,31 @@ def command(
             raise click.UsageError("--watch needs a live cluster; a bundle does not change.")
         from numakube.cli.following import follow
 
-        follow(cluster, lambda facts: _draw(drawing, facts, nodes, selector))
+        follow(cluster, lambda facts: _draw(drawing, facts, names, selector))
         return
     from numakube.apps.gathering import ZONES
 
-    if _draw(drawing, facts_for(cluster, what=ZONES), nodes, selector):
+    if _draw(drawing, facts_for(cluster, what=ZONES), names, selector):
         ctx.exit(1)
 
 
 def _form(output: str | None, file: str | None) -> str:
     """Return the form, which the name of the file tells if nothing else does."""
-    by_name = _ENDINGS.get(Path(file).suffix, "text") if file else "text"
-    form = output or by_name
+    form = output or _form_by_name(file)
     if form == "png" and file is None and sys.stdout.isatty():
         raise click.UsageError("PNG is not for terminals; give --output-file, or redirect it.")
+    return form
+
+
+def _form_by_name(file: str | None) -> str:
+    if file is None:
+        return "text"
+    form = _ENDINGS.get(Path(file).suffix.lower())
+    if form is None:
+        raise click.UsageError(
+            f"--output-file {file}: its name ends in none of {', '.join(_ENDINGS)}; say by -o what"
+            " to write."
+        )
     return form
 
 
@@ -214,6 +235,10 @@ class _Drawing:
             return png_of(pictures[0], dark=self._dark)
         if self._form == "json":
             return (json.dumps(_document(pictures), indent=2, ensure_ascii=False) + "\n").encode()
+        if self._form == "yaml":
+            from numakube.api.yamls import dump_yaml
+
+            return dump_yaml(_document(pictures)).encode()
         from numakube.insight.drawing.text import text_of
 
         width = self._width or _PIPED_WIDTH
@@ -230,7 +255,7 @@ class _Drawing:
         console = make_console()
         if self._anew and console.is_terminal:
             console.clear()
-        width = self._width or (console.width if console.is_terminal else _PIPED_WIDTH)
+        width = self._width or text_width(console, _PIPED_WIDTH)
         for number, picture in enumerate(pictures):
             if number:
                 console.print()

@@ -1,12 +1,14 @@
 """``-o table|wide|json|yaml|name``, and the console on which tables and drawings appear.
 
 Colours need a terminal and respect ``NO_COLOR``; what is piped is plain text that is never cut to
-the width of a screen. Where the encoding cannot draw lines, ASCII is used.
+the width of a screen, unless ``COLUMNS`` says how wide that is. Where the encoding cannot draw
+lines, ASCII is used.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 # Wide enough that no line of ours is folded when there is no screen to fit.
 PIPED_WIDTH: Final = 240
+_LEAST_WIDTH: Final = 40
 
 
 class Output(StrEnum):
@@ -60,8 +63,19 @@ def make_console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PIPED_WIDTH
+    width = None if stream.isatty() else told_width() or PIPED_WIDTH
     return Console(file=stream, width=width, highlight=False, soft_wrap=False)
+
+
+def text_width(console: Console, usual: int) -> int:
+    """Return how wide a text may be: as the screen, as ``COLUMNS`` says, or else as *usual*."""
+    return console.width if console.is_terminal else told_width() or usual
+
+
+def told_width() -> int | None:
+    """Return what ``COLUMNS`` says, which pagers and scripts set for what is no screen."""
+    told = os.environ.get("COLUMNS", "")
+    return max(int(told), _LEAST_WIDTH) if told.isdecimal() and int(told) else None
 
 
 def can_draw(encoding: str | None) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube.cli.cluster import cluster_options
+from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option
 from numakube.cli.printing import age, print_list, print_rows, repeated, watch_option
 from numakube.cli.schedulers import documents_for, leading, scheduler_options
@@ -19,7 +20,14 @@ _TITLES = ("POD", "PLACE", "PRIORITY", "ATTEMPTS", "WAITING", "NEXT TRY", "REFUS
 
 
 @click.command("queue")
-@click.option("-n", "--namespace", default="", metavar="NAME", help="Only pods of this namespace.")
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    type=ObjectName("namespace"),
+    metavar="NAME",
+    help="Only pods of this namespace.",
+)
 @watch_option
 @output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
 @cluster_options
@@ -55,7 +63,7 @@ def _print(pods: list[Document], output: Output) -> None:
         print_list("QueuedPodList", pods, output)
     elif output is Output.NAME:
         for pod in pods:
-            click.echo(f"pod/{pod['pod']}")
+            click.echo(f"pod/{pod['pod'].partition('/')[2]}")
     else:
         wide = ("WAKES ON", "MESSAGE") if output is Output.WIDE else ()
         print_rows(

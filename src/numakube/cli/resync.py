@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from numakube.cli.connection import live_options
+from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option
 from numakube.cli.printing import print_list, print_rows
 from numakube.cli.schedulers import reached, scheduler_options
 
 if TYPE_CHECKING:
+    from numakube.cli.connection import ClusterOptions
     from numakube.cli.schedulers import Document, SchedulerOptions
 
 
 @click.command("resync")
-@click.argument("node", required=False)
+@click.argument("node", required=False, type=ObjectName("node"))
 @click.option("--all", "everything", is_flag=True, help="Every node.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
-@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.")
-@click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
+@live_options
 @scheduler_options
 def command(
     node: str | None,
     output: Output,
-    kubeconfig: str | None,
-    context: str | None,
+    cluster: ClusterOptions,
     schedulers: SchedulerOptions,
     *,
     everything: bool,
@@ -39,7 +40,7 @@ def command(
     """
     if (node is None) != everything:
         raise click.UsageError("name a node, or say --all.")
-    items = asyncio.run(_resync(node, kubeconfig, context, schedulers))
+    items = asyncio.run(_resync(node, cluster, schedulers))
     if output is not Output.TABLE:
         print_list("ResyncList", items, output)
         return
@@ -48,11 +49,8 @@ def command(
 
 
 async def _resync(
-    node: str | None, kubeconfig: str | None, context: str | None, schedulers: SchedulerOptions
+    node: str | None, cluster: ClusterOptions, schedulers: SchedulerOptions
 ) -> list[Document]:
-    from numakube.cli.cluster import ClusterOptions
-
-    cluster = ClusterOptions(kubeconfig=kubeconfig, context=context)
     items: list[Document] = []
     async with reached(cluster, schedulers) as found:
         for one in found:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
-import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from numakube.cli.connection import connected
 from numakube.errors import ConfigError, NotFound, NumakubeError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from numakube.apps.reaching import Reached
-    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.connection import ClusterOptions
 
 Document = dict[str, Any]
 
@@ -102,11 +101,8 @@ async def reached(
         ConfigError: there is none; it says why.
     """
     from numakube.apps.reaching import SELECTOR, reach_schedulers
-    from numakube.kube.config import load_config
-    from numakube.kube.connect import connect
 
-    config = load_config(kubeconfig=cluster.kubeconfig, context=cluster.context, env=os.environ)
-    async with connect(config, interactive=sys.stdin.isatty(), user_agent="kubectl-numa") as client:
+    async with connected(cluster) as client:
         found = await reach_schedulers(
             client,
             urls=schedulers.urls,

@@ -55,7 +55,10 @@ def load_machine(text: str) -> Machine:
 
 def read_text(file: str) -> str:
     """Return the content of *file*, or of standard input for ``-``."""
-    return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise MalformedObject("standard input" if file == "-" else file, "not UTF-8") from None
 
 
 def _is_there(path: Path) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numakube.cli.cluster import cluster_options, namespace_for, namespace_option
+from numakube.cli.cluster import cluster_options, namespace_option, pod_place
+from numakube.cli.naming import names_argument
 from numakube.cli.output import Output, print_document
 from numakube.cli.schedulers import (
     ask_all,
@@ -27,8 +28,7 @@ _WATCH_SECONDS = 1.0
 
 
 @click.command("trace")
-@click.argument("kind", type=click.Choice(["pod", "pods", "po"]))
-@click.argument("name")
+@names_argument("pod", metavar="pod NAME")
 @namespace_option
 @click.option("-w", "--watch", is_flag=True, help="Go on printing what happens.")
 @click.option(
@@ -42,8 +42,8 @@ _WATCH_SECONDS = 1.0
 @cluster_options
 @scheduler_options
 def command(
-    kind: str,
-    name: str,
+    what: str,
+    names: tuple[str, ...],
     namespace: str,
     output: str,
     cluster: ClusterOptions,
@@ -56,12 +56,14 @@ def command(
     Schedulers and extenders keep the last attempts of every pod, always and in full; no log level
     has to be raised for it.
     """
-    del kind
+    del what
+    if len(names) != 1:
+        raise click.UsageError("Give the name of one pod, as in `trace pod web`.")
     if watch and not cluster.live:
         raise click.UsageError("-w needs a live cluster, not --from.")
     if watch and output != "text":
         raise click.UsageError("-w prints text only.")
-    inside = namespace_for(cluster, namespace)
+    inside, name = pod_place(cluster, namespace, names[0])
     if watch:
         asyncio.run(_follow(cluster, schedulers, inside, name))
         return

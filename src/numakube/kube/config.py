@@ -180,7 +180,7 @@ def config_of(
         )
     if chosen.user and chosen.user not in merged.users:
         raise ConfigError(f"{where}: context {name!r} names user {chosen.user!r}, who is not there")
-    server = _server_url(where, cluster.server)
+    server = server_url(where, cluster.server)
     subject = f"{where}: user {chosen.user!r}"
     return ClusterConfig(
         server=server,
@@ -209,7 +209,7 @@ def _no_context(where: str, name: str, merged: files.Kubeconfig) -> str:
     return f"{where}: context {name!r} does not exist; known: {known}"
 
 
-def _server_url(where: str, server: str) -> str:
+def server_url(where: str, server: str) -> str:
     """Return *server* without a trailing slash; a bare host means plain HTTP, as for kubectl."""
     url = server if "://" in server else f"http://{server}"
     parts = urlsplit(url)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numakube.kube.clock import Clock
     from numakube.kube.config import ClusterConfig
+    from numakube.kube.pacing import RetryPolicy
 
 
 def connect(
@@ -29,6 +30,8 @@ def connect(
     field_manager: str = "numakube",
     rate: float = DEFAULT_RATE,
     burst: int = DEFAULT_BURST,
+    retry: RetryPolicy | None = None,
+    request_seconds: float | None = None,
 ) -> Client:
     """Return a client for the cluster that *config* describes; close it when done.
 
@@ -42,14 +45,19 @@ def connect(
         field_manager: as whom to own fields that are written.
         rate: requests per second on average; 0 for no limit.
         burst: requests at once.
+        retry: which requests are sent again; the usual ones by default.
+        request_seconds: the most that any request but a watch may take.
     """
     clock = clock or SystemClock()
     auth = authenticator_for(config.user, clock=clock, env=env, interactive=interactive)
-    transport = HttpTransport(config, auth=auth, clock=clock, user_agent=user_agent)
+    transport = HttpTransport(
+        config, auth=auth, clock=clock, user_agent=user_agent, request_seconds=request_seconds
+    )
     return Client(
         transport,
         clock=clock,
         rng=rng,
+        retry=retry,
         rate=rate,
         burst=burst,
         namespace=config.namespace,

@@ -8,6 +8,7 @@ cookies. After a 401 the credentials are looked up again and the request is repe
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -93,8 +94,10 @@ class HttpTransport:
         auth: Authenticator,
         clock: Clock,
         user_agent: str = "numakube",
+        request_seconds: float | None = None,
     ) -> None:
         self._config = config
+        self._request_seconds = request_seconds
         self._auth = auth
         self._user_agent = user_agent
         self._base = URL(config.server)
@@ -184,8 +187,8 @@ class HttpTransport:
             "data": request.body,
             "allow_redirects": False,
             "timeout": aiohttp.ClientTimeout(
-                total=request.timeout,
-                sock_connect=CONNECT_SECONDS,
+                total=self._limited(request.timeout),
+                sock_connect=self._limited(CONNECT_SECONDS),
                 sock_read=request.idle_timeout,
             ),
         }
@@ -196,6 +199,11 @@ class HttpTransport:
             if self._config.tls.server_name:
                 options["server_hostname"] = self._config.tls.server_name
         return options
+
+    def _limited(self, seconds: float | None) -> float | None:
+        """Return how long something may take; what has no limit, as watches, keeps having none."""
+        limit = self._request_seconds
+        return seconds if limit is None or seconds is None else min(seconds, limit)
 
 
 class TlsContexts:
@@ -278,11 +286,9 @@ def _translated(request: Request) -> Iterator[None]:
         ) from exc
     except aiohttp.ClientConnectorError as exc:
         refused = isinstance(exc.os_error, ConnectionRefusedError)
-        raise ClusterUnreachable(f"{request}: {exc}", refused=refused) from exc
+        raise ClusterUnreachable(f"{request}: {_reason(exc)}", refused=refused) from exc
     except aiohttp.ConnectionTimeoutError as exc:
-        raise ClusterUnreachable(
-            f"{request}: no connection within {CONNECT_SECONDS:.0f} s"
-        ) from exc
+        raise ClusterUnreachable(f"{request}: no connection in time") from exc
     except TimeoutError as exc:
         raise ClusterUnreachable(f"{request}: no answer in time", sent=True) from exc
     except ssl.SSLError as exc:
@@ -290,3 +296,13 @@ def _translated(request: Request) -> Iterator[None]:
     except (aiohttp.ClientError, OSError) as exc:
         detail = str(exc) or type(exc).__name__
         raise ClusterUnreachable(f"{request}: {detail}", sent=True) from exc
+
+
+def _reason(failure: aiohttp.ClientConnectorError) -> str:
+    """Return why there is no connection, in the operating system's words where it has some."""
+    if isinstance(failure, aiohttp.ClientConnectorDNSError):
+        return f"the name {failure.host} is not known"
+    if isinstance(failure.os_error, ConnectionRefusedError):
+        return f"{failure.host}:{failure.port} refused the connection"
+    number = failure.os_error.errno
+    return os.strerror(number) if number and number > 0 else str(failure)

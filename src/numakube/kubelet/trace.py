@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.policies import Decision, TopologyPolicy
+from numakube.values.amounts import bytes_text
 from numakube.values.numamask import nodes_of
-from numakube.values.quantity import Quantity
 from numakube.values.resources import is_memory
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class AdmissionTrace:
 def amount(resource: str, count: int) -> str:
     """Write an amount of *resource* for people: memory in binary units, the rest as a number."""
     if is_memory(resource):
-        return str(Quantity.of_bytes(count))
+        return bytes_text(count)
     return str(count)
 
 

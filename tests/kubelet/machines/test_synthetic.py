@@ -262,7 +262,7 @@ def test_a_preset_can_be_changed() -> None:
         ("64Gi", "cores is missing; add for example `8 cores`"),
         ("", "cores is missing"),
         ("epic-9654-2s-nps4", "column 1: 'epic-9654-2s-nps4': unknown preset; did you mean epyc"),
-        ("toaster", "unknown preset; there are ampere-altra-2s"),
+        ("toaster", "unknown preset; there are a3-highgpu-8g"),
         ("8 cores, 1Gi, ?! 2", "not a clause and not the name of a resource"),
         ("8 cores, 9999999999999999999Gi", "is not a number"),
         ("8 cores, 1Gi memory please", "column 10: '1Gi memory please': write it like `64Gi`"),

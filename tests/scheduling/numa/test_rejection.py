@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from numakube.kubelet.demand import Role
-from numakube.scheduling.numa.rejection import Kind, Rejection, amount_text, closest, summarize
+from numakube.scheduling.numa.rejection import Kind, Rejection, closest, summarize
 
 GIB = 1 << 30
 
@@ -55,15 +55,6 @@ def short(
 def test_messages_are_short_and_in_human_units(rejection: Rejection, message: str) -> None:
     """They say what, where and how much."""
     assert rejection.message == message
-
-
-@pytest.mark.parametrize(
-    ("amount", "text"),
-    [(0, "0"), (512, "512"), (1 << 20, "1Mi"), (3 << 29, "1.5Gi"), ((1 << 30) - 1, "1023.9Mi")],
-)
-def test_bytes_are_rounded_down(amount: int, text: str) -> None:
-    """What is free must not look like enough when it is not."""
-    assert amount_text("memory", amount) == text
 
 
 def test_refusals_that_differ_in_numbers_only_are_one_line() -> None:

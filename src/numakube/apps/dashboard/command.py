@@ -34,7 +34,7 @@ SETTINGS: Final = Settings(
             default="numakube",
             help="What the pages are headed with, such as the name of the cluster.",
         ),
-        *serving_settings(PORT),
+        *serving_settings(PORT, served="the pages, health and metrics"),
         *CONNECTION,
         *LOGS,
     )

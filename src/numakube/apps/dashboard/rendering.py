@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 
 import numakube
 from numakube.errors import InvalidValue
-from numakube.scheduling.numa.rejection import amount_text
+from numakube.values.amounts import amount_text
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:

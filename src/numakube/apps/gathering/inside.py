@@ -32,7 +32,11 @@ async def look_inside(client: Client) -> tuple[dict[str, bytes], list[Unreadable
     """Return the files of every program that can be asked, and why others cannot."""
     files: dict[str, bytes] = {}
     errors: list[Unreadable] = []
-    for one in await reach_schedulers(client):
+    try:
+        found = await reach_schedulers(client)
+    except ClusterUnreachable as error:
+        return {}, [Unreadable(SCHEDULER, str(error))]
+    for one in found:
         if one.trouble:
             errors.append(Unreadable(f"{SCHEDULER}/{one.name}", one.trouble))
             continue

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.output import Output, can_draw, make_console, output_option, print_document
+from numakube.cli.output import (
+    Output,
+    can_draw,
+    make_console,
+    output_option,
+    print_document,
+    text_width,
+)
 from numakube.cli.sources import MachineParameter, load_machine, read_text
 from numakube.errors import KubeletStartError
 
 if TYPE_CHECKING:
     from numakube.api.core import Pod
+    from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.cli.admit.verdicts import Verdict
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.node import KubeletNode
@@ -30,10 +38,15 @@ if TYPE_CHECKING:
     help="KubeletConfiguration, YAML or JSON; also the answer of /configz.",
 )
 @click.option(
+    "--kubelet",
+    metavar="WORDS",
+    help="Instead of a file: as in policy=restricted,scope=pod,full-pcpus-only=true.",
+)
+@click.option(
     "-f",
     "--pods",
     type=click.Path(dir_okay=False, allow_dash=True),
-    help="Pods in the order of their arrival, YAML documents, a List, or JSON.",
+    help="Pods in the order of their arrival, or workloads with templates of some.",
 )
 @click.option("--kubernetes", metavar="VERSION", help="Version of the kubelet.  [default: 1.35]")
 @click.option("--example", is_flag=True, help="A built-in machine with built-in pods.")
@@ -45,6 +58,7 @@ def command(
     *,
     machine: str | None,
     kubelet_config: str | None,
+    kubelet: str | None,
     pods: str | None,
     kubernetes: str | None,
     example: bool,
@@ -60,9 +74,14 @@ def command(
     if example:
         node, verdicts = run_example(kubernetes)
     else:
-        if machine is None or kubelet_config is None or pods is None:
-            raise click.UsageError("Give --machine, --kubelet-config and --pods, or --example.")
-        node, verdicts = _files(machine, kubelet_config, pods, kubernetes)
+        if machine is None or pods is None or (kubelet_config is None) == (kubelet is None):
+            raise click.UsageError(
+                "Give --machine, --pods, and --kubelet-config or --kubelet; or --example."
+            )
+        hardware = load_machine(machine)
+        config = _configured(kubelet_config, kubelet or "", hardware)
+        subject = kubelet_config or "--kubelet"
+        node, verdicts = _ask(hardware, config, subject, _read(pods), kubernetes)
     plain = plain or not can_draw(sys.stdout.encoding)
     if example and output in (Output.TABLE, Output.WIDE):
         _tell_story(node, verdicts, output, plain=plain)
@@ -72,18 +91,31 @@ def command(
         ctx.exit(1)
 
 
-def _files(
-    machine: str, kubelet_config: str, pods: str, kubernetes: str | None
-) -> tuple[KubeletNode, list[Verdict]]:
+def _read(pods: str) -> tuple[Pod, ...]:
     from numakube.cli.admit.inputs import read_pods
 
-    parsed = read_pods(read_text(pods), pods)
-    config = read_text(kubelet_config)
-    return _ask(load_machine(machine), config, kubelet_config, parsed, kubernetes)
+    return read_pods(read_text(pods), pods)
+
+
+def _configured(file: str | None, words: str, machine: Machine) -> KubeletConfiguration:
+    """Return the configuration in *file*, or that of *words* as for nodes of the lab."""
+    if file is None:
+        from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
+
+        return lab_configuration(machine, parse_kubelet_options(words))
+    from numakube.api.kubelet_config import read_kubelet_config
+    from numakube.api.kubelet_fields import check_fields
+    from numakube.api.yamls import load_yaml
+
+    text = read_text(file)
+    for field in check_fields(load_yaml(text, file) or {}, file):
+        click.echo(f"warning: {file}: the field {field} is not known and has no effect", err=True)
+    return read_kubelet_config(text, file)
 
 
 def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[Verdict]]:
     """Ask about the built-in pods; the three files are in the folder ``example``."""
+    from numakube.api.kubelet_config import read_kubelet_config
     from numakube.cli.admit.inputs import read_pods
     from numakube.kubelet.machines.synthetic import from_shape
 
@@ -92,31 +124,30 @@ def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[Verdic
         (folder / name).read_text() for name in ("machine.txt", "kubelet.yaml", "pods.yaml")
     )
     parsed = read_pods(pods, "pods.yaml")
-    return _ask(from_shape(machine.strip()), config, "kubelet.yaml", parsed, kubernetes)
+    settings = read_kubelet_config(config, "kubelet.yaml")
+    return _ask(from_shape(machine.strip()), settings, "kubelet.yaml", parsed, kubernetes)
 
 
 def _ask(
     machine: Machine,
-    config: str,
+    config: KubeletConfiguration,
     config_name: str,
     pods: tuple[Pod, ...],
     kubernetes: str | None,
 ) -> tuple[KubeletNode, list[Verdict]]:
-    from numakube.api.kubelet_config import read_kubelet_config
     from numakube.cli.admit.verdicts import decide
     from numakube.kubelet.configuration import allocatable_of, settings_of
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.versions import DEFAULT
 
-    parsed = read_kubelet_config(config, config_name)
     try:
-        settings = settings_of(parsed, machine)
+        settings = settings_of(config, machine)
         node = KubeletNode(machine, settings, kubernetes=kubernetes or DEFAULT)
     except KubeletStartError as error:
         raise KubeletStartError(
             f"{config_name}: the kubelet would not start on this machine: {error}"
         ) from None
-    verdicts = decide(node, pods, allocatable_of(parsed, machine))
+    verdicts = decide(node, pods, allocatable_of(config, machine))
     node.collect_garbage()
     return node, verdicts
 
@@ -174,9 +205,9 @@ def _draw(node: KubeletNode, verdicts: list[Verdict], *, wide: bool, plain: bool
 
     console = make_console()
     picture = picture_after(node, verdicts)
-    console.print(drawing.verdict_table(verdicts, name_styles(picture), wide=wide))
+    console.print(drawing.verdict_table(verdicts, name_styles(picture, console), wide=wide))
     for line in drawing.refusals(verdicts):
         console.print(line)
     console.print()
-    width = console.width if console.is_terminal else DEFAULT_WIDTH
+    width = text_width(console, DEFAULT_WIDTH)
     print_drawing(console, zone_lines(picture, width=width, ascii_only=plain))

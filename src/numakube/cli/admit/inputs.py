@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from numakube.allotment.checking import TEMPLATES
 from numakube.api.codec import convert, to_tree
 from numakube.api.core import Pod
 from numakube.api.yamls import load_manifests
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def read_pods(text: str, subject: str) -> tuple[Pod, ...]:
-    """Return the pods in *text*, YAML documents or JSON, lists included, ready for a kubelet."""
-    pods = tuple(_pod(tree, subject) for tree in load_manifests(text, subject))
+    """Return the pods in *text*, YAML documents or JSON, lists and templates, for a kubelet."""
+    pods = tuple(_pod(_bare(tree, subject), subject) for tree in load_manifests(text, subject))
     if not pods:
         raise MalformedObject(subject, "there is no pod in it")
     seen: set[str] = set()
@@ -41,10 +42,22 @@ def name_of(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
-def _pod(tree: dict[str, Any], subject: str) -> Pod:
+def _bare(tree: dict[str, Any], subject: str) -> dict[str, Any]:
+    """Return the pod that *tree* is or, under its own name, has a template of."""
     kind = tree.get("kind", "Pod")
-    if kind != "Pod":
+    if kind == "Pod":
+        return tree
+    if kind not in TEMPLATES:
         raise MalformedObject(subject, f"a kubelet admits pods, not a {kind}", path="kind")
+    template: Any = tree
+    for step in TEMPLATES[kind]:
+        template = template.get(step) if isinstance(template, dict) else None
+    if not isinstance(template, dict):
+        raise MalformedObject(f"{subject}: {kind}", "is required", path=".".join(TEMPLATES[kind]))
+    return {**template, "metadata": tree.get("metadata")}
+
+
+def _pod(tree: dict[str, Any], subject: str) -> Pod:
     metadata = tree.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not name:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import functools
-import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from numakube.cli.connection import connected, current_cluster
+from numakube.cli.connection import connection_options as declared
 from numakube.manifests.components import (
     ALL,
     COMPONENTS,
@@ -28,10 +31,28 @@ if TYPE_CHECKING:
 _COMPONENTS = ", ".join((*COMPONENTS, ALL))
 
 
+class _Component(click.Choice[str]):
+    """A component, or all of them."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name of one that there is."""
+        del param
+        if value not in self.choices:
+            near = difflib.get_close_matches(value, self.choices, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {_COMPONENTS}."
+            raise click.UsageError(f"There is no component {value!r}{hint}", ctx)
+        return value
+
+
 def components_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare the components to work on; they arrive as ``components``, never empty."""
 
-    @click.argument("components", nargs=-1, metavar=f"[COMPONENT]...  ({_COMPONENTS})")
+    @click.argument(
+        "components",
+        nargs=-1,
+        type=_Component((*COMPONENTS, ALL)),
+        metavar=f"[COMPONENT]...  ({_COMPONENTS})",
+    )
     @functools.wraps(command)
     def wrapped(*args: object, components: tuple[str, ...], **others: object) -> object:
         return command(*args, components=components or DEFAULT, **others)
@@ -137,10 +158,15 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare ``--kubeconfig`` and ``--context``."""
-    kubeconfig = click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster.")
-    context = click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")
-    return kubeconfig(context(command))
+    """Declare how to reach the cluster; `on_cluster` knows the rest."""
+
+    @declared()
+    @functools.wraps(command)
+    def wrapped(*args: object, **others: object) -> object:
+        cluster = current_cluster()
+        return command(*args, kubeconfig=cluster.kubeconfig, context=cluster.context, **others)
+
+    return wrapped
 
 
 def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,18 +200,13 @@ def on_cluster(
     kubeconfig: str | None, context: str | None, work: Callable[[Client], Awaitable[int]]
 ) -> int:
     """Do *work* with a client; return what it returns."""
-    from numakube.kube.config import load_config
-    from numakube.kube.connect import connect
+    cluster = replace(current_cluster(), kubeconfig=kubeconfig, context=context)
 
-    config = load_config(kubeconfig=kubeconfig, context=context, env=os.environ)
-
-    async def connected() -> int:
-        async with connect(
-            config, interactive=sys.stdin.isatty(), user_agent="numakube-deployer"
-        ) as client:
+    async def on_client() -> int:
+        async with connected(cluster, user_agent="numakube-deployer", patient=True) as client:
             return await work(client)
 
-    return asyncio.run(connected())
+    return asyncio.run(on_client())
 
 
 class Progress:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.cluster import ClusterOptions, facts_for
+from numakube.cli.cluster import facts_for
+from numakube.cli.connection import current_cluster
 from numakube.cli.deploying.deploy import apply_all
 from numakube.cli.deploying.options import (
     choices_options,
@@ -41,7 +42,7 @@ def command(
 
     What is wrong with them is said, and no reason to stop.
     """
-    report(facts_for(ClusterOptions(kubeconfig=kubeconfig, context=context)), Output.TABLE)
+    report(facts_for(current_cluster()), Output.TABLE)
     return on_cluster(
         kubeconfig,
         context,

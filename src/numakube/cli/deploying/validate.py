@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube.cli.cluster import ClusterOptions, cluster_options, facts_for
+from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option, print_document
 from numakube.errors import ConfigError
 
@@ -23,6 +24,7 @@ FOUND = 1
 @click.option(
     "--patch",
     "node",
+    type=ObjectName("node"),
     metavar="NODE",
     help="Print a kubelet configuration for this node instead, as a patch for kubeadm.",
 )

@@ -7,10 +7,12 @@ from typing import Any
 import click
 
 from numakube.cli.lab.options import ask_lab, name_option
+from numakube.cli.lazy import LazyGroup
+from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option, print_document
 
 
-@click.group("fault")
+@click.group("fault", cls=LazyGroup)
 def command() -> None:
     """Make requests to a running lab fail, lag or break off, and exporters hang or lie.
 
@@ -76,7 +78,7 @@ def clear(name: str) -> None:
 
 @command.command("freeze-exporter")
 @name_option
-@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.argument("nodes", nargs=-1, required=True, type=ObjectName("node"), metavar="NODE...")
 def freeze_exporter(name: str, nodes: tuple[str, ...]) -> None:
     """Let the exporters of some nodes hang, so that their reports grow old.
 
@@ -88,7 +90,7 @@ def freeze_exporter(name: str, nodes: tuple[str, ...]) -> None:
 
 @command.command("thaw-exporter")
 @name_option
-@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.argument("nodes", nargs=-1, required=True, type=ObjectName("node"), metavar="NODE...")
 def thaw_exporter(name: str, nodes: tuple[str, ...]) -> None:
     """Let the exporters of some nodes go on."""
     ask_lab(name, "POST", "/exporters", {"action": "thaw", "nodes": nodes})
@@ -97,7 +99,7 @@ def thaw_exporter(name: str, nodes: tuple[str, ...]) -> None:
 
 @command.command("skew-reports")
 @name_option
-@click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
+@click.argument("nodes", nargs=-1, required=True, type=ObjectName("node"), metavar="NODE...")
 @click.option(
     "--amount",
     "amounts",

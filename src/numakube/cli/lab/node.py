@@ -6,10 +6,12 @@ import click
 
 from numakube.cli.lab.options import ask_lab, name_option
 from numakube.cli.lab.up import DEFAULT_MACHINE
+from numakube.cli.lazy import LazyGroup
+from numakube.cli.naming import ObjectName
 from numakube.cli.sources import MachineParameter, load_machine
 
 
-@click.group("node")
+@click.group("node", cls=LazyGroup)
 def command() -> None:
     """Add, kill, start, restart, pause, resume or remove nodes of a running lab."""
 
@@ -45,7 +47,7 @@ def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> N
 def _steering(action: str, past: str, summary: str) -> None:
     @command.command(action, help=summary)
     @name_option
-    @click.argument("node")
+    @click.argument("node", type=ObjectName("node"))
     def steer(name: str, node: str) -> None:
         ask_lab(name, "POST", f"/nodes/{node}/{action}")
         click.echo(f"node/{node} {past}")

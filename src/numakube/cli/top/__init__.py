@@ -15,6 +15,7 @@ from numakube.cli.cluster import (
     namespace_option,
     selector_option,
 )
+from numakube.cli.naming import names_argument
 from numakube.cli.output import Output, make_console, output_option, print_document
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ _TABLES: Final = (Output.TABLE, Output.WIDE)
 
 
 @click.command("top")
-@click.argument("what", type=click.Choice(["nodes", "zones", "pods"]), default="nodes")
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@names_argument("node", "zone", "pod", metavar="[nodes|zones|pods] [NAME]...")
 @selector_option
 @namespace_option
 @all_namespaces_option
@@ -195,7 +195,7 @@ class _View:
         return (
             self._table(titles, rows, [zone.fits for zone in zones]),
             zones_document(zones, counts_fits=bool(self.shape)),
-            [f"node/{zone.node}/zone-{zone.zone}" for zone in zones],
+            list(dict.fromkeys(f"node/{zone.node}" for zone in zones)),
         )
 
     def _pods(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.errors import ConfigError
-from numakube.insight.drawing.picture import short_name, size_text
-from numakube.insight.drawing.words import amount_text
+import click
+
+from numakube.insight.drawing.picture import short_name
+from numakube.values.amounts import amount_text, bytes_text
 from numakube.values.resources import CPU, MEMORY, is_hugepages, is_memory
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
 def pod_row(pod: PodUsage, *, wide: bool) -> list[str]:
     """Return the cells of a pod."""
     memory = ", ".join(
-        f"{size_text(size)}{'' if kind == MEMORY else ' ' + kind}"
+        f"{bytes_text(size)}{'' if kind == MEMORY else ' ' + kind}"
         for kind, size in pod.memory.items()
     )
     row = [
@@ -108,7 +109,7 @@ def shape_text(shape: Shape) -> str:
     parts = [f"{count} {short_name(name)}" for name, count in shape.devices.items()]
     parts.append(f"{shape.cpus} CPU")
     if shape.memory_bytes:
-        parts.append(size_text(shape.memory_bytes))
+        parts.append(bytes_text(shape.memory_bytes))
     return " + ".join(parts)
 
 
@@ -160,7 +161,7 @@ def _free_measure(usages: Sequence[Usage], key: str) -> Callable[[Usage], float]
     found = [name for name in sorted(known) if key in (name, short_name(name))]
     if not found:
         choices = ", ".join([*_MEASURES, "name", *sorted(known)])
-        raise ConfigError(f"--sort-by {key}: nothing of that name; there are {choices}")
+        raise click.UsageError(f"--sort-by {key}: nothing of that name; there are {choices}")
     return lambda usage: usage.free.get(found[0], 0)
 
 
@@ -198,5 +199,7 @@ def sorted_pods(pods: Sequence[PodUsage], key: str) -> list[PodUsage]:
     if key in ("", "name"):
         return by_place
     if key not in measures:
-        raise ConfigError(f"--sort-by {key}: pods are sorted by name, node, {', '.join(measures)}")
+        raise click.UsageError(
+            f"--sort-by {key}: pods are sorted by name, node, {', '.join(measures)}"
+        )
     return sorted(by_place, key=measures[key], reverse=True)

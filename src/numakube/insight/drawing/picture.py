@@ -259,11 +259,3 @@ def letter_of(number: PodIndex) -> str:
 def short_name(resource: str) -> str:
     """Return the last part of a resource's name: ``gpu``."""
     return resource.rpartition("/")[2]
-
-
-def size_text(count: int) -> str:
-    """Return bytes for a quick look, with one decimal at most: ``23.5Gi``."""
-    for power, unit in ((50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
-        if count >= 1 << power:
-            return f"{count / (1 << power):.1f}".removesuffix(".0") + unit
-    return str(count)

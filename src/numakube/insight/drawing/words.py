@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.insight.drawing.picture import Change, short_name, size_text
-from numakube.values.resources import CPU, MEMORY, is_memory
+from numakube.insight.drawing.picture import Change, short_name
+from numakube.values.amounts import amount_text, bytes_text
+from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +46,7 @@ def machine_words(picture: NodePicture) -> list[str]:
         phrases.append(counted(sum(1 for _ in picture.cpus()), "CPU"))
     bars = [bar for zone in picture.zones for bar in zone.memory]
     if bars:
-        phrases.append(f"{size_text(sum(bar.total_bytes for bar in bars))} memory")
+        phrases.append(f"{bytes_text(sum(bar.total_bytes for bar in bars))} memory")
     return phrases
 
 
@@ -101,8 +102,8 @@ def cpus_free_words(picture: NodePicture, zone: Zone) -> str:
 def memory_words(picture: NodePicture, bar: Memory) -> str:
     """Return how much memory is free."""
     if not bar.managed:
-        return size_text(bar.total_bytes) + ("" if picture.bare else ", not managed")
-    return f"{size_text(bar.free_bytes)} of {size_text(bar.total_bytes)} free"
+        return bytes_text(bar.total_bytes) + ("" if picture.bare else ", not managed")
+    return f"{bytes_text(bar.free_bytes)} of {bytes_text(bar.total_bytes)} free"
 
 
 def devices_free_words(picture: NodePicture, devices: Iterable[Device]) -> str:
@@ -119,13 +120,6 @@ def amount_words(amount: Amount) -> str:
     """Return how much of a resource is free, of how much."""
     parts = (amount_text(amount.resource, part) for part in (amount.available, amount.allocatable))
     return "{} of {} free".format(*parts)
-
-
-def amount_text(resource: str, amount: int) -> str:
-    """Return an amount for a quick look: CPUs, bytes with a unit, or a count."""
-    if resource == CPU:
-        return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
-    return size_text(amount) if is_memory(resource) else str(amount)
 
 
 def resource_label(resource: str) -> str:
@@ -146,7 +140,7 @@ def pod_words(pod: PodMark) -> list[str]:
     if pod.cpus:
         phrases.append(f"CPU{'s' if len(pod.cpus) > 1 else ''} {pod.cpus}")
     for kind, size in pod.memory.items():
-        phrases.append(f"{size_text(size)}{'' if kind == MEMORY else ' ' + kind}")
+        phrases.append(f"{bytes_text(size)}{'' if kind == MEMORY else ' ' + kind}")
     for resource, count in pod.devices.items():
         phrases.append(f"{count} {short_name(resource)}")
     if pod.change is Change.FREED:
@@ -181,7 +175,7 @@ def part_words(picture: NodePicture, bar: Memory, part: MemoryPart) -> str:
     """Return what there is to say of a part of a bar."""
     names = ", ".join(picture.owner_name(owner) for owner in part.owners)
     where = f", taken from {zones_words(part.zones)} together" if len(part.zones) > 1 else ""
-    return f"{bar.kind}: {size_text(part.size_bytes)} of {names}{where}"
+    return f"{bar.kind}: {bytes_text(part.size_bytes)} of {names}{where}"
 
 
 def description(picture: NodePicture) -> str:

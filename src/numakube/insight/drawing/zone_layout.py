@@ -7,9 +7,10 @@ from math import ceil, sqrt
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing import words
-from numakube.insight.drawing.picture import short_name, size_text
+from numakube.insight.drawing.picture import short_name
 from numakube.insight.drawing.scene import Box, Group, Label, shortened, text_width
 from numakube.insight.drawing.sheet import CAPTION, PADDING, Look, Sheet
+from numakube.values.amounts import bytes_text
 
 if TYPE_CHECKING:
     from numakube.insight.drawing.picture import (
@@ -291,7 +292,7 @@ class ZonePen:
 
 def _reserved_part(bar: Memory, x: float, y: float, width: float) -> Group:
     box = Box(x=x, y=y, width=max(width - 1, 1), height=BAR_HEIGHT, fill="reserved", radius=3)
-    title = f"{bar.kind}: {size_text(bar.reserved_bytes)} reserved for the system"
+    title = f"{bar.kind}: {bytes_text(bar.reserved_bytes)} reserved for the system"
     return Group(children=(box,), classes="part reserved", title=title)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.words import zones_text
-from numakube.scheduling.numa.rejection import amount_text
+from numakube.values.amounts import amount_text
 from numakube.values.resources import amount_of
 
 if TYPE_CHECKING:

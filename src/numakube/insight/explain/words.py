@@ -9,7 +9,8 @@ from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.policies import TopologyPolicy
 from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.matching.taints import FORBIDDING, is_tolerated
-from numakube.scheduling.numa.rejection import Kind, amount_text
+from numakube.scheduling.numa.rejection import Kind
+from numakube.values.amounts import amount_text
 from numakube.values.numamask import nodes_of
 from numakube.values.resources import CPU
 

@@ -14,10 +14,24 @@ if TYPE_CHECKING:
 
 PRESETS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        # A Google Cloud machine of 208 virtual CPUs with eight H100.
+        "a3-highgpu-8g": (
+            "2 sockets, 52 cores, smt 2, 936Gi, hugepages-1Gi 0, hugepages-2Mi 0,"
+            " distances 10 20 20, nvidia.com/gpu 4"
+        ),
         # 80 single-thread cores a socket; no L3 that the kernel describes.
         "ampere-altra-2s": "2 sockets, 80 cores, 256Gi, distances 10 20 20",
+        # The same with eight B200 around Xeon 8570, and with eight H200.
+        "dgx-b200": (
+            "2 sockets, 56 cores, smt 2, 1Ti, hugepages-1Gi 0, hugepages-2Mi 0,"
+            " distances 10 21 21, nvidia.com/gpu 4, nvidia.com/hostdev 4"
+        ),
         # Two H100 boards of four GPUs, each with its own network cards, around Xeon 8480C.
         "dgx-h100": (
+            "2 sockets, 56 cores, smt 2, 1Ti, hugepages-1Gi 0, hugepages-2Mi 0,"
+            " distances 10 21 21, nvidia.com/gpu 4, nvidia.com/hostdev 4"
+        ),
+        "dgx-h200": (
             "2 sockets, 56 cores, smt 2, 1Ti, hugepages-1Gi 0, hugepages-2Mi 0,"
             " distances 10 21 21, nvidia.com/gpu 4, nvidia.com/hostdev 4"
         ),
@@ -31,10 +45,22 @@ PRESETS: Final[Mapping[str, str]] = MappingProxyType(
             "2 sockets, 4 numa each, 24 cores, smt 2, uncore 8, 192Gi,"
             " hugepages-1Gi 0, hugepages-2Mi 0, distances 10 12 32"
         ),
+        # A compute tray of Grace-Blackwell: two Grace processors with two GPUs each.
+        "gb200": "2 sockets, 72 cores, 480Gi, distances 10 40 40, nvidia.com/gpu 2",
         # A hybrid processor. One L3 for all cores, which cAdvisor reports as an uncore cache here
         # because P-cores and E-cores differ in threads.
         "laptop": (
             "1 socket, 6p+8e cores, smt 2, numbering adjacent, uncore node, 32Gi, hugepages-2Mi 0"
+        ),
+        # Eight MI300X around two EPYC 9654.
+        "mi300x-8": (
+            "2 sockets, 96 cores, smt 2, uncore 8, 768Gi, hugepages-1Gi 0, hugepages-2Mi 0,"
+            " distances 10 12 32, amd.com/gpu 4"
+        ),
+        # An AWS machine of 192 virtual CPUs with eight H100.
+        "p5-48xlarge": (
+            "2 sockets, 48 cores, smt 2, 1Ti, hugepages-1Gi 0, hugepages-2Mi 0,"
+            " distances 10 32 32, nvidia.com/gpu 4"
         ),
         # POWER9: four threads a core, and NUMA ids with a hole.
         "power9-2s": (

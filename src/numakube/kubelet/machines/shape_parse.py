@@ -72,6 +72,7 @@ KEYWORDS: Final = (
 
 _SEPARATOR = re.compile(r",|\n|(?:(?<=\s)|^)\+(?=\s)")
 _SIZE = re.compile(r"([0-9]+)([KMGTP]i|[kMGTB])|0", re.ASCII)
+_LIKE_SIZE = re.compile(r"([0-9]+)([kmgtp])i?b?", re.ASCII | re.IGNORECASE)
 _CORES = re.compile(r"([0-9]+)p?|(?:([0-9]+)p\+)?([0-9]+)e", re.ASCII)
 _IDS = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _SHORT_NAME = re.compile(r"[a-z][a-z0-9_.-]*", re.ASCII)
@@ -346,9 +347,7 @@ def _resource(clause: Clause, name: str) -> str:
     if _FULL_NAME.fullmatch(name):
         return name
     if name[0].isdigit():
-        close = get_close_matches(clause.text.split()[-1], KEYWORDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "devices are written like `gpu 2`"
-        raise clause.error(f"unknown clause; {hint}")
+        raise clause.error(f"unknown clause; {_hint(clause.text.split())}")
     if not _SHORT_NAME.fullmatch(name):
         raise clause.error(f"{name!r} is not a clause and not the name of a resource")
     if close := get_close_matches(name, KEYWORDS, n=1, cutoff=_TOO_CLOSE):
@@ -356,6 +355,14 @@ def _resource(clause: Clause, name: str) -> str:
             f"did you mean {close[0]}? (for a device of that name, write {SHORT_DOMAIN}/{name})"
         )
     return f"{SHORT_DOMAIN}/{name}"
+
+
+def _hint(words: list[str]) -> str:
+    """Return what was probably meant by *words* that begin with a number."""
+    if len(words) == 1 and (size := _LIKE_SIZE.fullmatch(words[0])):
+        return f"a size is written like {size[1]}{size[2].upper()}i"
+    close = [near for word in words for near in get_close_matches(word, KEYWORDS, n=1)]
+    return f"did you mean {close[0]}?" if close else "devices are written like `gpu 2`"
 
 
 def is_short_name(name: str) -> bool:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import Role
-from numakube.values.resources import CPU, kind_of
+from numakube.values.amounts import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -156,22 +156,6 @@ def summarize(rejections: Iterable[Rejection]) -> tuple[RejectionGroup, ...]:
         groups.setdefault(rejection.key, []).append(rejection)
     found = [RejectionGroup(len(group), closest(group)) for group in groups.values()]
     return tuple(sorted(found, key=lambda group: -group.nodes))
-
-
-def amount_text(resource: str, amount: int) -> str:
-    """Write an amount for people: CPUs whole or in milli, bytes in binary units to a tenth."""
-    if resource == CPU:
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    return _bytes_text(amount) if kind_of(resource).is_bytes else str(amount)
-
-
-def _bytes_text(amount: int) -> str:
-    for unit, size in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if amount >= size:
-            # Rounded down: what is free must not look like enough when it is not.
-            tenths = amount * 10 // size
-            return f"{tenths / 10:g}{unit}"
-    return str(amount)
 
 
 def _where(zones: int) -> str:

@@ -13,7 +13,7 @@ from numakube.insight.explain.amounts import (
     with_amounts,
 )
 from numakube.insight.explain.document import Change
-from numakube.scheduling.numa.rejection import amount_text
+from numakube.values.amounts import amount_text
 from numakube.values.resources import CPU, MEMORY, is_extended, is_hugepages
 
 if TYPE_CHECKING:

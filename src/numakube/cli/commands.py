@@ -1,0 +1,85 @@
+"""Every command of the program, by what people come for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numakube.cli.lazy import Lazy
+
+_LOOK: Final = {
+    "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
+    "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
+    "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
+    "doctor": Lazy(
+        "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
+    ),
+    "dashboard": Lazy("numakube.cli.dashboard", "Serve pages that show a cluster by NUMA zone."),
+    "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
+    "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
+    "cache": Lazy("numakube.cli.cache", "Show what schedulers believe of nodes."),
+    "reservations": Lazy(
+        "numakube.cli.reservations", "Show what is held where, for which pod, and since when."
+    ),
+    "resync": Lazy("numakube.cli.resync", "Have schedulers read a node's report anew."),
+    "loglevel": Lazy(
+        "numakube.cli.loglevel", "Show what schedulers log, or change it without a restart."
+    ),
+    "bundle": Lazy("numakube.cli.bundle", "Collect everything about a cluster into one file."),
+}
+_PLAN: Final = {
+    "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
+    "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
+    "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
+    "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
+}
+_DEPLOY: Final = {
+    "detect": Lazy(
+        "numakube.cli.deploying.detect", "What kind of cluster is this, and what is on it?"
+    ),
+    "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
+    "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
+    "deploy": Lazy("numakube.cli.deploying.deploy", "Bring components onto a cluster."),
+    "remove": Lazy("numakube.cli.deploying.remove", "Take components away again."),
+    "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
+    "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
+}
+_RUN: Final = {
+    "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
+    "extender": Lazy("numakube.cli.extender", "Answer a stock kube-scheduler's calls."),
+    "exporter": Lazy(
+        "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
+    ),
+    "enforcer": Lazy("numakube.cli.enforcer", "Give containers what a scheduler allotted to them."),
+    "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
+    "operator": Lazy(
+        "numakube.cli.operator", "Run exporters and a scheduler as two objects ask for."
+    ),
+    "webhook": Lazy("numakube.cli.webhook", "Refuse pods whose NUMA annotations are wrong."),
+    "gc": Lazy(
+        "numakube.cli.gc", "Remove NodeResourceTopology objects of nodes that have vanished."
+    ),
+}
+_LAB: Final = {
+    "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
+    "demo": Lazy(
+        "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
+    ),
+}
+_PROGRAM: Final = {
+    "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),
+    "version": Lazy("numakube.cli.version", "Print the versions of this program and the server."),
+    "help": Lazy("numakube.cli.help", "Explain a command."),
+}
+
+COMMANDS: Final = {**_LOOK, **_PLAN, **_DEPLOY, **_RUN, **_LAB, **_PROGRAM}
+PROGRAMS: Final = (*_RUN, "dashboard")
+"""What runs until it is stopped, with options of its own to reach a cluster."""
+
+SECTIONS: Final = {
+    "Look": tuple(_LOOK),
+    "Plan": tuple(_PLAN),
+    "Deploy": tuple(_DEPLOY),
+    "Run": tuple(_RUN),
+    "Lab": tuple(_LAB),
+    "This program": tuple(_PROGRAM),
+}

@@ -1,0 +1,86 @@
+"""Examples of every command, which its help ends with; a test reads each as its command would."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
+    "explain": ("pod web", "pod/web -n team", "-f job.yaml"),
+    "explain pod": ("web", "web -n team --node node-0", "-f job.yaml -o json"),
+    "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),
+    "map": ("node-0", "node/node-0 -w", "node-0 --output-file node.svg", "node-0 --with pod.yaml"),
+    "doctor": ("", "--node node-0", "--only NUMA-POD -o json"),
+    "dashboard": ("", "--port 9000", "--from numakube-bundle.tar.gz"),
+    "bundle": ("", "--anonymise -o cluster.tar.gz"),
+    "trace": ("pod web", "pod/web -n team -w"),
+    "queue": ("", "-n team -o wide"),
+    "cache": ("", "node/node-0"),
+    "reservations": ("", "node-0 -o yaml"),
+    "resync": ("node-0", "--all"),
+    "loglevel": ("", "debug --pod team/web --for 5m"),
+    "admit": (
+        "--example",
+        '--machine "2 sockets, 8 cores, 32Gi" --kubelet policy=restricted -f pods.yaml',
+        "--machine dgx-h100 -k kubelet.yaml -f pods.yaml",
+    ),
+    "check": ("deploy/", "- < pod.yaml"),
+    "machine": ("/sys", "dgx-h100 -o text", "--presets"),
+    "validate": ("", "--policy restricted", "--patch node-0"),
+    "setup": ("", "exporter scheduler --wait"),
+    "deploy": ("", "exporter --wait", "--dry-run=client"),
+    "remove": ("", "--dry-run=server"),
+    "render": ("", "operator --namespace numa"),
+    "images": ("", "all -o name"),
+    "detect": ("", "-o yaml"),
+    "scheduler": ("", "--config scheduler.yaml --no-leader-elect"),
+    "extender": ("--bind-address 127.0.0.1:8888",),
+    "extender config": ("--manifests", "--deployment main"),
+    "exporter": ("--dry-run", "--sleep-interval 30s"),
+    "enforcer": ("--once",),
+    "sriov": ("--dry-run --explain", "--config-file pools.json"),
+    "operator": ("",),
+    "webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
+    "gc": ("--oneshot --dry-run",),
+    "demo": ("",),
+    "lab": ("up", "status", "down"),
+    "lab up": ("", "--nodes 8 --machine dgx-h100 --kubelet policy=restricted", "--detach"),
+    "lab down": ("", "--name other"),
+    "lab status": ("", "--name lab -o json"),
+    "lab node": ("add --count 2", "kill node-0", "start node-0"),
+    "lab node add": ("--count 2 --machine dgx-h100",),
+    "lab node kill": ("node-0",),
+    "lab node start": ("node-0",),
+    "lab node restart": ("node-0",),
+    "lab node pause": ("node-0",),
+    "lab node resume": ("node-0",),
+    "lab node remove": ("node-0",),
+    "lab fault": ("fail --code 503 --share 0.5", "list", "clear"),
+    "lab fault fail": ("--code 503 --path /pods --times 3",),
+    "lab fault delay": ("2 --method GET",),
+    "lab fault drop": ("--share 0.1",),
+    "lab fault list": ("",),
+    "lab fault clear": ("",),
+    "lab fault freeze-exporter": ("node-0",),
+    "lab fault thaw-exporter": ("node-0",),
+    "lab fault skew-reports": ("node-0 --amount cpu=-2",),
+    "lab fault drop-watches": ("",),
+    "lab fault expire-history": ("",),
+    "replay": ("kubelet cases.jsonl.gz --check", "bundle numakube-bundle.tar.gz --check"),
+    "replay api": ("requests.jsonl --check",),
+    "replay bundle": ("numakube-bundle.tar.gz --check",),
+    "replay exporter": ("scans.jsonl --check",),
+    "replay filter": ("pods.jsonl --check",),
+    "replay kubelet": ("cases.jsonl.gz --check",),
+    "replay scheduler": ("pods.jsonl --check",),
+    "replay values": ("values.jsonl --check",),
+    "completion": ("bash",),
+    "version": ("", "--client -o json"),
+    "help": ("", "lab up"),
+}
+"""What stands behind the name of a command."""
+
+
+def examples_text(path: str, program: str) -> str:
+    """Return the examples of the command at *path*, as click prints them; empty if none."""
+    lines = [f"  {program} {path} {words}".rstrip() for words in EXAMPLES.get(path, ())]
+    return "\n".join(["\b", "Examples:", *lines]) if lines else ""

@@ -1,0 +1,49 @@
+"""``numakube version``: this program's version, and the API server's if there is one."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import numakube
+from numakube.cli.connection import connected, live_options
+from numakube.cli.output import Output, output_option, print_document
+from numakube.errors import ClusterUnreachable, ConfigError
+
+if TYPE_CHECKING:
+    from numakube.cli.connection import ClusterOptions
+
+
+@click.command("version")
+@click.option("--client", "only_client", is_flag=True, help="Ask no server.")
+@output_option(Output.TABLE, Output.JSON, Output.YAML)
+@live_options
+def command(cluster: ClusterOptions, output: Output, *, only_client: bool) -> None:
+    """Print the versions of this program and the server.
+
+    Where no cluster is configured, or none answers, only that of the program.
+    """
+    document: dict[str, Any] = {"clientVersion": {"gitVersion": f"v{numakube.__version__}"}}
+    if not only_client:
+        try:
+            document["serverVersion"] = asyncio.run(_asked(cluster))
+        except (ClusterUnreachable, ConfigError) as error:
+            click.echo(f"warning: {error}", err=True)
+    if output is not Output.TABLE:
+        print_document(document, output)
+        return
+    click.echo(f"numakube    {document['clientVersion']['gitVersion']}")
+    if "serverVersion" in document:
+        click.echo(f"Kubernetes  {document['serverVersion']['gitVersion']}")
+
+
+async def _asked(cluster: ClusterOptions) -> dict[str, Any]:
+    import msgspec
+
+    from numakube.kube.transport import Request
+
+    async with connected(cluster) as client:
+        answer = await client.request(Request(method="GET", path="/version"))
+    return msgspec.json.decode(answer.body, type=dict[str, Any])

@@ -1,0 +1,124 @@
+"""Which cluster, as whom: kubectl's options, before the command or after it."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.test_cluster import KUBECONFIG
+from tests.cli.test_explain import live, quiet
+
+import numakube as package
+from numakube.cli.connection import ClusterOptions, config_for
+
+pytestmark = pytest.mark.timeout(240)
+
+__all__ = ["live", "quiet"]  # fixtures
+
+DEAD = "http://127.0.0.1:1"
+ASKING = [
+    "bundle", "cache", "detect", "deploy", "doctor", "explain pod x", "loglevel", "map x", "queue",
+    "remove", "reservations", "resync --all", "setup", "top", "trace pod x", "validate", "top -w",
+]  # fmt: skip
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    """A kubeconfig of a server that is not there."""
+    file = tmp_path / "config"
+    file.write_text(KUBECONFIG)
+    return file
+
+
+@pytest.mark.parametrize("line", ASKING)
+def test_who_cannot_be_reached_is_named(
+    numakube: Any, kubeconfig: Path, line: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By every command, in one line, with exit code 3."""
+    monkeypatch.chdir(tmp_path)
+    ended = numakube(*line.split(), "--kubeconfig", kubeconfig)
+    assert (ended.code, ended.out) == (3, "")
+    (told,) = ended.err.splitlines()
+    assert told.startswith(f"error: cannot reach the API server {DEAD} of context 'here': ")
+    assert told.endswith("127.0.0.1:1 refused the connection")
+
+
+def test_options_stand_before_the_command_too(numakube: Any, kubeconfig: Path) -> None:
+    """What stands after it wins; daemons take them as well."""
+    ahead = numakube("--kubeconfig", kubeconfig, "--server", "http://127.0.0.1:2", "top")
+    assert "127.0.0.1:2" in ahead.err
+    both = numakube("--server", "http://127.0.0.1:2", "top", "-s", DEAD)
+    assert f"API server {DEAD}" in both.err
+    for line in (["dashboard"], ["gc", "--oneshot"], ["explain", "pod", "x"]):
+        wrong = numakube("--kubeconfig", kubeconfig, "--context", "there", *line)
+        assert "context 'there' does not exist; known: here" in wrong.err
+
+
+def test_somebody_else_can_be_acted_for(kubeconfig: Path) -> None:
+    """With groups, which need a name."""
+    options = ClusterOptions(kubeconfig=str(kubeconfig), user="jane", groups=("dev", "ops"))
+    somebody = config_for(options).user.impersonation
+    assert somebody is not None
+    assert (somebody.user, somebody.groups) == ("jane", ("dev", "ops"))
+
+
+def test_a_program_that_cannot_act_for_others_says_so(numakube: Any) -> None:
+    """Rather than act with all rights."""
+    ended = numakube("--as", "jane", "dashboard")
+    assert (ended.code, ended.err.splitlines()[0]) == (
+        2,
+        "error: dashboard takes --kubeconfig and --context only.",
+    )
+
+
+def test_a_port_that_is_taken_is_named(numakube: Any, kubeconfig: Path) -> None:
+    """By the dashboard too, which has already begun to look at the cluster."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = numakube("dashboard", "--port", port, "--kubeconfig", kubeconfig)
+    assert ended.code == 1
+    assert f"error: cannot listen on 127.0.0.1:{port}: " in ended.err
+    assert "address already in use" in ended.err
+
+
+def test_a_group_without_a_user_is_wrong_usage(numakube: Any, kubeconfig: Path) -> None:
+    """As kubectl has it."""
+    assert numakube("top", "--kubeconfig", kubeconfig, "--as-group", "dev").code == 2
+
+
+def test_a_server_needs_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A bare host is plain HTTP, as for kubectl."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert config_for(ClusterOptions(server="127.0.0.1:80")).server == "http://127.0.0.1:80"
+
+
+@pytest.mark.parametrize("limit", ["200ms", "1"])
+def test_a_request_takes_no_longer_than_told(numakube: Any, limit: str) -> None:
+    """A server that accepts and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        ended = numakube("queue", "--server", address, "--request-timeout", limit)
+    assert (ended.code, "no answer in time" in ended.err) == (3, True)
+    assert numakube("queue", "--request-timeout", "soon").code == 2
+
+
+def test_details_are_logged_if_asked_for(numakube: Any, quiet: None) -> None:
+    """Else standard error is for errors."""
+    assert "request_retried" in numakube("queue", "--server", DEAD, "-v", "6").err
+    assert "request_retried" not in numakube("queue", "--server", DEAD, "-v", "1").err
+
+
+def test_versions_of_program_and_server(numakube: Any, live: str) -> None:
+    """As text and as kubectl's document; the server is not needed."""
+    both = json.loads(numakube("version", "-o", "json", "--kubeconfig", live).out)
+    assert both["clientVersion"]["gitVersion"] == f"v{package.__version__}"
+    assert both["serverVersion"]["minor"] == "35"
+    text = numakube("version", "--kubeconfig", live).out
+    assert text.splitlines()[1].startswith("Kubernetes  v1.35")
+    alone = numakube("version", "--server", DEAD)
+    assert (alone.code, alone.out) == (0, f"numakube    v{package.__version__}\n")
+    assert "refused the connection" in alone.err
+    assert numakube("version", "--client").err == ""

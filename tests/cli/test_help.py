@@ -1,0 +1,106 @@
+"""Help is where people look for it, and has examples that work."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from numakube.cli.commands import COMMANDS, SECTIONS
+from numakube.cli.examples import EXAMPLES
+from numakube.cli.main import cli, run
+
+
+def everything(ctx: click.Context) -> Iterator[click.Context]:
+    """Yield a context for every command below that of *ctx*."""
+    group = ctx.command
+    assert isinstance(group, click.Group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        below = click.Context(command, info_name=name, parent=ctx)
+        yield below
+        if isinstance(command, click.Group):
+            yield from everything(below)
+
+
+ALL = {
+    ctx.command_path.partition(" ")[2]: ctx
+    for ctx in everything(click.Context(cli, info_name="numakube"))
+}
+GROUPS = ["", *(path for path, ctx in ALL.items() if isinstance(ctx.command, click.Group))]
+
+
+@pytest.mark.parametrize("path", [path for path in GROUPS if path != "extender"])
+@pytest.mark.parametrize("program", ["numakube", "kubectl numa"])
+def test_a_group_alone_prints_its_help(
+    path: str, program: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """To standard output, and that is no error."""
+    assert run(path.split(), program=program) == 0
+    out, err = capfd.readouterr()
+    assert err == ""
+    assert out.startswith(f"Usage: {program} {path}".rstrip())
+    assert "\n\nOptions:\n" in out
+
+
+def test_commands_are_listed_by_what_people_come_for(numakube: Any) -> None:
+    """Each is in one section."""
+    listing = numakube("--help").out
+    titles = [line[:-1] for line in listing.splitlines() if line.endswith(":") and line[0] != " "]
+    assert titles == ["Options", *SECTIONS]
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
+
+
+def test_help_explains_a_command(numakube: Any) -> None:
+    """As ``--help`` does, at any depth; mistakes get the same suggestions."""
+    assert numakube("help") == numakube("--help")
+    assert numakube("help", "lab", "node", "kill") == numakube("lab", "node", "kill", "--help")
+    wrong = numakube("help", "lab", "stauts")
+    assert (wrong.code, "Did you mean 'status'?" in wrong.err) == (2, True)
+    assert numakube("help", "top", "nodes").code == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("explian", "explain"), ("doctr", "doctor"), ("tpo", "top")]
+)
+def test_a_mistyped_command_gets_a_suggestion(numakube: Any, typed: str, meant: str) -> None:
+    """And exit code 2."""
+    ended = numakube(typed)
+    assert ended.code == 2
+    assert ended.err.startswith(f"error: No such command '{typed}'. Did you mean '{meant}'?\n")
+
+
+def test_no_message_has_tabs(numakube: Any) -> None:
+    """Lists of choices among them."""
+    ended = numakube("completion")
+    assert ended.err.startswith(
+        "error: Missing argument 'SHELL'. Choose from: bash, zsh, fish\nsee "
+    )
+
+
+def test_every_command_has_examples() -> None:
+    """And no example is of a command that is gone."""
+    assert EXAMPLES.keys() == ALL.keys()
+
+
+@pytest.mark.parametrize("path", EXAMPLES)
+def test_examples_are_command_lines_that_the_command_takes(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stand at the end of its help, with the program's name."""
+    monkeypatch.chdir(tmp_path)
+    ctx = ALL[path]
+    assert f"Examples:\n    {f'numakube {path} {EXAMPLES[path][0]}'.rstrip()}\n" in (
+        ctx.get_help() + "\n"
+    )
+    for words in EXAMPLES[path]:
+        line = shlex.split(words.partition("<")[0])
+        for file in line:
+            if ".jsonl" in file:
+                (tmp_path / file).touch()
+        ctx.command.make_context(str(ctx.info_name), line, parent=ctx.parent)
