@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,10 @@ def test_a_request_takes_no_longer_than_told(numakube: Any, limit: str) -> None:
     """A server that accepts and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        begun = time.monotonic()
         ended = numakube("queue", "--server", address, "--request-timeout", limit)
+    # Without a limit of the user's, a request waits for a minute.
+    assert time.monotonic() - begun < 50
     assert (ended.code, "no answer in time" in ended.err) == (3, True)
     assert numakube("queue", "--request-timeout", "soon").code == 2
 

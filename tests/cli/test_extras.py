@@ -6,7 +6,7 @@ from pathlib import Path
 
 import grimp
 import pytest
-from tests.hiding import Ran, run_lines, without_extras
+from tests.hiding import Ran, run_hiding, run_lines, without_extras
 from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.town import Town, pod
 
@@ -109,6 +109,16 @@ def test_a_missing_library_is_never_called_a_bug(
     optional = {name: f"pip install 'numakube[{extra}]'" for name, extra in EXTRAS.items()}
     plain = dict.fromkeys(COMMANDS, "pip install numakube\n")
     assert complaints(ran, optional if module in OPTIONAL else plain) == []
+
+
+def test_completion_is_silent_about_what_is_missing(tmp_path: Path) -> None:
+    """A shell shows what it writes in the middle of the line that is being typed."""
+    program = (
+        "from numakube.cli.completion import kubectl_candidates; from numakube.cli.main import cli;"
+        "print(*kubectl_candidates(cli, ['exporter', '--']))"
+    )
+    done = run_hiding(["grpc"], program, env={"HOME": str(tmp_path)})
+    assert (done.stdout, done.stderr) == (":4\n", "")
 
 
 def test_no_command_can_come_to_need_what_its_extra_does_not_bring() -> None:

@@ -113,8 +113,8 @@ def test_kinds_are_completed_before_names() -> None:
 
 def test_names_are_completed_from_the_cluster(live: str) -> None:
     """Whether the kubeconfig stands before the command or after it; silence if there is none."""
-    assert candidates("--kubeconfig", live, "map", "") == ["nodes", "node-0"]
-    assert candidates("map", "--kubeconfig", live, "n") == ["nodes", "node-0"]
+    assert candidates("--kubeconfig", live, "map", "") == ["node-0"]
+    assert candidates("map", "--kubeconfig", live, "n") == ["node-0"]
     found = candidates("top", "pods", "--kubeconfig", live, "-n", "kube-")
     assert found == ["kube-node-lease", "kube-public", "kube-system"]
     assert candidates("map", "--server", "http://127.0.0.1:1", "node-") == []

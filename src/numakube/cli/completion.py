@@ -46,8 +46,10 @@ def command(ctx: click.Context, shell: str) -> None:
 def kubectl_candidates(root: click.Command, words: Sequence[str]) -> Iterator[str]:
     """Yield the lines with which ``kubectl_complete-numa`` answers."""
     *typed, incomplete = words or [""]
-    items = ShellComplete(root, {}, "kubectl numa", VARIABLE).get_completions(
-        list(typed), incomplete
-    )
+    complete = ShellComplete(root, {}, "kubectl numa", VARIABLE)
+    try:
+        items = complete.get_completions(list(typed), incomplete)
+    except ModuleNotFoundError:  # of a command whose extra is not installed
+        items = []
     yield from (item.value for item in items if item.type == "plain")
     yield FILES if any(item.type != "plain" for item in items) else NO_FILES

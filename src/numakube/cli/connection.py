@@ -69,6 +69,11 @@ class ClusterOptions:
         """Whether a cluster is asked, rather than a file."""
         return self.bundle is None
 
+    def flags(self) -> dict[str, str]:
+        """Return what was given of what programs have options of their own for."""
+        flags = {"kubeconfig": self.kubeconfig, "context": self.context}
+        return {name: text for name, text in flags.items() if text}
+
     @property
     def plain(self) -> bool:
         """Whether the kubeconfig says everything."""
@@ -162,21 +167,6 @@ def current_cluster(ctx: click.Context | None = None) -> ClusterOptions:
     """Return what the command line that is running says."""
     context = ctx or click.get_current_context()
     return ClusterOptions(**context.meta.get(_KEY, {}))
-
-
-class _Everywhere(dict[str, Any]):
-    """Defaults of options in whatever command, as click asks for them: by command, then option."""
-
-    def get(self, key: str, default: object = None) -> Any:  # noqa: ANN401 - click's
-        if key in self:
-            return self[key]
-        return default if key in ClusterOptions.__slots__ else self
-
-
-def as_defaults(cluster: ClusterOptions) -> dict[str, Any]:
-    """Return what stood before the command, for programs that have options of the same names."""
-    given = {"kubeconfig": cluster.kubeconfig, "context": cluster.context}
-    return _Everywhere({name: text for name, text in given.items() if text})
 
 
 def config_for(cluster: ClusterOptions) -> ClusterConfig:

@@ -11,6 +11,7 @@ import click
 from numakube.cli.cluster import ClusterOptions, cluster_options, facts_for
 from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, print_document, told_width
+from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from numakube.insight.doctor.registry import Diagnosis, Entry
@@ -73,7 +74,7 @@ def command(
 
     facts = facts_for(cluster)
     if node and node not in facts.nodes:
-        raise click.UsageError(f"There is no node {node}.")
+        raise ConfigError(f"there is no node {node}")
     diagnosis = diagnose(facts, only=wanted, skip=unwanted, node=node)
     if output in ("json", "yaml"):
         print_document(document_of(diagnosis, taken_at=facts.taken_at), Output(output))

@@ -15,7 +15,7 @@ import click
 
 import numakube
 from numakube.cli.commands import COMMANDS, PROGRAMS, SECTIONS
-from numakube.cli.connection import as_defaults, connection_options, current_cluster
+from numakube.cli.connection import connection_options, current_cluster
 from numakube.cli.extras import missing_text
 from numakube.cli.lazy import LazyGroup
 from numakube.errors import ClusterUnreachable, NumakubeError
@@ -68,7 +68,7 @@ def cli(ctx: click.Context, *, debug: bool) -> None:  # declared for the help; `
     cluster = current_cluster(ctx)
     if ctx.invoked_subcommand in PROGRAMS and not cluster.plain:
         raise click.UsageError(f"{ctx.invoked_subcommand} takes --kubeconfig and --context only.")
-    ctx.default_map = as_defaults(cluster)
+    ctx.default_map = dict.fromkeys(PROGRAMS, cluster.flags())
 
 
 def main() -> NoReturn:

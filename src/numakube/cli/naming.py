@@ -127,17 +127,16 @@ class _Words(click.ParamType[str]):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offer kinds first, then names."""
+        """Offer kinds first, where there are several, then names."""
         typed = ctx.params.get(str(param.name)) or ()
         if typed:
             kind = kind_of(typed[0].partition("/")[0]) or self._kinds[0]
             return completed(ctx, kind, incomplete)
-        words = [PLURALS[kind] for kind in self._kinds]
-        kinds = [CompletionItem(word) for word in words if word.startswith(incomplete)]
         if "/" not in incomplete and len(self._kinds) > 1:
-            return kinds
+            words = [PLURALS[kind] for kind in self._kinds]
+            return [CompletionItem(word) for word in words if word.startswith(incomplete)]
         kind = kind_of(incomplete.partition("/")[0]) or self._kinds[0]
-        return kinds + completed(ctx, kind, incomplete)
+        return completed(ctx, kind, incomplete)
 
 
 def completed(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:

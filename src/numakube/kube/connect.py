@@ -46,7 +46,7 @@ def connect(
         rate: requests per second on average; 0 for no limit.
         burst: requests at once.
         retry: which requests are sent again; the usual ones by default.
-        request_seconds: the most that any request but a watch may take.
+        request_seconds: the most that any request but a stream may take.
     """
     clock = clock or SystemClock()
     auth = authenticator_for(config.user, clock=clock, env=env, interactive=interactive)

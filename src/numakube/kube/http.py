@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -111,6 +112,8 @@ class HttpTransport:
 
     async def send(self, request: Request) -> Response:
         """Return the whole answer to *request*."""
+        if self._request_seconds is not None:
+            request = replace(request, timeout=self._within(request.timeout))
         if self._requests is None:
             self._requests = _session(limit=MAX_REQUEST_CONNECTIONS)
         async with self._answer(self._requests, request) as response:
@@ -187,8 +190,8 @@ class HttpTransport:
             "data": request.body,
             "allow_redirects": False,
             "timeout": aiohttp.ClientTimeout(
-                total=self._limited(request.timeout),
-                sock_connect=self._limited(CONNECT_SECONDS),
+                total=request.timeout,
+                sock_connect=self._within(CONNECT_SECONDS),
                 sock_read=request.idle_timeout,
             ),
         }
@@ -200,10 +203,10 @@ class HttpTransport:
                 options["server_hostname"] = self._config.tls.server_name
         return options
 
-    def _limited(self, seconds: float | None) -> float | None:
-        """Return how long something may take; what has no limit, as watches, keeps having none."""
-        limit = self._request_seconds
-        return seconds if limit is None or seconds is None else min(seconds, limit)
+    def _within(self, seconds: float | None) -> float | None:
+        """Return how long something may take that has this limit of its own, or none."""
+        limits = [one for one in (seconds, self._request_seconds) if one is not None]
+        return min(limits, default=None)
 
 
 class TlsContexts:
