@@ -21,8 +21,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 PLURALS: Final = {"node": "nodes", "pod": "pods", "zone": "zones", "namespace": "namespaces"}
-_SHORT: Final = {"no": "node", "po": "pod", "ns": "namespace"}
+_SHORT: Final = {
+    "no": "node",
+    "po": "pod",
+    "ns": "namespace",
+    "deploy": "deployment",
+    "rs": "replicaset",
+    "sts": "statefulset",
+}
+_WORKLOADS: Final = ("deployment", "job", "replicaset", "statefulset")
 _WORDS: Final = {
+    **{word: kind for kind in _WORKLOADS for word in (kind, f"{kind}s")},
     **{kind: kind for kind in PLURALS},
     **{plural: kind for kind, plural in PLURALS.items()},
     **_SHORT,
