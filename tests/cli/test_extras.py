@@ -83,10 +83,10 @@ def test_every_installation_has_what_its_commands_need(
     named = {name: f"numakube[{extra}]" for name, extra in EXTRAS.items()}
     assert complaints(ran, named) == []
     stopped = {one.line[0] for one in ran if "not installed" in one.err}
-    assert stopped == {"exporter", "lab", "sriov"}
+    assert stopped == {"enforcer", "exporter", "lab", "sriov"}
 
 
-@pytest.mark.parametrize("command", ["exporter", "lab", "sriov"])
+@pytest.mark.parametrize("command", ["enforcer", "exporter", "lab", "sriov"])
 def test_the_extra_that_is_named_is_enough(
     command: str, lines: list[list[str]], tmp_path: Path
 ) -> None:

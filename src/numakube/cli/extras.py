@@ -13,6 +13,7 @@ OPTIONAL: Final = ("cryptography", "google", "grpc")
 
 EXTRAS: Final = {
     "demo": "lab",
+    "enforcer": "enforcer",
     "exporter": "exporter",
     "lab": "lab",
     "replay": "lab",
