@@ -85,16 +85,16 @@ def test_json_and_yaml_are_the_same(numakube: Run, bundle: Path, what: str) -> N
 
 
 def test_a_shape_is_counted(numakube: Run, bundle: Path) -> None:
-    """How many more such pods would be aligned."""
+    """By the scheduler's word, who knows a node without data by its totals alone."""
     shape = "cpu=4,memory=2Gi,vendor.example/gpu=1"
     ended = numakube("top", "--from", bundle, "--shape", shape, "--sort-by", "fits")
     rows = [cells(line) for line in ended.out.splitlines()]
     assert [(row[0], row[-1]) for row in rows] == [
         ("NODE", "FITS"),
+        ("b-1", "100"),
         ("a-2", "3"),
         ("a-1", "0"),
-        ("b-1", "0"),
-        ("*", "3"),
+        ("*", "103"),
     ]
 
 
@@ -106,6 +106,8 @@ def test_a_shape_is_counted(numakube: Run, bundle: Path) -> None:
         (("-w",), 2, "live cluster"),
         (("--shape", "cpu"), 2, "--shape"),
         (("--shape", "cpu=many"), 2, "--shape"),
+        (("--shape", ""), 2, "nothing is asked for"),
+        (("--shape", "cpu=1", "-f", "-"), 2, "not both"),
     ],
 )
 def test_what_cannot_be_listed_is_told(
@@ -115,3 +117,9 @@ def test_what_cannot_be_listed_is_told(
     ended = numakube("top", "nodes", *arguments, "--from", bundle)
     assert ended.code == code
     assert words in ended.err
+
+
+def test_shapes_and_groups_are_about_nodes(numakube: Run, bundle: Path) -> None:
+    """A scheduler places pods on nodes; zones are the kubelet's choice."""
+    ended = numakube("top", "zones", "--shape", "cpu=1", "--from", bundle)
+    assert (ended.code, "about nodes" in ended.err) == (2, True)

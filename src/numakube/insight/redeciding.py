@@ -10,16 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from numakube.insight.facts import has_ended
+from numakube.insight.fitting import FirstOfEquals
 from numakube.scheduling.cycle import Chosen, Cycle, Failed
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import numpy.typing as npt
 
     from numakube.api.core import Pod
     from numakube.insight.engine import Engine
@@ -51,7 +48,7 @@ class Redecision:
 
 def redecide(facts: ClusterFacts, engine: Engine) -> Iterator[Redecision]:
     """Yield a decision about every pod that waits for one of the engine's profiles."""
-    cycle = Cycle(engine.cluster, engine.nominations, _First())
+    cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
     for pod in facts.pods:
         info = PodInfo(pod)
         if pod.spec.node_name or has_ended(pod) or info.scheduler_name not in engine.runtimes:
@@ -81,11 +78,3 @@ def _recorded(pod: Pod) -> str:
 
 def _verdict(message: str) -> str:
     return message.partition(_TAIL)[0].strip()
-
-
-class _First:
-    """Dice that choose the first of equals, so that answers can be repeated."""
-
-    def random(self, size: int) -> npt.NDArray[np.float64]:
-        """Return zeros."""
-        return np.zeros(size)

@@ -15,7 +15,7 @@ import numpy as np
 
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.framework.status import SUCCESS, Status
+from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.shapes import depends_on_pods, shape_of
 
@@ -156,12 +156,18 @@ class Attempt:
     """The work on one pod in one snapshot."""
 
     def __init__(
-        self, runtime: Runtime, pod: PodInfo, snapshot: Snapshot, nominations: Nominations
+        self,
+        runtime: Runtime,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        nominations: Nominations,
+        *,
+        state: CycleState | None = None,
     ) -> None:
         self.runtime = runtime
         self.pod = pod
         self.snapshot = snapshot
-        self.state = CycleState()
+        self.state = state or CycleState()
         self.unfinished = False
         self._nominations = nominations
         self.diagnosis = Diagnosis(total=len(snapshot.rows))
@@ -172,6 +178,15 @@ class Attempt:
         rows = runtime.pre_filter(state, pod, self.snapshot, self.diagnosis)
         rows = runtime.filter(state, pod, self.snapshot, rows, self.diagnosis)
         return self._beside_nominated(rows)
+
+    def verdict_of(self, name: str) -> Status:
+        """Return what all checks after the pre-filters say of one node."""
+        node = self.snapshot.node(name)
+        if node is None:
+            return failure(f"node {name} is gone")
+        status = self.runtime.filter_node(self.state, self.pod, node)
+        status = self._try_beside(name) if status.ok else status
+        return self.runtime.confirm(self.state, self.pod, node) if status.ok else status
 
     def confirms(self, rows: Rows) -> bool:
         """Tell whether the node at the one row of *rows* stands up to the final checks."""

@@ -37,7 +37,7 @@ def depends_on_pods(pod: PodInfo) -> bool:
 def _shape(pod: Pod) -> Shape:
     spec = pod.spec
     # Volumes that are mounted from tokens and config maps have random names and fit anywhere.
-    volumes = [one for one in spec.volumes if not _is_local_to_pod(one)]
+    volumes = [one for one in spec.volumes if not is_local_to_pod(one)]
     return _encode(
         (
             pod.metadata.namespace,
@@ -62,6 +62,7 @@ def _container(container: Container) -> tuple[object, ...]:
     )
 
 
-def _is_local_to_pod(volume: object) -> bool:
+def is_local_to_pod(volume: object) -> bool:
+    """Tell whether *volume* is made for the pod alone, wherever it runs."""
     kinds = ("projected", "config_map", "secret", "downward_api", "empty_dir")
     return any(getattr(volume, kind, None) is not None for kind in kinds)

@@ -94,15 +94,6 @@ def test_a_cluster_has_its_largest_shape_somewhere() -> None:
     assert total.largest_on == "n1"
 
 
-def test_a_shape_is_counted_zone_by_zone() -> None:
-    """What fits only across zones does not count."""
-    shape = {"cpu": 9000, "memory": GIB}
-    facts = nodes.facts({"n1": nodes.kubelet(FOUR_AND_FOUR)})
-    node, zones = node_usage(facts, "n1", shape=shape)
-    assert [zone.fits for zone in zones] == [1, 1]
-    assert node.fits == 2
-
-
 def test_a_node_without_data_says_so() -> None:
     """It counts for nothing."""
     node, zones = node_usage(ClusterFacts(), "n1")
@@ -208,7 +199,7 @@ def test_containers_are_told_apart_where_the_node_tells() -> None:
 def test_documents_have_everything() -> None:
     """In base units."""
     facts = placed("single-numa-node", nodes.named("a", cpu="2", memory="1Gi", gpu="1"))
-    node, zones = node_usage(facts, "n1", shape={"cpu": 1000})
+    node, zones = node_usage(facts, "n1", fits=29)
     document = nodes_document([node], cluster_usage([node]), counts_fits=True)
     assert document["kind"] == "NodeUsageList"
     assert document["items"][0]["used"] == {"cpu": 2000, "memory": GIB, GPU: 1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,7 +21,9 @@ from numakube.cli.output import Output, make_console, output_option, print_docum
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numakube.api.core import Pod
     from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.manifests import Batch
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.usage.nodes import NodeUsage, ZoneUsage
     from numakube.values.resources import Amounts
@@ -45,8 +47,16 @@ _TABLES: Final = (Output.TABLE, Output.WIDE)
 @click.option(
     "--shape",
     metavar="RESOURCES",
-    help="Also count how many such pods fit, such as cpu=8,memory=32Gi,nvidia.com/gpu=1.",
+    help="Also count how many more such pods the scheduler would place, such as"
+    " cpu=8,memory=32Gi,nvidia.com/gpu=1.",
 )
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    help="Also count how many more pods of this manifest (a Pod, Deployment, Job, ...) it would.",
+)
+@click.option("--group-by", "label", default="", metavar="LABEL", help="Add nodes up by a label.")
 @click.option("--no-headers", is_flag=True, help="Print no titles of columns.")
 @click.option("-w", "--watch", is_flag=True, help="Print again whenever something changes.")
 @output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
@@ -60,6 +70,8 @@ def command(
     cluster: ClusterOptions,
     sort_by: str,
     shape: str | None,
+    filename: str | None,
+    label: str,
     no_headers: bool,
     watch: bool,
     output: Output,
@@ -68,15 +80,20 @@ def command(
 
     Columns of CPU, memory and devices are what is free of what can be given out. STRANDED is free
     for nobody, since the zone lacks what would have to go with it. LARGEST is the most CPUs with
-    their share of memory that one zone still has.
+    their share of memory that one zone still has. FITS is found by trying, pod after pod, on the
+    scheduler's own plugins and the kubelet model.
     """
+    if (shape or filename or label) and what != "nodes":
+        raise click.UsageError("--shape, -f and --group-by are about nodes, not zones or pods.")
+    space = namespace_for(cluster, namespace)
     view = _View(
         what=what,
         names=names,
         selector=selector,
-        namespace="" if all_namespaces else namespace_for(cluster, namespace),
+        namespace="" if all_namespaces else space,
         sort_by=sort_by,
-        shape=_parsed(shape),
+        wanted=_wanted(shape, filename, space),
+        label=label,
         headers=not no_headers,
         anew=watch,
         output=output,
@@ -88,18 +105,45 @@ def command(
 
         follow(cluster, view.show)
         return
-    from numakube.apps.gathering import ZONES
+    from numakube.apps.gathering import SCHEDULING, ZONES
 
-    view.show(facts_for(cluster, what=ZONES))
+    view.show(facts_for(cluster, what=SCHEDULING if view.wanted else ZONES))
 
 
-def _parsed(shape: str | None) -> Amounts:
+def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch | None:
+    """Return what to count, if anything."""
+    from numakube.cli.manifests import Batch, batches_in
+    from numakube.insight.usage.shapes import pod_of
+
+    if shape is not None and filename is not None:
+        raise click.UsageError("Give --shape or -f, not both.")
+    if shape is not None:
+        return Batch("", shape, pod_of(_parsed(shape)), None)
+    if filename is None:
+        return None
+    found = batches_in(filename)
+    if len(found) > 1:
+        names = ", ".join(one.title for one in found)
+        raise click.UsageError(f"-f {filename}: {names}: one kind of pod at a time is counted.")
+    return replace(found[0], pod=_in_namespace(found[0].pod, namespace))
+
+
+def _in_namespace(pod: Pod, namespace: str) -> Pod:
+    import msgspec
+
+    space = pod.metadata.namespace or namespace
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, namespace=space)
+    )
+
+
+def _parsed(shape: str) -> Amounts:
     """Return the amounts of ``cpu=8,memory=32Gi``."""
     from numakube.errors import InvalidValue
     from numakube.values.resources import amount_of
 
     amounts: dict[str, int] = {}
-    for part in (shape or "").split(","):
+    for part in shape.split(","):
         name, equals, text = part.strip().partition("=")
         if not part.strip():
             continue
@@ -109,6 +153,8 @@ def _parsed(shape: str | None) -> Amounts:
             raise click.UsageError(f"--shape: {part!r}: {error}") from None
         if not equals or not name or amounts[name] < 0:
             raise click.UsageError(f"--shape: {part!r} is not like cpu=8.")
+    if not any(amounts.values()):
+        raise click.UsageError("--shape: nothing is asked for; it is like cpu=8,memory=32Gi.")
     return amounts
 
 
@@ -121,7 +167,8 @@ class _View:
     selector: str
     namespace: str
     sort_by: str
-    shape: Amounts
+    wanted: Batch | None
+    label: str
     headers: bool
     anew: bool
     output: Output
@@ -153,34 +200,58 @@ class _View:
         from numakube.cli.choosing import chosen_nodes
         from numakube.insight.usage.nodes import node_usage
 
+        room = self._room(facts)
         nodes: list[NodeUsage] = []
         zones: list[ZoneUsage] = []
         for name in chosen_nodes(facts, self.names, self.selector):
-            node, own = node_usage(facts, name, shape=self.shape)
+            node, own = node_usage(facts, name, fits=room.get(name, 0))
             nodes.append(node)
             zones += own
         return nodes, zones
+
+    def _room(self, facts: ClusterFacts) -> Mapping[str, int]:
+        """Return by node how many pods fit of what was asked about."""
+        if self.wanted is None:
+            return {}
+        from numakube.apps.explaining import engine_of
+        from numakube.insight.explain import manifest_subject
+        from numakube.insight.fitting import room_for
+
+        subject = manifest_subject(self.wanted.pod, classes=facts.priority_classes)
+        return room_for(engine_of(facts), subject.unbound())
 
     def _nodes(
         self, facts: ClusterFacts, *, wide: bool
     ) -> tuple[list[str], Mapping[str, Any], list[str]]:
         from numakube.cli.top import tables
-        from numakube.insight.usage.document import nodes_document
-        from numakube.insight.usage.nodes import cluster_usage
+        from numakube.insight.usage.document import groups_document, nodes_document
+        from numakube.insight.usage.nodes import cluster_usage, usage_by_label
 
         found, _ = self._usages(facts)
-        nodes: list[Any] = tables.sorted_usages(found, self.sort_by)
-        total = cluster_usage(nodes)
-        rows = [tables.node_row(node, wide=wide) for node in nodes]
-        if len(nodes) > 1:
-            rows.append(tables.node_row(total, wide=wide))
-        titles = [*tables.NODE_TITLES, *(tables.NODE_MORE if wide else ())]
-        fits = [node.fits for node in nodes] + ([total.fits] if len(nodes) > 1 else [])
-        return (
-            self._table(titles, rows, fits),
-            nodes_document(nodes, total, counts_fits=bool(self.shape)),
-            [f"node/{node.node}" for node in nodes],
-        )
+        total, fits = cluster_usage(found), self.wanted is not None
+        if self.label:
+            groups: list[Any] = tables.sorted_usages(
+                usage_by_label(facts, found, self.label), self.sort_by
+            )
+            titles, rows = tables.groups_table([*groups, total], self.label, wide=wide, fits=fits)
+            document = groups_document(groups, total, self.label, counts_fits=fits)
+            names = [f"{self.label}={group.node}" for group in groups]
+        else:
+            nodes: list[Any] = tables.sorted_usages(found, self.sort_by)
+            shown = [*nodes, total] if len(nodes) > 1 else nodes
+            titles, rows = tables.nodes_table(shown, wide=wide, fits=fits)
+            document = nodes_document(nodes, total, counts_fits=fits)
+            names = [f"node/{node.node}" for node in nodes]
+        return [*self._table(titles, rows), *self._replicas(total, document)], document, names
+
+    def _replicas(self, total: NodeUsage, document: dict[str, Any]) -> list[str]:
+        """Say whether there is room for all that a manifest asks for."""
+        if self.wanted is None or self.wanted.replicas is None:
+            return []
+        count, fits = self.wanted.replicas, min(self.wanted.replicas, total.fits)
+        document["replicas"] = {"of": self.wanted.title, "wanted": count, "fit": fits}
+        verb = "fits" if fits == 1 else "fit"
+        return [f"{fits} of {count} pods of {self.wanted.title} {verb}."]
 
     def _zones(
         self, facts: ClusterFacts, *, wide: bool
@@ -193,8 +264,8 @@ class _View:
         rows = [tables.zone_row(zone, wide=wide) for zone in zones]
         titles = [*tables.ZONE_TITLES, *(tables.ZONE_MORE if wide else ())]
         return (
-            self._table(titles, rows, [zone.fits for zone in zones]),
-            zones_document(zones, counts_fits=bool(self.shape)),
+            self._table(titles, rows),
+            zones_document(zones),
             list(dict.fromkeys(f"node/{zone.node}" for zone in zones)),
         )
 
@@ -216,15 +287,12 @@ class _View:
         rows = [tables.pod_row(pod, wide=wide) for pod in pods]
         titles = [*tables.POD_TITLES, *(tables.POD_MORE if wide else ())]
         return (
-            self._table(titles, rows, []),
+            self._table(titles, rows),
             pods_document(pods),
             [f"pod/{pod.name}" for pod in pods],
         )
 
-    def _table(self, titles: list[str], rows: list[list[str]], fits: Sequence[int]) -> list[str]:
+    def _table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         from numakube.cli.columns import column_lines
 
-        if self.shape and fits:
-            titles = [*titles, "FITS"]
-            rows = [[*row, str(count)] for row, count in zip(rows, fits, strict=True)]
         return list(column_lines(titles, rows, headers=self.headers))

@@ -23,6 +23,7 @@ Usage: TypeAlias = "NodeUsage | ZoneUsage"
 NODE_TITLES: Final = (
     "NODE", "POLICY", "ZONES", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST", "FRAGMENTED",
 )  # fmt: skip
+GROUP_TITLES: Final = ("NODES", *NODE_TITLES[2:])
 NODE_MORE: Final = ("HUGEPAGES", "LARGEST WITH DEVICES", "DATA")
 ZONE_TITLES: Final = ("NODE", "ZONE", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST")
 ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES")
@@ -41,6 +42,42 @@ def node_row(node: NodeUsage, *, wide: bool) -> list[str]:
     if wide:
         row += [_hugepages(node), _with_devices(node.with_devices), _data(node)]
     return row
+
+
+def nodes_table(
+    nodes: Sequence[NodeUsage], *, wide: bool, fits: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of nodes; what fits, and what is wrong with any, comes last."""
+    titles = [*NODE_TITLES, *(NODE_MORE if wide else ())]
+    return _with_last(nodes, titles, [node_row(node, wide=wide) for node in nodes], fits=fits)
+
+
+def groups_table(
+    groups: Sequence[NodeUsage], label: str, *, wide: bool, fits: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of groups of nodes, the total last."""
+    titles = [label, *GROUP_TITLES, *(NODE_MORE[:-1] if wide else ())]
+    return _with_last(groups, titles, [_group_row(one, wide=wide) for one in groups], fits=fits)
+
+
+def _with_last(
+    nodes: Sequence[NodeUsage], titles: list[str], rows: list[list[str]], *, fits: bool
+) -> tuple[list[str], list[list[str]]]:
+    last: dict[str, list[str]] = {}
+    if fits:
+        last["FITS"] = [str(node.fits) for node in nodes]
+    if any(node.troubles for node in nodes):
+        last["STATUS"] = [",".join(node.troubles) or "Ready" for node in nodes]
+    more = zip(*last.values(), strict=True) if last else ((),) * len(rows)
+    return [*titles, *last], [[*row, *cells] for row, cells in zip(rows, more, strict=True)]
+
+
+def _group_row(group: NodeUsage, *, wide: bool) -> list[str]:
+    row = [
+        group.node or TOTAL, str(group.nodes), str(group.zones), *_amounts(group),
+        _largest(group), _fragments(group),
+    ]  # fmt: skip
+    return [*row, _hugepages(group), _with_devices(group.with_devices)] if wide else row
 
 
 def zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
@@ -99,7 +136,7 @@ def _hugepages(usage: Usage) -> str:
 
 def _largest(node: NodeUsage) -> str:
     text = shape_text(node.largest)
-    return f"{text} on {node.largest_on}" if not node.node and node.largest_on else text
+    return f"{text} on {node.largest_on}" if node.largest_on not in ("", node.node) else text
 
 
 def shape_text(shape: Shape) -> str:
@@ -182,7 +219,7 @@ _MEASURES: Final[Mapping[str, Callable[[Usage], float]]] = {
     "stranded": _stranded,
     "largest": lambda usage: usage.largest.cpus,
     "fragmentation": _worst,
-    "fits": lambda usage: usage.fits,
+    "fits": lambda usage: getattr(usage, "fits", 0),
 }
 
 

@@ -9,6 +9,7 @@ from numakube.insight.allotted import with_allotments
 from numakube.insight.drawing.from_counts import picture_of_counts
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.picture import NodePicture
+from numakube.insight.troubles import troubles_of
 from numakube.topology.exact import uid_hash
 from numakube.topology.zones import Unusable
 
@@ -22,6 +23,13 @@ _MANY: Final = 3
 
 def node_picture(facts: ClusterFacts, node: str) -> NodePicture:
     """Return the picture of *node*; without data it has no zones and says what is missing."""
+    picture = _picture(facts, node)
+    troubles = ", ".join(troubles_of(facts.nodes.get(node)))
+    notes = (f"the node is {troubles}",) if troubles else ()
+    return replace(picture, notes=(*notes, *picture.notes))
+
+
+def _picture(facts: ClusterFacts, node: str) -> NodePicture:
     view = facts.view(node)
     if view is None:
         why = "the node has no NodeResourceTopology; does its exporter run?"

@@ -23,12 +23,32 @@ def nodes_document(
     return {
         "apiVersion": API_VERSION,
         "kind": "NodeUsageList",
-        "items": [_node(node, counts_fits=counts_fits) for node in nodes],
-        "total": _amounts(total) | _largest(total, counts_fits=counts_fits),
+        "items": [_node(node) | _fits(node, counts_fits=counts_fits) for node in nodes],
+        "total": _amounts(total) | _largest(total) | _fits(total, counts_fits=counts_fits),
     }
 
 
-def zones_document(zones: Iterable[ZoneUsage], *, counts_fits: bool = False) -> dict[str, Any]:
+def groups_document(
+    groups: Iterable[NodeUsage], total: NodeUsage, label: str, *, counts_fits: bool = False
+) -> dict[str, Any]:
+    """Return the usage of groups of nodes, which have the same value of *label*."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "NodeGroupUsageList",
+        "label": label,
+        "items": [
+            {"group": one.node, **_group(one), **_fits(one, counts_fits=counts_fits)}
+            for one in groups
+        ],
+        "total": _group(total) | _fits(total, counts_fits=counts_fits),
+    }
+
+
+def _group(group: NodeUsage) -> dict[str, Any]:
+    return {"nodes": group.nodes, "zones": group.zones, **_amounts(group), **_largest(group)}
+
+
+def zones_document(zones: Iterable[ZoneUsage]) -> dict[str, Any]:
     """Return the usage of zones."""
     return {
         "apiVersion": API_VERSION,
@@ -39,7 +59,7 @@ def zones_document(zones: Iterable[ZoneUsage], *, counts_fits: bool = False) -> 
                 "zone": zone.zone,
                 **_amounts(zone),
                 "exclusiveCPUs": zone.cpus,
-                **_largest(zone, counts_fits=counts_fits),
+                **_largest(zone),
             }
             for zone in zones
         ],
@@ -55,11 +75,13 @@ def pods_document(pods: Iterable[PodUsage]) -> dict[str, Any]:
     }
 
 
-def _node(node: NodeUsage, *, counts_fits: bool) -> dict[str, Any]:
+def _node(node: NodeUsage) -> dict[str, Any]:
+    document: dict[str, Any] = {"node": node.node}
+    if node.troubles:
+        document["troubles"] = list(node.troubles)
     if node.why_unknown:
-        return {"node": node.node, "whyUnknown": node.why_unknown}
-    document: dict[str, Any] = {
-        "node": node.node,
+        return document | {"whyUnknown": node.why_unknown}
+    document |= {
         "topologyManagerPolicy": node.policy,
         "zones": node.zones,
         "exact": node.exact,
@@ -69,7 +91,7 @@ def _node(node: NodeUsage, *, counts_fits: bool) -> dict[str, Any]:
     return document | {
         "podsNotReported": node.pending,
         **_amounts(node),
-        **_largest(node, counts_fits=counts_fits),
+        **_largest(node),
         "fragmentation": {name: round(share, 4) for name, share in node.fragmentation.items()},
     }
 
@@ -83,12 +105,15 @@ def _amounts(usage: NodeUsage | ZoneUsage) -> dict[str, Any]:
     }
 
 
-def _largest(usage: NodeUsage | ZoneUsage, *, counts_fits: bool) -> dict[str, Any]:
-    document: dict[str, Any] = {
+def _largest(usage: NodeUsage | ZoneUsage) -> dict[str, Any]:
+    return {
         "largest": _shape(usage.largest),
         "largestWith": {name: _shape(shape) for name, shape in usage.with_devices.items()},
     }
-    return document | ({"fits": usage.fits} if counts_fits else {})
+
+
+def _fits(usage: NodeUsage, *, counts_fits: bool) -> dict[str, int]:
+    return {"fits": usage.fits} if counts_fits else {}
 
 
 def _shape(shape: Shape) -> dict[str, int]:

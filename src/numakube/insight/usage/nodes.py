@@ -6,17 +6,18 @@ came since its last report are not taken off, but counted in ``pending``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.allotted import allotted_view
+from numakube.insight.troubles import troubles_of
 from numakube.insight.usage.shapes import (
     MILLI,
     NOTHING,
     Shape,
-    fitting,
     largest_shape,
     largest_with_devices,
     proportion,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from numakube.topology.view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
+NO_LABEL: Final = "<none>"
+"""The group of nodes without the label, in kubectl's words."""
 _FULL_CORES: Final = "full-pcpus-only"
 _NO_AMOUNTS: Final[Amounts] = MappingProxyType({})
 
@@ -47,7 +50,6 @@ class ZoneUsage:
         stranded: what is free for nobody, see `numakube.insight.usage.shapes`.
         largest: the most CPUs with their share of memory that still fit.
         with_devices: the same with as many devices as possible, by resource.
-        fits: how many pods of the shape that was asked about fit.
     """
 
     node: str
@@ -58,7 +60,6 @@ class ZoneUsage:
     stranded: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
     largest: Shape = NOTHING
     with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
-    fits: int = 0
 
     @property
     def used(self) -> Amounts:
@@ -68,9 +69,11 @@ class ZoneUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeUsage:
-    """One node, or a whole cluster (then ``node`` is empty).
+    """One node, a group of nodes, or a whole cluster (then ``node`` is empty).
 
     Attributes:
+        nodes: how many nodes these are.
+        troubles: why no pod, or no new one, runs there, in kubectl's words.
         policy: the Topology Manager's.
         exact: whether its report tells who has what.
         why_unknown: why there are no amounts; empty if there are.
@@ -78,9 +81,12 @@ class NodeUsage:
         largest_on: the node of the largest shape, in a cluster.
         fragmentation: by resource, how far the best zone is from what one zone could have; see
             `fragmentation_of`.
+        fits: how many pods of the kind that was asked about fit, by the scheduler's word.
     """
 
     node: str
+    nodes: int = 1
+    troubles: tuple[str, ...] = ()
     policy: str = ""
     zones: int = 0
     exact: bool = False
@@ -102,12 +108,12 @@ class NodeUsage:
         return {name: amount - self.free.get(name, 0) for name, amount in self.allocatable.items()}
 
 
-def zone_usages(view: NodeTopology, *, shape: Amounts = _NO_AMOUNTS) -> list[ZoneUsage]:
-    """Return the usage of every zone of a node; *shape* is what to count fitting pods of."""
-    return [_zone(view, zone, shape) for zone in view.zones]
+def zone_usages(view: NodeTopology) -> list[ZoneUsage]:
+    """Return the usage of every zone of a node."""
+    return [_zone(view, zone) for zone in view.zones]
 
 
-def _zone(view: NodeTopology, zone: ZoneView, shape: Amounts) -> ZoneUsage:
+def _zone(view: NodeTopology, zone: ZoneView) -> ZoneUsage:
     cpus, ratio = _whole_cpus(view, zone), proportion(zone.allocatable)
     free = zone.available
     largest = largest_shape(free, cpus, ratio)
@@ -126,7 +132,6 @@ def _zone(view: NodeTopology, zone: ZoneView, shape: Amounts) -> ZoneUsage:
             if largest.cpus
             and not (found := largest_with_devices(zone.allocatable, free, largest, name)).empty
         },
-        fits=fitting(shape, free, cpus) if shape else 0,
     )
 
 
@@ -155,23 +160,23 @@ def _bits(cpus: tuple[int, ...]) -> int:
 
 
 def node_usage(
-    facts: ClusterFacts, node: str, *, shape: Amounts = _NO_AMOUNTS
+    facts: ClusterFacts, node: str, *, fits: int = 0
 ) -> tuple[NodeUsage, list[ZoneUsage]]:
     """Return the usage of a node, and of its zones; a node without data has none."""
     view = facts.view(node)
-    if view is None:
-        return NodeUsage(node=node, why_unknown="no NodeResourceTopology"), []
-    if isinstance(view, Unusable):
-        return NodeUsage(node=node, why_unknown=view.reason), []
-    zones = zone_usages(allotted_view(facts, view), shape=shape)
+    troubles = troubles_of(facts.nodes.get(node))
+    if view is None or isinstance(view, Unusable):
+        why = "no NodeResourceTopology" if view is None else view.reason
+        return NodeUsage(node=node, why_unknown=why, troubles=troubles, fits=fits), []
+    zones = zone_usages(allotted_view(facts, view))
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
     several, several_free = _counted_again(view.report)
     free = _less(add_amounts(*(zone.free for zone in zones)), several_free)
     stranded = add_amounts(*(zone.stranded for zone in zones))
-    fits = sum(zone.fits for zone in zones)
     return (
         NodeUsage(
             node=node,
+            troubles=troubles,
             policy=view.known_policy,
             zones=len(zones),
             exact=view.report is not None,
@@ -184,7 +189,7 @@ def node_usage(
             largest_on=node,
             with_devices=_best_by_resource(zone.with_devices for zone in zones),
             fragmentation=fragmentation_of(zones),
-            fits=min([fits, *(free[name] // shape[name] for name in several.keys() & shape)]),
+            fits=fits,
         ),
         zones,
     )
@@ -234,6 +239,16 @@ def fragmentation_of(zones: Sequence[ZoneUsage]) -> dict[str, float]:
     return found
 
 
+def usage_by_label(facts: ClusterFacts, nodes: Iterable[NodeUsage], label: str) -> list[NodeUsage]:
+    """Return what the nodes with the same value of *label* have together, by value."""
+    groups: dict[str, list[NodeUsage]] = {}
+    for node in nodes:
+        known = facts.nodes.get(node.node)
+        value = known.metadata.labels.get(label, "") if known else ""
+        groups.setdefault(value or NO_LABEL, []).append(node)
+    return [replace(cluster_usage(groups[value]), node=value) for value in sorted(groups)]
+
+
 def cluster_usage(nodes: Sequence[NodeUsage]) -> NodeUsage:
     """Return what all of *nodes* have together, and the largest shape on any of them."""
     known = [node for node in nodes if not node.why_unknown]
@@ -241,6 +256,8 @@ def cluster_usage(nodes: Sequence[NodeUsage]) -> NodeUsage:
     free = add_amounts(*(node.free for node in known))
     return NodeUsage(
         node="",
+        nodes=len(nodes),
+        troubles=_counted_troubles(nodes),
         zones=sum(node.zones for node in known),
         exact=bool(known) and all(node.exact for node in known),
         pending=sum(node.pending for node in known),
@@ -251,8 +268,13 @@ def cluster_usage(nodes: Sequence[NodeUsage]) -> NodeUsage:
         largest_on=best.node if best and not best.largest.empty else "",
         with_devices=_best_by_resource(node.with_devices for node in known),
         fragmentation=_mean_fragmentation(known, free),
-        fits=sum(node.fits for node in known),
+        fits=sum(node.fits for node in nodes),
     )
+
+
+def _counted_troubles(nodes: Iterable[NodeUsage]) -> tuple[str, ...]:
+    counts = Counter(trouble for node in nodes for trouble in node.troubles)
+    return tuple(f"{count} {trouble}" for trouble, count in sorted(counts.items()))
 
 
 def _mean_fragmentation(nodes: Sequence[NodeUsage], free: Amounts) -> dict[str, float]:

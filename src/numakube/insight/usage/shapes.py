@@ -1,4 +1,4 @@
-"""What still fits into one zone, and what of its free amounts nobody can use.
+"""The most that one zone still has, and what of its free amounts nobody can use.
 
 A pod that is to be aligned needs CPUs *and* memory, and a device needs both beside it. How much
 memory goes with a CPU differs from workload to workload, so a *usual* pod is taken to use between
@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.values.resources import CPU, MEMORY, is_memory
+from numakube.api.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from numakube.values.resources import CPU, MEMORY, is_memory, quantity_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,7 @@ LEAN: Final = 4
 """A lean CPU has this part of the proportion: one in so many."""
 RICH: Final = 4
 """A rich CPU has so many times the proportion."""
+_NEXT_TO_NOTHING: Final = {CPU: 1, MEMORY: 1 << 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +113,16 @@ def stranded(allocatable: Amounts, free: Amounts, cpus: int, ratio: int) -> dict
     return found
 
 
-def fitting(shape: Amounts, free: Amounts, cpus: int) -> int:
-    """Return how many times *shape* fits into a zone."""
-    counts = [
-        (MILLI * cpus if name == CPU else free.get(name, 0)) // amount
-        for name, amount in shape.items()
-        if amount
-    ]
-    return min(counts, default=0)
+def pod_of(shape: Amounts) -> Pod:
+    """Return a pod that asks for *shape*, and is aligned wherever a kubelet aligns anything.
+
+    That takes requests for CPU and memory that equal the limits: what *shape* leaves out of them is
+    next to nothing.
+    """
+    amounts = {**_NEXT_TO_NOTHING, **shape}
+    wanted = {name: str(quantity_of(name, amount)) for name, amount in amounts.items() if amount}
+    resources = ResourceRequirements(requests=wanted, limits=wanted)
+    return Pod(
+        metadata=ObjectMeta(name="shape", namespace="default", uid="shape"),
+        spec=PodSpec(containers=(Container(name="shape", resources=resources),)),
+    )

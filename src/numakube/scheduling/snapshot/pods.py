@@ -116,11 +116,18 @@ class PodInfo:
         """Return the pod with *annotations* besides its own; nothing else about it changes."""
         own = self.pod.metadata
         metadata = replace(own, annotations={**own.annotations, **annotations})
+        return self._as(replace(self.pod, metadata=metadata), {})
+
+    def sibling(self, pod: Pod) -> PodInfo:
+        """Return *pod*, which differs by its name, uid or node alone; what is known is shared."""
+        return self._as(pod, self._memo)
+
+    def _as(self, pod: Pod, memo: dict[object, object]) -> PodInfo:
         copy = object.__new__(PodInfo)
         for name in PodInfo.__slots__:
             setattr(copy, name, getattr(self, name))
-        copy.pod = replace(self.pod, metadata=metadata)
-        copy._memo = {}
+        copy.pod, copy._memo = pod, memo
+        copy.uid, copy.name, copy.key = pod.metadata.uid, pod.metadata.name, pod.metadata.key
         return copy
 
     def memo(self, key: object, make: Callable[[Pod], T]) -> T:
