@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(300)
 POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
 SHAPES = (
     "2 sockets, 2 cores, smt 2, 8Gi, gpu 1",
-    "1 socket, nps 4, 4 cores, 16Gi, gpu 4",
+    "1 socket, 4 numa each, 4 cores, 4Gi, gpu 1",
     "2 sockets, 3 cores, 8Gi",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -28,25 +29,24 @@ from numakube.topology.rebuild import node_of, remove_pod, report_of
 from numakube.topology.view import NodeTopology
 from numakube.topology.zones import Unusable
 
-SIZES = {"fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices", "whole-cpus"}
+SIZES = {
+    "fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices", "whole-cpus", "more-cpus",
+    "more-memory",
+}  # fmt: skip
 
 
 def applied(change: Change, facts: ClusterFacts, pod: Pod) -> tuple[ClusterFacts, Pod]:
     """Return the cluster and the pod after *change*."""
-    if change.kind == "combined":
+    if change.parts:
         for part in change.parts:
             facts, pod = applied(part, facts, pod)
         return facts, pod
+    if change.kind in ON_CLUSTERS:
+        return ON_CLUSTERS[change.kind](facts, change), pod
     if change.kind in SIZES:
         return facts, _resized(pod, change)
-    if change.kind in ("evict", "preempt"):
-        return _without(facts, change), pod
-    if change.kind in ("scope", "policy", "cpu-option"):
-        return _reconfigured(facts, change), pod
-    if change.kind == "refresh-nrt":
-        return _refreshed(facts, change), pod
-    if change.kind == "uncordon":
-        return _uncordoned(facts, change), pod
+    if change.kind == "offer":
+        return facts, _without_resources(pod, change.resource.split(","))
     if change.kind in ("numa-scope", "numa-policy"):
         return facts, _wishing(pod, change)
     return facts, _relaxed(pod, change)
@@ -81,7 +81,8 @@ def helps(change: Change, facts: ClusterFacts, pod: Pod) -> bool:
     facts, pod = applied(change, facts, pod)
     if not isinstance(decided(facts, pod), Chosen):
         return False
-    model = model_of(facts, change.node)
+    where = another(change.node) if change.kind == "add-node" else change.node
+    model = model_of(facts, where)
     return isinstance(model, Unusable) or isinstance(model.admit(pod), Admitted)
 
 
@@ -113,6 +114,53 @@ def _resized(pod: Pod, change: Change) -> Pod:
         containers=tuple(map(each, pod.spec.containers)),
         init_containers=tuple(map(each, pod.spec.init_containers)),
     )
+
+
+def _without_resources(pod: Pod, resources: Iterable[str]) -> Pod:
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        for resource in resources:
+            change = Change(kind="", text="", container=container.name, resource=resource, to="0")
+            pod = _resized(pod, change)
+    return pod
+
+
+def another(node: str) -> str:
+    """Return the name of a node like *node*."""
+    return f"another-{node}"
+
+
+def _with_another(facts: ClusterFacts, change: Change) -> ClusterFacts:
+    """Return the cluster with an idle node like another, whose daemons it does not have."""
+    like = change.node
+    name, node = another(like), facts.nodes[like]
+    labels = {**node.metadata.labels, "kubernetes.io/hostname": name}
+    metadata = msgspec.structs.replace(node.metadata, name=name, uid=name, labels=labels)
+    spec = msgspec.structs.replace(node.spec, unschedulable=False)
+    made = msgspec.structs.replace(node, metadata=metadata, spec=spec)
+    topologies, model = dict(facts.topologies), _model(facts, like)
+    if model is not None:
+        for uid in tuple(model.pods):
+            remove_pod(model, uid)
+        model.collect_garbage()
+        topologies[name] = _report(name, model)
+    elif like in topologies:
+        topologies[name] = _idle(topologies[like], name)
+    return replace(facts, nodes={**facts.nodes, name: made}, topologies=topologies)
+
+
+def _idle(nrt: NodeResourceTopology, name: str) -> NodeResourceTopology:
+    metadata = msgspec.structs.replace(nrt.metadata, name=name)
+    zones = tuple(
+        msgspec.structs.replace(
+            zone,
+            resources=tuple(
+                msgspec.structs.replace(one, available=one.allocatable) for one in zone.resources
+            ),
+        )
+        for zone in nrt.zones
+    )
+    attributes = without_attribute(nrt.attributes, names.STALE)
+    return msgspec.structs.replace(nrt, metadata=metadata, zones=zones, attributes=attributes)
 
 
 def _without(facts: ClusterFacts, change: Change) -> ClusterFacts:
@@ -231,3 +279,15 @@ def _model(facts: ClusterFacts, name: str) -> KubeletNode | None:
 
 def _spec(pod: Pod, **fields: Any) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))
+
+
+ON_CLUSTERS: dict[str, Callable[[ClusterFacts, Change], ClusterFacts]] = {
+    "add-node": _with_another,
+    "evict": _without,
+    "preempt": _without,
+    "scope": _reconfigured,
+    "policy": _reconfigured,
+    "cpu-option": _reconfigured,
+    "refresh-nrt": _refreshed,
+    "uncordon": _uncordoned,
+}

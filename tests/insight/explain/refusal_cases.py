@@ -16,7 +16,7 @@ from numakube.api.core import (
     TopologySpreadConstraint,
     Volume,
 )
-from numakube.api.meta import LabelSelector
+from numakube.api.meta import LabelSelector, OwnerReference
 from numakube.api.placement import (
     PodAffinity,
     PodAffinityTerm,
@@ -272,3 +272,62 @@ def scheduling_gates() -> Case:
     town.add("node-a")
     gates = (PodSchedulingGate(name="example.com/quota"),)
     return Case(town.facts(), pod_subject(pod("held", scheduling_gates=gates)))
+
+
+HGX = "2 sockets, 4 numa each, 24 cores, 200Gi, gpu 1"
+"""Eight zones with a GPU each."""
+
+
+@case
+def eight_zones_ask_for_more() -> Case:
+    """All GPUs need eight zones, the rest of the pod seven."""
+    town = Town()
+    town.add("node-a", "restricted", shape=HGX)
+    return Case(town.facts(), pod_subject(pod("train", cpu="160", memory="1200Gi", gpu=8)))
+
+
+@case
+def eight_zones_differ() -> Case:
+    """Each zone has something else left; the table is no wider for it."""
+    town = Town()
+    town.add("node-a", shape=HGX)
+    for number, cpu in enumerate((3, 5, 5, 8, 13, 13, 20, 20, 17, 17)):
+        town.run(pod(f"p-{number}", cpu=str(cpu), memory=f"{10 * cpu}Gi"), "node-a")
+    return Case(town.facts(), pod_subject(pod("wide", cpu="22", memory="4Gi", gpu=1)))
+
+
+@case
+def eight_zones_fit() -> Case:
+    """It takes several zones, as it may; no zone lacks anything then."""
+    town = Town()
+    town.add("node-a", "restricted", shape=HGX)
+    return Case(town.facts(), pod_subject(pod("train", cpu="170", memory="1410Gi", gpu=8)))
+
+
+@case
+def not_offered() -> Case:
+    """Nobody has such devices, nor such pages."""
+    town = Town()
+    for name in ("node-a", "node-b"):
+        town.add(name)
+    also = {"vendor.example/nic": "1", "hugepages-1Gi": "2Gi"}
+    return Case(town.facts(), pod_subject(pod("dpdk", cpu="4", also=also)))
+
+
+@case
+def sibling() -> Case:
+    """A replica of the same set would wait instead; another pod would not."""
+    town = Town()
+    town.add("node-a")
+    owner = OwnerReference(
+        api_version="apps/v1", kind="ReplicaSet", name="web", uid="web", controller=True
+    )
+    for number in range(2):
+        town.run(owned(pod(f"web-{number}", cpu="7", memory="6Gi"), owner), "node-a")
+    return Case(town.facts(), pod_subject(owned(pod("web-2", cpu="7", memory="6Gi"), owner)))
+
+
+def owned(one: Pod, owner: OwnerReference) -> Pod:
+    """Return a pod that *owner* has made."""
+    metadata = msgspec.structs.replace(one.metadata, owner_references=(owner,))
+    return msgspec.structs.replace(one, metadata=metadata)

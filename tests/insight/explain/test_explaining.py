@@ -204,13 +204,17 @@ def test_absurd_requests_are_answered_at_once() -> None:
 
 
 def test_what_a_smaller_pod_must_do_without_is_named() -> None:
-    """A device of which nothing is left is not passed over in silence."""
+    """A device that nobody offers is not passed over in silence, nor said to be in use."""
     town = Town()
     town.add("node-a", shape="2 sockets, 4 cores, smt 2, 16Gi")
     facts = town.facts()
     explanation = explain(facts, engine_of(facts), pod_subject(pod("p", cpu="20", gpu=1)))
-    (change,) = [one for one in explanation.changes if one.kind == "less-of-everything"]
-    assert "no vendor.example/gpu: fits on node-a" in change.text
+    assert explanation.groups[0].meaning.startswith("No node offers vendor.example/gpu")
+    (change,) = explanation.changes
+    assert change.text == (
+        "Have vendor.example/gpu offered by a node, or do without, and ask for 8 CPUs instead of 20"
+        " in container main: fits on node-a."
+    )
 
 
 def test_every_refusal_of_the_scheduler_has_words_of_its_own() -> None:

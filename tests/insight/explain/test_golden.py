@@ -35,6 +35,16 @@ def test_no_text_is_left_over() -> None:
     assert {path.stem for path in GOLDEN.glob("*.txt")} == set(CASES)
 
 
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("eight-zones")])
+def test_tables_of_large_machines_fit_the_screen(name: str) -> None:
+    """Sentences are folded by the terminal, rows are not."""
+    text = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.search(r"\S {2,}\S", line.strip())]
+    tables = [line for line in rows if line.startswith("  ") and "   [" not in line]
+    assert tables
+    assert max(map(len, tables)) <= 120
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_every_suggested_change_helps(name: str) -> None:
     """Carried out on the objects themselves, the scheduler and the kubelet model take the pod."""

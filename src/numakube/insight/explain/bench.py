@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
 
 from numakube.insight.engine import settle_doubts
+from numakube.insight.explain.empty import (
+    bound_copy,
+    idle_copy,
+    idle_report,
+    stays_with_its_node,
+)
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.numa.caches.exact import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.preemption.trial import Trial
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -67,6 +75,12 @@ class Bench:
     def node(self, name: str) -> NodeInfo | None:
         """Return a node as it is."""
         return self.engine.cluster.node(name)
+
+    @cached_property
+    def unoffered(self) -> tuple[str, ...]:
+        """What the pod asks for and no node gives to anybody."""
+        wanted = PodInfo(self.pod).requests.items()
+        return tuple(name for name, amount in wanted if amount and not self.largest(name))
 
     def largest(self, resource: str) -> int:
         """Return the most of *resource* that any node gives to pods."""
@@ -148,6 +162,37 @@ class Bench:
             yield belief
         finally:
             cluster.set_belief(name, before)
+
+    @contextmanager
+    def node_added(self, like: str, topology: NodeResourceTopology | None) -> Iterator[str]:
+        """Have one more node *like* another for a while, idle but for daemons; yield its name."""
+        cluster, model = self.engine.cluster, self.node(like)
+        name = f"{like}-new"
+        if model is None or name in cluster.row_of:
+            yield ""
+            return
+        daemons = [pod for pod in model.pods.values() if stays_with_its_node(pod)]
+        gone = model.pods.keys() - {pod.uid for pod in daemons}
+        cluster.set_belief(name, self._idle(model, topology, gone))
+        cluster.set_node(idle_copy(model.node, name))
+        placed = [bound_copy(pod, name) for pod in daemons]
+        for pod in placed:
+            cluster.place(pod, name)
+        try:
+            yield name
+        finally:
+            for pod in placed:
+                cluster.remove_pod(pod.uid)
+            cluster.remove_node(name)
+            cluster.set_belief(name, None)
+
+    def _idle(
+        self, node: NodeInfo, topology: NodeResourceTopology | None, gone: Collection[str]
+    ) -> NumaBelief | None:
+        """Return what would be believed of *node* without the pods *gone*."""
+        if isinstance(node.numa, ExactBelief):
+            return node.numa.without(gone)
+        return None if topology is None else self._belief(idle_report(topology), None)
 
     def _belief(self, topology: NodeResourceTopology, node: NodeInfo | None) -> NumaBelief | None:
         cache = Predict()

@@ -8,9 +8,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.bench import Bench
+from numakube.insight.explain.changes.added import added
 from numakube.insight.explain.changes.annotations import wished_otherwise
 from numakube.insight.explain.changes.combined import combined
 from numakube.insight.explain.changes.evictions import evictions
+from numakube.insight.explain.changes.larger import larger
 from numakube.insight.explain.changes.nodes import reconfigured, refreshed
 from numakube.insight.explain.changes.rules import lifted, next_obstacle, ungated
 from numakube.insight.explain.changes.shape import alignable, unaligned
@@ -40,9 +42,9 @@ _MOST_COMPARED: Final = 64
 ORDER: Final = (
     "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
     "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
-    "whole-cpus", "guaranteed", "numa-scope", "fewer-cpus", "less-memory", "fewer-hugepages",
-    "fewer-devices", "numa-policy", "evict", "less-of-everything", "combined", "cpu-option",
-    "scope", "policy",
+    "whole-cpus", "guaranteed", "numa-scope", "offer", "more", "fewer-cpus", "less-memory",
+    "fewer-hugepages", "fewer-devices", "numa-policy", "evict", "less-of-everything", "combined",
+    "cpu-option", "scope", "policy", "add-node",
 )  # fmt: skip
 """From what costs nothing to what needs a node drained."""
 
@@ -170,7 +172,7 @@ class _Work:
             yield ReasonGroup(
                 plugin=status.plugin,
                 reason=f"{status.message}: {detail}" if detail else status.message,
-                meaning=meaning_of(status, refusals.rejection),
+                meaning=meaning_of(status, refusals.rejection, self.bench.unoffered),
                 eviction_helps=refusals.eviction_helps,
                 then=next_obstacle(self.bench, status.plugin, nodes[0]),
                 nodes=tuple(nodes),
@@ -243,13 +245,24 @@ class _Work:
                 lifted(bench, judgement),
                 wished_otherwise(bench, judgement),
                 smaller(bench),
+                larger(bench, judgement),
                 evictions(bench, judgement),
                 reconfigured(bench, judgement, facts),
+                added(bench, judgement, facts),
             )
         )
-        if not found:
+        if not {one.kind for one in found} - {"add-node"}:
             found += combined(bench, judgement)
-        return tuple(sorted(found, key=lambda one: ORDER.index(one.kind))[:_MOST_CHANGES])
+        return _foremost(found)
+
+
+def _foremost(changes: list[Change]) -> tuple[Change, ...]:
+    """Return the first few changes, none of a kind twice as long as another kind is left out."""
+    ordered = sorted(changes, key=lambda one: ORDER.index(one.kind))
+    firsts = {one.kind: one for one in reversed(ordered)}
+    rest = [one for one in ordered if one is not firsts[one.kind]]
+    kept = [*sorted(firsts.values(), key=ordered.index), *rest][:_MOST_CHANGES]
+    return tuple(sorted(kept, key=ordered.index))
 
 
 def _verdicts(judgement: Judgement) -> Iterator[NodeVerdict]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.words import zones_text
+from numakube.insight.explain.words import folded_zones, zones_text
 from numakube.values.amounts import amount_text
 from numakube.values.resources import amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.insight.explain.document import (
         Candidate,
@@ -25,6 +25,10 @@ _NAMES: Final = 3
 _GROUPS: Final = 8
 _HOLDERS: Final = 8
 _FITTING: Final = 5
+_SPREADING: Final = ("restricted", "best-effort", "Restricted", "BestEffort")
+"""Policies that accept several zones where one is not enough, of kubelets and of annotations."""
+_MOST_COLUMNS: Final = 2
+_MOST_WIDTH: Final = 56
 _ABOUT_ROOM: Final = ("NodeResourceTopologyMatch", "NodeNUMAResource", "NodeResourcesFit")
 """Who refuses for lack of room, so that numbers help."""
 _HELPS: Final = {
@@ -126,7 +130,7 @@ def _candidate(one: Candidate, *, wide: bool) -> Iterator[str]:
     verdict = "fits" if one.fits else f"refused: {one.reason}"
     why = f": {one.data_reason}" if one.data_reason else ""
     yield f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
-    yield from _table(_rows(one.containers))
+    yield from _table(_rows(one))
     yield from _holders(one, wide=wide)
     if one.kept_for:
         yield f"  room is kept for {', '.join(one.kept_for)}, for which pods were evicted there"
@@ -138,17 +142,33 @@ def _candidate(one: Candidate, *, wide: bool) -> Iterator[str]:
         yield from (f"    {step}" for step in one.steps)
 
 
-def _rows(containers: Sequence[ContainerAsk]) -> list[list[str]]:
-    zones = sorted({zone.zone for one in containers for ask in one.resources for zone in ask.zones})
-    rows = [["", "resource", "wanted", "free on node", *(f"zone {zone}" for zone in zones)]]
-    for container in containers:
+def _rows(one: Candidate) -> list[list[str]]:
+    """Return a table with a column for each zone; of more than two, with one for all of them."""
+    asks = [ask for container in one.containers for ask in container.resources]
+    zones = sorted({zone.zone for ask in asks for zone in ask.zones})
+    narrow = len(zones) > _MOST_COLUMNS
+    titles = ["zones"] if narrow else [f"zone {zone}" for zone in zones]
+    rows = [["", "resource", "wanted", "free on node", *titles]]
+    for container in one.containers:
         name = f"{_role(container)}{container.container}" if container.container else "whole pod"
         for ask in container.resources:
-            rows.append(
-                [name, ask.resource, _text(ask, ask.wanted), _free(ask), *_cells(ask, zones)]
-            )
+            cells = _cells(ask, lacks=not one.fits and not _may_spread(ask, one.policy))
+            first, *more = _lines_of(cells) if narrow else [[cells.get(zone, "") for zone in zones]]
+            rows.append([name, ask.resource, _text(ask, ask.wanted), _free(ask), *first])
+            rows += [["", "", "", "", *cell] for cell in more]
             name = ""
     return rows if len(rows) > 1 else []
+
+
+def _lines_of(cells: Mapping[int, str]) -> list[list[str]]:
+    """Return what the zones have, equal ones together, in lines that are not too wide."""
+    lines = [""]
+    for zones, text in folded_zones(cells):
+        part = f"{zones}: {text}"
+        if lines[-1] and len(lines[-1]) + len(part) > _MOST_WIDTH:
+            lines.append("")
+        lines[-1] += f"; {part}" if lines[-1] else part
+    return [[line] for line in lines]
 
 
 def _role(container: ContainerAsk) -> str:
@@ -161,17 +181,21 @@ def _free(ask: ResourceAsk) -> str:
     return f"{_text(ask, ask.free)}{_lack(ask, ask.missing)}"
 
 
-def _cells(ask: ResourceAsk, zones: Sequence[int]) -> list[str]:
-    known = {zone.zone: zone for zone in ask.zones}
-    cells = []
-    for zone in zones:
-        found = known.get(zone)
-        if found is None:
-            cells.append("")
-            continue
-        lack = _lack(ask, found.missing) if ask.aligned else ""
-        free, all_ = _text(ask, found.free), _text(ask, found.allocatable)
-        cells.append(f"{free} of {all_}{lack}")
+def _may_spread(ask: ResourceAsk, policy: str) -> bool:
+    """Tell whether no zone need have all of it: none ever could, but several have, as they may."""
+    wanted = amount_of(ask.resource, ask.wanted)
+    largest = max((amount_of(ask.resource, one.allocatable) for one in ask.zones), default=0)
+    free = sum(amount_of(ask.resource, one.free) for one in ask.zones)
+    return policy in _SPREADING and largest < wanted <= free
+
+
+def _cells(ask: ResourceAsk, *, lacks: bool) -> dict[int, str]:
+    """Return what each zone has, and what it *lacks* if that matters."""
+    cells = {}
+    for zone in ask.zones:
+        lack = _lack(ask, zone.missing) if ask.aligned and lacks else ""
+        free, all_ = _text(ask, zone.free), _text(ask, zone.allocatable)
+        cells[zone.zone] = f"{free} of {all_}{lack}"
     return cells
 
 

@@ -11,11 +11,12 @@ from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.matching.taints import FORBIDDING, is_tolerated
 from numakube.scheduling.numa.rejection import Kind
 from numakube.values.amounts import amount_text
+from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import nodes_of
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, is_hugepages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numakube.api.core import Node, Pod, Taint
     from numakube.kubelet.node import KubeletNode
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from numakube.values.numamask import NumaMask
 
 _FEW: Final = 4
+_RANGE: Final = 3
+"""So many zones are told as a range; two are named."""
 
 _MEANINGS: Final = {
     "NodeName": "The pod names another node in spec.nodeName.",
@@ -62,8 +65,14 @@ _POLICY_WORDS: Final = {
 }
 
 
-def meaning_of(status: Status, rejection: Rejection | None) -> str:
-    """Say what a refusal means to somebody who does not know the plugin."""
+def meaning_of(status: Status, rejection: Rejection | None, unoffered: Collection[str] = ()) -> str:
+    """Say what a refusal means to somebody who does not know the plugin.
+
+    No node gives *unoffered* resources to anybody.
+    """
+    missing = [name for name in unoffered if f"Insufficient {name}" in status.reasons]
+    if missing:
+        return f"No node offers {' or '.join(missing)}: {_why_unoffered(missing)}?"
     if rejection is None and "not found" in status.message:
         return (
             "Something that the pod refers to does not exist; it waits until somebody creates it."
@@ -78,6 +87,13 @@ def meaning_of(status: Status, rejection: Rejection | None) -> str:
     if rejection.kind is Kind.NODE and rejection.hopeless:
         return "Not even an idle node of this kind has that much."
     return _NUMA_MEANINGS[rejection.kind]
+
+
+def _why_unoffered(resources: Sequence[str]) -> str:
+    pages = any(map(is_hugepages, resources))
+    devices = not all(map(is_hugepages, resources))
+    asked = ["are such pages set aside on the machines"] * pages
+    return ", ".join([*asked, *["does its device plugin run"] * devices])
 
 
 def untolerated(pod: Pod, node: Node) -> tuple[Taint, ...]:
@@ -127,9 +143,9 @@ def _alignment(step: AlignmentTrace) -> Iterator[str]:
 
 
 def _agreed(mask: NumaMask | None) -> str:
-    return (
-        "no zone is better than another" if mask is None else f"{mask_text(mask)} suits all of it"
-    )
+    if mask is None:
+        return "no zone is better than another"
+    return f"{mask_text(mask)} suit{'s' if len(nodes_of(mask)) == 1 else ''} all of it"
 
 
 def _resource(resource: ResourceTrace) -> str:
@@ -137,10 +153,16 @@ def _resource(resource: ResourceTrace) -> str:
     wanted = amount(name, resource.wanted)
     if not resource.free_by_node:
         return f"{name} {wanted}, no NUMA zone is known of it"
+    texts = {zone: amount(name, size) for zone, size in resource.free_by_node.items()}
     free = ", ".join(
-        f"zone {zone} has {amount(name, size)}" for zone, size in resource.free_by_node.items()
+        f"{zones} {'has' if zones.startswith('zone ') else 'have'} {text}{_each(zones)}"
+        for zones, text in folded_zones(texts)
     )
     return f"{name} {wanted} wanted; {free}{_preference(resource)}"
+
+
+def _each(zones: str) -> str:
+    return "" if zones.startswith("zone ") else " each"
 
 
 def _preference(resource: ResourceTrace) -> str:
@@ -164,8 +186,20 @@ def amount(resource: str, count: int) -> str:
 
 
 def zones_text(zones: Sequence[int]) -> str:
-    """Name zones: ``zone 0``, ``zones 0+1``."""
-    return f"zone{'s' if len(zones) != 1 else ''} {'+'.join(map(str, zones))}"
+    """Name zones that are taken together: ``zone 0``, ``zones 0+1``, ``zones 0-7``."""
+    ranges = str(CpuSet.of(zones))
+    few = len(zones) < _RANGE
+    return f"zone{'s' if len(zones) != 1 else ''} {'+'.join(map(str, zones)) if few else ranges}"
+
+
+def folded_zones(texts: Mapping[int, str]) -> Iterator[tuple[str, str]]:
+    """Yield each text with its zones; of more than two, those with the same text together."""
+    zones_of: dict[str, list[int]] = {}
+    for zone, text in texts.items():
+        zones_of.setdefault(text if len(texts) >= _RANGE else f"{zone}", []).append(zone)
+    for zones in zones_of.values():
+        ranges = f"zone {zones[0]}" if len(zones) == 1 else f"zones {CpuSet.of(zones)}"
+        yield ranges, texts[zones[0]]
 
 
 def mask_text(mask: NumaMask) -> str:

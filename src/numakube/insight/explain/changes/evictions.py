@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 from numakube.insight.explain.document import Change
+from numakube.insight.explain.empty import stays_with_its_node
 from numakube.insight.explain.subject import Subject
 from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
@@ -15,6 +16,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numakube.api.meta import OwnerReference
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
     from numakube.scheduling.preemption.budgets import Budget
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 _MOST_NODES: Final = 12
 _MOST_VICTIMS: Final = 6
 """Beyond that it is no small change any more."""
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _ABOVE_ALL: Final = (1 << 31) - 1
 
 Cost: TypeAlias = tuple[int, int, int]
@@ -62,7 +63,8 @@ def _nodes(judgement: Judgement) -> list[str]:
 
 def _least(bench: Bench, node: NodeInfo, budgets: Sequence[Budget]) -> tuple[PodInfo, ...] | None:
     """Return the fewest, least important pods without which the pod fits *node*."""
-    movable = {uid: pod for uid, pod in node.pods.items() if _is_movable(pod)}
+    own = bench.pod.metadata.controller
+    movable = {uid: pod for uid, pod in node.pods.items() if _is_movable(pod, own)}
     least = sorted(movable.values(), key=by_importance, reverse=True)
     for pod in sorted(least, key=lambda one: bool(split_by_violation([one], budgets)[0])):
         if bench.fits_without(node.name, [pod]):
@@ -92,11 +94,15 @@ def _several(
     return found.pods if bench.fits_without(node.name, found.pods) else None
 
 
-def _is_movable(pod: PodInfo) -> bool:
-    """Tell whether a pod can be sent away: static ones come back, daemons belong to their node."""
-    meta = pod.pod.metadata
-    owner = meta.controller
-    return _MIRROR not in meta.annotations and (owner is None or owner.kind != "DaemonSet")
+def _is_movable(pod: PodInfo, own: OwnerReference | None) -> bool:
+    """Tell whether it helps to send a pod away.
+
+    Static pods come back, daemons belong to their node, and a replica of the same set, which *own*
+    makes, would wait then.
+    """
+    owner = pod.pod.metadata.controller
+    same = owner is not None and own is not None and (owner.uid, owner.name) == (own.uid, own.name)
+    return not same and not stays_with_its_node(pod)
 
 
 def _cost(victims: Sequence[PodInfo], budgets: Sequence[Budget]) -> Cost:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from numakube.insight.explain.amounts import (
     all_containers,
     asked_by,
@@ -12,6 +14,7 @@ from numakube.insight.explain.amounts import (
     text_of,
     with_amounts,
 )
+from numakube.insight.explain.bench import Bench
 from numakube.insight.explain.document import Change
 from numakube.values.amounts import amount_text
 from numakube.values.resources import CPU, MEMORY, is_extended, is_hugepages
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from numakube.api.core import Pod
-    from numakube.insight.explain.bench import Bench
-
 _GI: Final = 1 << 30
 _TENTHS: Final = 10
 _MOST_TRIED: Final = 512
@@ -31,8 +32,12 @@ _MOST_TRIED: Final = 512
 def smaller(bench: Bench) -> Iterator[Change]:
     """Yield the largest smaller request of each container that would fit, one resource at a time.
 
-    If that is not enough anywhere, what the whole pod could ask for instead.
+    If that is not enough anywhere, what the whole pod could ask for instead. What no node offers
+    cannot be asked for in smaller amounts.
     """
+    if bench.unoffered:
+        yield from _offered(bench)
+        return
     found = False
     for container, _ in all_containers(bench.pod):
         for resource, wanted in asked_by(container).items():
@@ -42,6 +47,26 @@ def smaller(bench: Bench) -> Iterator[Change]:
                 yield change
     if not found:
         yield from _less_of_everything(bench)
+
+
+def _offered(bench: Bench) -> Iterator[Change]:
+    """Yield that a node has to offer what none does, and what else it takes."""
+    pod, missing = bench.pod, bench.unoffered
+    for container, _ in all_containers(pod):
+        pod = with_amounts(pod, container.name, dict.fromkeys(missing, 0))
+    text = f"Have {' and '.join(missing)} offered by a node, or do without"
+    offer = Change(kind="offer", text=text, resource=",".join(missing))
+    node = bench.taker(pod)
+    if node is not None:
+        text = f"{text}: all the rest fits on {node}."
+        yield msgspec.structs.replace(offer, text=text, node=node)
+        return
+    rest = Bench(bench.engine, bench.runtime, pod, only=bench.only)
+    rest.liked = bench.liked
+    less = next(smaller(rest), None)
+    if less is not None:
+        text = f"{text}, and {less.text[0].lower()}{less.text[1:]}"
+        yield Change(kind="combined", text=text, node=less.node, parts=(offer, less))
 
 
 def _less_of(bench: Bench, container: str, resource: str, wanted: int) -> Change | None:
@@ -103,7 +128,7 @@ def _less_of_everything(bench: Bench) -> Iterator[Change]:
     """Yield what fits if every container asks for what the best zone has, or for a part of it."""
     scaled = (_scaled(bench.pod, tenths) for tenths in range(_TENTHS - 1, 0, -1))
     for pod in chain(_clamped(bench), scaled):
-        node = bench.taker(pod)
+        node = bench.taker(pod) if _still_runs(bench.pod, pod) else None
         if node is None:
             continue
         before = {container.name: asked_by(container) for container, _ in all_containers(bench.pod)}
@@ -115,6 +140,15 @@ def _less_of_everything(bench: Bench) -> Iterator[Change]:
         text = f"Ask for less of everything, such as {parts}: fits on {node}."
         yield Change(kind="less-of-everything", text=text, node=node)
         return
+
+
+def _still_runs(before: Pod, after: Pod) -> bool:
+    """Tell whether no container is left without CPU or memory that it asked for."""
+    pairs = zip(all_containers(before), all_containers(after), strict=True)
+    return all(
+        asked_by(now).keys() >= asked_by(then).keys() & {CPU, MEMORY}
+        for (then, _), (now, _) in pairs
+    )
 
 
 def _clamped(bench: Bench) -> Iterator[Pod]:

@@ -1,0 +1,59 @@
+"""Another node of a kind, as it is when it has just joined the cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.api.nrt import without_attribute
+from numakube.topology import names
+
+if TYPE_CHECKING:
+    from numakube.api.core import Node
+    from numakube.api.nrt import NodeResourceTopology, Zone
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_PASSING: Final = "node.kubernetes.io/"
+"""What taints begin with that tell of troubles of one node."""
+
+
+def stays_with_its_node(pod: PodInfo) -> bool:
+    """Tell whether *pod* belongs to its node: static ones and daemons."""
+    meta = pod.pod.metadata
+    owner = meta.controller
+    return _MIRROR in meta.annotations or (owner is not None and owner.kind == "DaemonSet")
+
+
+def idle_copy(node: Node, name: str) -> Node:
+    """Return a node like *node*, in good health."""
+    labels = dict(node.metadata.labels)
+    if _HOSTNAME in labels:
+        labels[_HOSTNAME] = name
+    metadata = msgspec.structs.replace(node.metadata, name=name, uid=name, labels=labels)
+    taints = tuple(one for one in node.spec.taints if not one.key.startswith(_PASSING))
+    spec = msgspec.structs.replace(node.spec, unschedulable=False, taints=taints)
+    return msgspec.structs.replace(node, metadata=metadata, spec=spec)
+
+
+def bound_copy(pod: PodInfo, node: str) -> PodInfo:
+    """Return a daemon like *pod* on another node."""
+    metadata = msgspec.structs.replace(pod.pod.metadata, uid=f"{pod.uid}@{node}")
+    spec = msgspec.structs.replace(pod.pod.spec, node_name=node)
+    return pod.sibling(msgspec.structs.replace(pod.pod, metadata=metadata, spec=spec))
+
+
+def idle_report(topology: NodeResourceTopology) -> NodeResourceTopology:
+    """Return what a node like that reports when nothing of it is given out."""
+    attributes = without_attribute(topology.attributes, names.STALE)
+    zones = tuple(map(_idle_zone, topology.zones))
+    return msgspec.structs.replace(topology, attributes=attributes, zones=zones)
+
+
+def _idle_zone(zone: Zone) -> Zone:
+    resources = tuple(
+        msgspec.structs.replace(one, available=one.allocatable) for one in zone.resources
+    )
+    return msgspec.structs.replace(zone, resources=resources)
