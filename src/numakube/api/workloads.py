@@ -35,9 +35,10 @@ class ReplicationController(Wire, frozen=True):
 
 
 class OwnerSpec(Wire, frozen=True):
-    """Which pods a replica set or stateful set counts."""
+    """Which pods a replica set or stateful set counts, and how many it wants."""
 
     selector: LabelSelector | None = None
+    replicas: int | None = None
 
 
 class ReplicaSet(Wire, frozen=True):

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
-    "explain": ("pod web", "pod/web -n team", "-f job.yaml"),
+    "explain": ("pod web", "pod/web -n team", "deployment/web", "-f job.yaml"),
+    "explain deployment": ("web", "deployment/web -n team -o json"),
+    "explain statefulset": ("db",),
+    "explain replicaset": ("web-6d4f",),
+    "explain job": ("train",),
     "explain pod": ("web", "web -n team --node node-0", "-f job.yaml -o json"),
     "top": ("", "zones node/node-0", "pods -A --sort-by cpu", "--shape cpu=8,memory=32Gi"),
     "map": ("node-0", "node/node-0 -w", "node-0 --output-file node.svg", "node-0 --with pod.yaml"),

@@ -1,4 +1,4 @@
-"""``numakube explain pod``: why a pod is where it is, or nowhere, and what would help."""
+"""``numakube explain``: why a pod is where it is, or nowhere, and what would help."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numakube.cli.cluster import (
     namespace_option,
     pod_place,
 )
+from numakube.cli.explain_workload import explained_workload, planned
 from numakube.cli.kinds import KindGroup
 from numakube.cli.lazy import Lazy
 from numakube.cli.naming import ObjectName
@@ -21,8 +22,11 @@ from numakube.cli.output import Output, output_option, print_document
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.insight.explain import Explanation, Subject
+    from numakube.insight.explain import Explanation, Subject, Workload
+    from numakube.insight.explain.document import WorkloadExplanation
     from numakube.insight.facts import ClusterFacts
 
 _NEGATIVE = 1
@@ -32,11 +36,22 @@ _NEGATIVE = 1
     "explain",
     cls=KindGroup,
     lazy={
-        "pod": Lazy("numakube.cli.explain", "Say where a pod fits, and why not elsewhere.", "pod")
+        "pod": Lazy("numakube.cli.explain", "Say where a pod fits, and why not elsewhere.", "pod"),
+        **{
+            kind.lower(): Lazy(
+                "numakube.cli.explain_workload",
+                f"Say how many pods of a {kind} fit together.",
+                kind.lower(),
+            )
+            for kind in ("Deployment", "StatefulSet", "ReplicaSet", "Job")
+        },
     },
 )
 def command() -> None:
-    """Say why a pod is where it is, or nowhere."""
+    """Say why a pod is where it is, or nowhere, and how much of a workload fits.
+
+    `explain -f FILE` is about a manifest: a pod, or all the replicas of a Deployment, Job, ...
+    """
 
 
 @click.command("pod")
@@ -83,35 +98,45 @@ def pod(
     """
     from numakube.apps.explaining import engine_of
     from numakube.apps.gathering import SCHEDULING
-    from numakube.insight.explain import explain
+    from numakube.insight.explain import Subject, explain
     from numakube.insight.explain.explaining import Options
 
     if (name is None) == (filename is None):
         raise click.UsageError("Give the NAME of a pod, or a manifest with -f.")
-    config = _configuration(scheduler_config)
+    config = configuration_in_file(scheduler_config)
     facts = facts_for(cluster, what=SCHEDULING)
     if node and node not in facts.nodes:
         raise ConfigError(f"there is no node {node}")
     space, name = pod_place(cluster, namespace, name or "")
     options = Options(node=node, changes=changes)
     found = [
-        explain(facts, engine_of(facts, config), subject, options)
-        for subject in _subjects(facts, name, filename, space)
+        explain(facts, engine_of(facts, config), one, options)
+        if isinstance(one, Subject)
+        else explained_workload(facts, one, config, options)
+        for one in _subjects(facts, name, filename, space)
     ]
-    _print(found, output, several=filename is not None and len(found) > 1)
-    return _NEGATIVE if any(one.verdict == "refused" and not one.pod.node for one in found) else 0
+    print_found(found, output)
+    return _NEGATIVE if any(map(_is_negative, found)) else 0
+
+
+def _is_negative(found: Explanation | WorkloadExplanation) -> bool:
+    """Tell whether there is no place for a pod that has none."""
+    return found.verdict == "refused" and not getattr(getattr(found, "pod", None), "node", "")
 
 
 def _subjects(
     facts: ClusterFacts, name: str | None, filename: str | None, namespace: str
-) -> list[Subject]:
-    from numakube.cli.manifests import pods_in
+) -> Sequence[Subject | Workload]:
+    from numakube.cli.manifests import batches_in
     from numakube.insight.explain import manifest_subject, pod_subject
 
     if filename is not None:
         classes = facts.priority_classes
         return [
-            manifest_subject(one, namespace=namespace, classes=classes) for one in pods_in(filename)
+            planned(facts, one, namespace)
+            if (one.replicas or 1) > 1
+            else manifest_subject(one.pod, namespace=namespace, classes=classes)
+            for one in batches_in(filename)
         ]
     found = facts.pod(namespace, name or "")
     if found is None:
@@ -125,7 +150,8 @@ def _no_such_pod(facts: ClusterFacts, namespace: str, name: str) -> str:
     return f"there is no pod {name} in namespace {namespace}{hint}"
 
 
-def _configuration(path: str | None) -> KubeSchedulerConfiguration | None:
+def configuration_in_file(path: str | None) -> KubeSchedulerConfiguration | None:
+    """Return the scheduler's configuration in the file *path*, if one is named."""
     if path is None:
         return None
     from numakube.apps.scheduler.settings import configuration_of
@@ -133,14 +159,22 @@ def _configuration(path: str | None) -> KubeSchedulerConfiguration | None:
     return configuration_of({"config": path}, Path)
 
 
-def _print(found: list[Explanation], output: Output, *, several: bool) -> None:
+def print_found(found: Sequence[Explanation | WorkloadExplanation], output: Output) -> None:
+    """Print explanations, for people or for programs."""
     from numakube.api.codec import to_tree
     from numakube.cli.explanation_text import print_explanation
-    from numakube.insight.explain import render
+    from numakube.insight.explain import Explanation, render, render_workload
 
     if output in (Output.JSON, Output.YAML):
         trees = [to_tree(one) for one in found]
-        print_document(trees if several else trees[0], output)
+        print_document(trees if len(trees) > 1 else trees[0], output)
         return
-    texts = [render(one, wide=output is Output.WIDE) for one in found]
-    print_explanation("\n".join(texts))
+    wide = output is Output.WIDE
+    print_explanation(
+        "\n".join(
+            render(one, wide=wide)
+            if isinstance(one, Explanation)
+            else render_workload(one, wide=wide)
+            for one in found
+        )
+    )

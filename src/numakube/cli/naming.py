@@ -150,6 +150,8 @@ class _Words(click.ParamType[str]):
 
 def completed(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
     """Return the names that *incomplete* may become; none if the cluster does not answer."""
+    if kind in _WORKLOADS:
+        return []
     before, slash, _ = incomplete.partition("/")
     prefix = f"{before}/" if slash and kind_of(before) == kind else ""
     try:

@@ -13,5 +13,16 @@ from numakube.insight.explain.document import Explanation
 from numakube.insight.explain.explaining import explain
 from numakube.insight.explain.subject import Subject, manifest_subject, pod_subject
 from numakube.insight.explain.text import render
+from numakube.insight.explain.workload import Workload, explain_workload, render_workload
 
-__all__ = ["Explanation", "Subject", "explain", "manifest_subject", "pod_subject", "render"]
+__all__ = [
+    "Explanation",
+    "Subject",
+    "Workload",
+    "explain",
+    "explain_workload",
+    "manifest_subject",
+    "pod_subject",
+    "render",
+    "render_workload",
+]

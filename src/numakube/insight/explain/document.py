@@ -244,3 +244,43 @@ class Explanation(Document, frozen=True, kw_only=True):
     candidates: tuple[Candidate, ...] = ()
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class WorkloadSummary(Document, frozen=True):
+    """The workload in question.
+
+    Attributes:
+        replicas: how many pods it wants at the same time.
+        placed: how many of them have a node already.
+        planned: whether it does not exist yet.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    replicas: int = 0
+    placed: int = 0
+    planned: bool = False
+
+
+class WorkloadExplanation(Document, frozen=True, kw_only=True):
+    """What there is to say of a whole workload.
+
+    Attributes:
+        verdict: ``fits`` if all of it does, ``refused``, or ``held`` if it is not even tried.
+        fit: how many of the pods without a node fit, one beside the other.
+        nodes: how many of them each node would get.
+        changes: what would make all of them fit.
+        first_refused: the first pod that does not fit, on the cluster with those that do.
+    """
+
+    api_version: str = API_VERSION
+    kind: str = "WorkloadExplanation"
+    taken_at: str = ""
+    workload: WorkloadSummary
+    verdict: str
+    summary: str
+    fit: int = 0
+    nodes: dict[str, int] = {}
+    changes: tuple[Change, ...] = ()
+    first_refused: Explanation | None = None

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import without_attribute
+from numakube.kubelet.node import KubeletNode
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import names
+from numakube.topology.codec import encode_report
+from numakube.topology.rebuild import node_of, remove_pod, report_of
+from numakube.topology.view import NodeTopology
 
 if TYPE_CHECKING:
     from numakube.api.core import Node
     from numakube.api.nrt import NodeResourceTopology, Zone
-    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.insight.facts import ClusterFacts
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -50,6 +57,35 @@ def idle_report(topology: NodeResourceTopology) -> NodeResourceTopology:
     attributes = without_attribute(topology.attributes, names.STALE)
     zones = tuple(map(_idle_zone, topology.zones))
     return msgspec.structs.replace(topology, attributes=attributes, zones=zones)
+
+
+def with_nodes_like(facts: ClusterFacts, like: str, count: int) -> ClusterFacts:
+    """Return the cluster with *count* more nodes like another, with its daemons alone on them."""
+    nodes, topologies, pods = dict(facts.nodes), dict(facts.topologies), list(facts.pods)
+    daemons = [pod for pod in map(PodInfo, facts.pods_on(like)) if stays_with_its_node(pod)]
+    for number in range(1, count + 1):
+        name = f"{like}-new-{number}"
+        nodes[name] = idle_copy(facts.nodes[like], name)
+        pods += (bound_copy(pod, name).pod for pod in daemons)
+        topology = _new_report(facts, like, name)
+        if topology is not None:
+            topologies[name] = topology
+    return replace(facts, nodes=nodes, pods=tuple(pods), topologies=topologies)
+
+
+def _new_report(facts: ClusterFacts, like: str, name: str) -> NodeResourceTopology | None:
+    topology, view = facts.topologies.get(like), facts.view(like)
+    if topology is None or not isinstance(view, NodeTopology):
+        return None
+    idle, annotations = idle_report(topology), {}
+    model = node_of(view.report) if view.report is not None else None
+    if isinstance(model, KubeletNode):
+        for uid in tuple(model.pods):
+            remove_pod(model, uid)
+        model.collect_garbage()
+        annotations[names.EXACT_ANNOTATION] = encode_report(report_of(model))
+    metadata = ObjectMeta(name=name, uid=name, annotations=annotations)
+    return msgspec.structs.replace(idle, metadata=metadata)
 
 
 def _idle_zone(zone: Zone) -> Zone:

@@ -1,0 +1,107 @@
+"""``numakube explain deployment`` and the like: how many pods of a workload fit together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from numakube.cli.cluster import (
+    ClusterOptions,
+    cluster_options,
+    facts_for,
+    namespace_for,
+    namespace_option,
+)
+from numakube.cli.naming import ObjectName
+from numakube.cli.output import Output, output_option
+from numakube.errors import ConfigError
+
+if TYPE_CHECKING:
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.cli.manifests import Batch
+    from numakube.insight.explain.document import WorkloadExplanation
+    from numakube.insight.explain.explaining import Options
+    from numakube.insight.explain.workload import Workload
+    from numakube.insight.facts import ClusterFacts
+
+def _command_of(kind: str) -> click.Command:
+    @click.command(kind.lower())
+    @click.argument("name", type=ObjectName(kind.lower()))
+    @namespace_option
+    @click.option(
+        "--scheduler-config",
+        metavar="FILE",
+        help="The KubeSchedulerConfiguration to decide by, if not the usual one.",
+    )
+    @click.option(
+        "--changes/--no-changes", default=True, help="Whether to look for what would make it fit."
+    )
+    @cluster_options
+    @output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML)
+    def command(
+        name: str,
+        namespace: str,
+        scheduler_config: str | None,
+        cluster: ClusterOptions,
+        output: Output,
+        *,
+        changes: bool,
+    ) -> int:
+        from numakube.apps.gathering import SCHEDULING
+        from numakube.cli.explain import configuration_in_file, print_found
+        from numakube.insight.explain.explaining import Options
+
+        config = configuration_in_file(scheduler_config)
+        facts = facts_for(cluster, what=SCHEDULING)
+        workload = _found(facts, kind, namespace_for(cluster, namespace), name)
+        explained = explained_workload(facts, workload, config, Options(changes=changes))
+        print_found([explained], output)
+        return int(explained.verdict == "refused")
+
+    command.help = f"""Say how many pods of a {kind} fit together, and why others do not.
+
+    Pods that have no node are placed one after the other by the scheduler's own plugins. The first
+    that fits nowhere is explained. Ends with 1 if there is one.
+    """
+    return command
+
+
+deployment = _command_of("Deployment")
+statefulset = _command_of("StatefulSet")
+replicaset = _command_of("ReplicaSet")
+job = _command_of("Job")
+
+
+def _found(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload:
+    from numakube.insight.explain.members import workload_in
+
+    found = workload_in(facts, kind, namespace, name)
+    if found is None:
+        raise ConfigError(
+            f"no pod of {kind.lower()} {name} is in namespace {namespace};"
+            " a manifest can be given with -f"
+        )
+    return found
+
+
+def explained_workload(
+    facts: ClusterFacts,
+    workload: Workload,
+    config: KubeSchedulerConfiguration | None,
+    options: Options,
+) -> WorkloadExplanation:
+    """Return what there is to say of *workload*."""
+    from numakube.apps.explaining import engine_of
+    from numakube.insight.explain import explain_workload
+
+    return explain_workload(facts, lambda known: engine_of(known, config), workload, options)
+
+
+def planned(facts: ClusterFacts, batch: Batch, namespace: str) -> Workload:
+    """Return what a manifest asks for as a workload."""
+    from numakube.insight.explain.members import planned_workload
+
+    return planned_workload(
+        facts, batch.pod, batch.replicas or 1, kind=batch.kind, name=batch.name, namespace=namespace
+    )
