@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.cli.conftest import Ended
 from tests.insight.drawing.nodes import bundle
-from tests.insight.explain.town import Town, pod
+from tests.insight.explain.town import GPU, Town, pod
 
 from numakube.api.core import Node, Taint
 from numakube.api.nodes import NodeCondition
@@ -97,6 +97,21 @@ def test_no_more_pods_fit_than_a_kubelet_takes(numakube: Run, town: Path) -> Non
         "top", "nodes", "a", "--from", town, "--shape", "cpu=10m,memory=1Mi", "-o", "json"
     )
     assert json.loads(ended.out)["items"][0]["fits"] == 109
+
+
+def test_pods_that_need_several_zones_count_where_the_policy_takes_them(
+    numakube: Run, tmp_path: Path
+) -> None:
+    """All GPUs of eight zones fit once under restricted, never under single-numa-node."""
+    made = Town()
+    for policy in ("restricted", "single-numa-node"):
+        made.add(policy, policy, shape="2 sockets, 4 numa each, 24 cores, 200Gi, gpu 1")
+    file = bundle(tmp_path / "hgx.tar.gz", made.facts())
+    shape = f"cpu=170,memory=1410Gi,{GPU}=8"
+    document = json.loads(numakube("top", "--from", file, "--shape", shape, "-o", "json").out)
+    assert {one["node"]: one["fits"] for one in document["items"]} == {
+        "restricted": 1, "single-numa-node": 0,
+    }  # fmt: skip
 
 
 def test_the_replicas_of_a_manifest_are_counted(numakube: Run, town: Path, tmp_path: Path) -> None:

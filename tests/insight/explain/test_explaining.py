@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 from tests.insight.explain.cases import CASES
-from tests.insight.explain.town import Town, pod
+from tests.insight.explain.town import Town, pod, resources
 
 from numakube.allotment.refusals import Refusal, Why
 from numakube.api.codec import to_tree
+from numakube.api.core import Container
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
@@ -215,6 +216,21 @@ def test_what_a_smaller_pod_must_do_without_is_named() -> None:
         "Have vendor.example/gpu offered by a node, or do without, and ask for 8 CPUs instead of 20"
         " in container main: fits on node-a."
     )
+
+
+def test_many_changes_of_one_kind_do_not_crowd_out_the_others() -> None:
+    """Another scope of the node's kubelet is told, however many requests could be smaller."""
+    town = Town()
+    town.add("node-a", "single-numa-node", "pod")
+    wanted = pod("many")
+    limits = resources({"cpu": "3", "memory": "1Gi"})
+    containers = tuple(Container(name=f"c{number}", resources=limits) for number in range(4))
+    spec = msgspec.structs.replace(wanted.spec, containers=containers)
+    subject = pod_subject(msgspec.structs.replace(wanted, spec=spec))
+    facts = town.facts()
+    kinds = [one.kind for one in explain(facts, engine_of(facts), subject).changes]
+    assert len(kinds) <= 6
+    assert {"scope", "policy"} <= set(kinds)
 
 
 def test_every_refusal_of_the_scheduler_has_words_of_its_own() -> None:

@@ -112,15 +112,21 @@ def command(
 
 def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch | None:
     """Return what to count, if anything."""
-    from numakube.cli.manifests import Batch, batches_in
-    from numakube.insight.usage.shapes import pod_of
-
     if shape is not None and filename is not None:
         raise click.UsageError("Give --shape or -f, not both.")
-    if shape is not None:
-        return Batch("", shape, pod_of(_parsed(shape)), None)
-    if filename is None:
+    if filename is not None:
+        return _in_manifest(filename, namespace)
+    if shape is None:
         return None
+    from numakube.cli.manifests import Batch
+    from numakube.insight.usage.shapes import pod_of
+
+    return Batch("", shape, pod_of(_parsed(shape)), None)
+
+
+def _in_manifest(filename: str, namespace: str) -> Batch:
+    from numakube.cli.manifests import batches_in
+
     found = batches_in(filename)
     if len(found) > 1:
         names = ", ".join(one.title for one in found)
