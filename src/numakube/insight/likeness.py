@@ -9,7 +9,7 @@ is not compared here, a node is like no other; that costs time, never the right 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from numakube.api.koordinator.keys import NODE_DECIDING, POD_HOLDING
 from numakube.scheduling.numa.caches.counts import CountsBelief
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.topology.exact import ExactReport
     from numakube.topology.view import NodeTopology
-
-_Zones: TypeAlias = "tuple[NodeTopology, object]"
 
 
 def alike(engine: Engine, nodes: Iterable[NodeInfo]) -> Iterator[list[NodeInfo]]:

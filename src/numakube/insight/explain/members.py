@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +14,6 @@ from numakube.insight.facts import has_ended
 if TYPE_CHECKING:
     from numakube.api.core import Pod
     from numakube.insight.facts import ClusterFacts
-
-KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet", "Job")
-"""Kinds whose pods in a cluster can be told."""
 
 
 def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload | None:
