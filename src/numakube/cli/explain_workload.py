@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numakube.insight.explain.workload import Workload
     from numakube.insight.facts import ClusterFacts
 
+
 def _command_of(kind: str) -> click.Command:
     @click.command(kind.lower())
     @click.argument("name", type=ObjectName(kind.lower()))

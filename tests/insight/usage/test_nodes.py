@@ -51,10 +51,10 @@ def test_a_device_near_two_zones_counts_once_on_the_node() -> None:
     kubelet.register_devices(GPU, [Device("a", (0,)), Device("b", (1,)), *near_both])
     facts = nodes.facts({"n1": nodes.admitted(kubelet, nodes.named("p", cpu="2", gpu="2"))})
 
-    node, zones = node_usage(facts, "n1", shape={GPU: 1})
+    node, zones = node_usage(facts, "n1")
 
     assert [(zone.free[GPU], zone.allocatable[GPU]) for zone in zones] == [(1, 3), (2, 3)]
-    assert (node.free[GPU], node.allocatable[GPU], node.fits) == (2, 4, 2)
+    assert (node.free[GPU], node.allocatable[GPU]) == (2, 4)
 
 
 def test_fragmentation_is_how_far_the_best_zone_is_from_what_one_could_have() -> None:
