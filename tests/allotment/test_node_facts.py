@@ -470,9 +470,9 @@ def test_facts_of_a_live_kubelet_do_not_change_with_its_pods() -> None:
 
 
 def test_a_kubelet_that_the_model_does_not_know_keeps_whole_cores() -> None:
-    """An old one, or one whose version makes no sense."""
-    settings = KubeletSettings(cpu_policy="static", reserved_cpu_milli=1500)
-    for version in ("1.20", "new"):
-        told = exact(settings, version, shared_cpus=CpuSet.parse("0-15"))
-        found = facts(told=told, labels_of_nrt={})
-        assert found.reserved_cpus.bit_count() == 2
+    """One with an option that is none of those known."""
+    settings = KubeletSettings(
+        cpu_policy="static", cpu_options={"unheard-of": "true"}, reserved_cpu_milli=1500
+    )
+    found = facts(told=exact(settings, shared_cpus=CpuSet.parse("0-15")), labels_of_nrt={})
+    assert found.reserved_cpus.bit_count() == 2

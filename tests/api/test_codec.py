@@ -1,10 +1,19 @@
 """Reading and writing documents: nulls, unknown fields, and errors that name the field."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from numakube.api.codec import convert, decode, decode_yaml, encode, encode_yaml, to_tree
+from numakube.api.codec import (
+    convert,
+    decode,
+    decode_tree,
+    decode_yaml,
+    encode,
+    encode_yaml,
+    to_tree,
+)
 from numakube.api.core import Container, Pod, PodSpec
 from numakube.api.meta import ObjectList, ObjectMeta
 from numakube.errors import MalformedObject
@@ -111,3 +120,19 @@ def test_malformed_yaml_is_refused_with_its_line() -> None:
 def test_a_wrong_type_before_the_end_of_broken_json_is_told_as_no_json() -> None:
     """The type is seen before the rest of the text is."""
     assert "not JSON" in str(refusal(b"0:", "answer"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "[" * 5000,
+        '{"a":' * 5000 + "1" + "}" * 5000,
+        '{"metadata": {"labels": ' + "[" * 300 + "]" * 300 + "}}",
+        '{"metadata": 5, "x": ' + "[" * 900 + "]" * 900 + "}",
+    ],
+)
+def test_nesting_has_a_limit(body: str) -> None:
+    """Nothing that walks through a tree may reach the end of Python's stack."""
+    for read in (partial(decode, Pod), partial(decode_tree, subject="Pod")):
+        with pytest.raises(MalformedObject, match="Pod: lists and maps are nested deeper than 100"):
+            read(body)

@@ -1,9 +1,12 @@
 """YAML as Kubernetes reads it."""
 
+from itertools import pairwise
+
 import pytest
 
-from numakube.api.yamls import MAX_VALUES, dump_yaml, load_manifests, load_yaml, load_yaml_documents
+from numakube.api.yamls import dump_yaml, load_manifests, load_yaml, load_yaml_documents
 from numakube.errors import MalformedObject
+from numakube.values.limits import MAX_DEPTH, MAX_VALUES
 
 
 def test_scalars_are_those_of_kubernetes() -> None:
@@ -56,8 +59,50 @@ def test_anchors_work_but_cannot_explode() -> None:
         load_yaml(bomb, "test")
     with pytest.raises(MalformedObject, match=str(MAX_VALUES)):
         load_yaml("&a [*a]", "test")
-    with pytest.raises(MalformedObject, match="deep"):
-        load_yaml("[" * 2000 + "]" * 2000, "test")
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- "])
+def test_nesting_has_a_limit_that_does_not_depend_on_the_stack(opening: str) -> None:
+    """The parser in C ends the whole process where it is too deep."""
+    with pytest.raises(MalformedObject, match=f"test: line 1: .*nested deeper than {MAX_DEPTH}"):
+        load_yaml(opening * 100_000, "test")
+
+
+def test_merged_maps_cannot_explode() -> None:
+    """``<<`` copies what it names, each time."""
+    names = "abcdefghi"
+    lines = ["a: &a {k: v}"] + [
+        f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 10)}]}}"
+        for before, name in pairwise(names)
+    ]
+    with pytest.raises(MalformedObject, match="merges more than"):
+        load_yaml("\n".join(lines), "test")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: " + "9" * 5000, "line 1: not YAML: a number of more than 400 digits"),
+        ("0x" + "f" * 9000, "a number of more than 400 digits"),
+        ("a: !!int x", "not YAML: invalid literal"),
+        ("a: !!bool x", "not YAML: "),
+        ("a: !!binary eA==", "a value that JSON does not have: bytes"),
+        ("!!set {a, b}", "a value that JSON does not have: set"),
+        (b"\xff\xfe\x00", "not YAML: "),
+    ],
+)
+def test_odd_scalars_are_told_in_a_sentence(text: str | bytes, reason: str) -> None:
+    """Python's own errors say neither the file nor the line."""
+    with pytest.raises(MalformedObject, match=reason):
+        load_yaml(text, "test")
+
+
+def test_a_date_that_is_none_is_a_string_like_any_other() -> None:
+    """Even where it is called a time."""
+    assert load_yaml("{a: 2026-13-45, b: !!timestamp 2026-99-99}", "test") == {
+        "a": "2026-13-45",
+        "b": "2026-99-99",
+    }
 
 
 def test_dumping_keeps_the_order_of_keys() -> None:

@@ -218,13 +218,22 @@ def test_what_is_no_report_of_a_known_version_is_refused(text: str, reason: str)
             f"contradicts itself: pod {uid_hash('busy')}: {GPU}: device 0 of 0",
         ),
         ({"devices": {GPU: "1@0 !1"}}, f"contradicts itself: {GPU}: unhealthy: device 1 of 1"),
-        ({"devices": {GPU: "99999999@0"}}, "malformed: devices: more than 65536"),
+        ({"devices": {GPU: "99999999@0"}}, "malformed: more than 16384 devices"),
         ({"devices": {}}, "malformed: device resource 0 of 0"),
         ({"pods": {"x": "c99"}}, "contradicts itself: pod x: CPUs 99 do not exist"),
         ({"pods": {"x": "m@5=1Gi"}}, "contradicts itself: pod x: there is no NUMA node 5"),
         ({"pods": {"x": "odd"}}, "malformed: holding 'odd': 'odd' is not CPUs"),
         ({"settings": {"reservedCpus": "x"}}, "malformed: cpuset 'x'"),
         ({"settings": 1}, "malformed: Expected `object`"),
+        ({"kubernetes": "1.30"}, "kubernetes version '1.30': the oldest modelled version is 1.31"),
+        ({"kubernetes": "9" * 5000}, "kubernetes version '99999"),
+        (
+            {"devices": {f"v/{n}": "16384@0" for n in range(40)}},
+            "malformed: more than 16384 devices",
+        ),
+        ({"devices": {f"v/{n}": "" for n in range(600)}}, "malformed: more than 512 kinds"),
+        ({"pods": {f"{n}": "" for n in range(5000)}}, "malformed: more than 4096 pods"),
+        ({"lost": "0" * (1 << 20)}, "longer than 1048576 characters"),
     ],
 )
 def test_a_report_that_makes_no_sense_is_refused(change: dict[str, Any], reason: str) -> None:
@@ -239,7 +248,8 @@ def test_a_deflated_text_that_never_ends_is_not_followed() -> None:
     """It may not fill the reader's memory."""
     bomb = zlib.compress(b" " * (64 << 20))
     found = decode_report("z:" + b64encode(bomb).decode())
-    assert found == BadReport("malformed: compressed text: cut short or too long")
+    assert isinstance(found, BadReport)
+    assert found.reason.startswith("malformed: compressed text: cut short or too long, ")
 
 
 LEAVES = (

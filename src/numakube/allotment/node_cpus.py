@@ -172,7 +172,7 @@ def _reserved_by(
         cpus = KubeletCpus.of(model.machine)
         manager = start_cpu_manager(cpus, settings, behaviour_of(kubernetes))
     except ConfigError:
-        # An older kubelet than the model knows, or one that should not run.
+        # A kubelet that should not run by all that the model knows.
         return _first_cores(_layout_of_model(model), -(-(milli or 0) // 1000))
     return manager.reserved if manager is not None else 0
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-
 from numakube.allotment.holdings import Allotment, Share
 from numakube.allotment.spelling import annotation
-from numakube.api.codec import convert
+from numakube.api.codec import convert, decode_tree
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import KaiZone
 from numakube.api.nrt import numa_id_of
@@ -38,7 +36,7 @@ def placed_by_kai(annotations: Mapping[str, str], problems: list[str]) -> Allotm
         try:
             zones = _zones(annotations[key])
             mask = mask_of(zones)
-        except (InvalidValue, MalformedObject, msgspec.DecodeError) as error:
+        except (InvalidValue, MalformedObject) as error:
             detail = error.detail if isinstance(error, MalformedObject) else str(error)
             problems.append(f"{annotation(key)}: {detail}")
             continue
@@ -48,7 +46,7 @@ def placed_by_kai(annotations: Mapping[str, str], problems: list[str]) -> Allotm
 
 
 def _zones(text: str) -> dict[int, Amounts]:
-    tree = msgspec.json.decode(text)
+    tree = decode_tree(text, "placement")
     if isinstance(tree, dict):
         return _turned(convert(_ByResource, tree, "placement"))
     zones: dict[int, Amounts] = {}

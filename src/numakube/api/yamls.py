@@ -2,7 +2,8 @@
 
 The safe loader, less what YAML 1.1 makes of a time or of ``12:30:45`` (base sixty): those are
 strings in Kubernetes, and so are the keys of maps. Anchors work, but a document that unfolds to
-more than a million values, or contains itself, is refused. Errors say the line.
+more than `MAX_VALUES`, nests deeper than `MAX_DEPTH` or contains itself is refused. Errors say the
+line. Nodes are composed here, not in C, whose recursion ends the process where it is too deep.
 """
 
 from __future__ import annotations
@@ -13,29 +14,72 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from numakube.errors import MalformedObject
+from numakube.values.limits import MAX_DEPTH, MAX_DIGITS, MAX_VALUES
 
 if TYPE_CHECKING:
     from yaml import SafeDumper, SafeLoader
 else:
-    SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     SafeDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    if hasattr(yaml, "CSafeLoader"):
 
-MAX_VALUES: Final = 1_000_000
-"""Values that one document may unfold to; the largest API objects have some ten thousand."""
+        class SafeLoader(yaml.composer.Composer, yaml.CSafeLoader):
+            """The parser in C, and the rest in Python."""
+
+            def __init__(self, stream: object) -> None:
+                yaml.CSafeLoader.__init__(self, stream)
+                yaml.composer.Composer.__init__(self)
+
+    else:
+        SafeLoader = yaml.SafeLoader
 
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
 _TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
+_NUMBER_TAGS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _BASE_SIXTY: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
 
 
 class _Loader(SafeLoader):
-    """The safe loader with the scalars of Kubernetes."""
+    """The safe loader with the scalars of Kubernetes, and with limits."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Compose a node, unless it is too deep."""
+        if self._depth >= MAX_DEPTH:
+            raise _beyond(f"nested deeper than {MAX_DEPTH}", parent)
+        self._depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merge what ``<<`` names, which may unfold like anchors do."""
+        super().flatten_mapping(node)
+        if len(node.value) > MAX_VALUES:
+            raise _beyond(f"merges more than {MAX_VALUES} values", node)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:  # noqa: ANN401
+        """Construct a scalar; a number has limits too."""
+        if node.tag in _NUMBER_TAGS and len(node.value) > MAX_DIGITS:
+            raise _beyond(f"a number of more than {MAX_DIGITS} digits", node)
+        return super().construct_scalar(node)
+
+
+def _beyond(problem: str, node: yaml.Node | None) -> yaml.MarkedYAMLError:
+    mark = None if node is None else node.start_mark
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+
+
+def _as_text(loader: _Loader, node: yaml.ScalarNode) -> object:
+    return loader.construct_scalar(node)
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(_STRING_TAG, _BASE_SIXTY), *(one for one in choices if one[0] != _TIME_TAG)]
     for first, choices in SafeLoader.yaml_implicit_resolvers.items()
 }
+_Loader.add_constructor(_TIME_TAG, _as_text)
 
 
 def load_yaml(text: str | bytes, subject: str) -> object:
@@ -54,10 +98,11 @@ def load_yaml_documents(text: str | bytes, subject: str) -> tuple[object, ...]:
         return tuple(_unfold(one, subject) for one in documents if one is not None)
     except yaml.MarkedYAMLError as error:
         raise MalformedObject(subject, _where(error)) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError) as error:
+        # Constructors of the safe loader trust explicit tags, such as ``!!int x`` or ``!!bool x``.
         raise MalformedObject(subject, f"not YAML: {error}") from None
     except RecursionError:
-        raise MalformedObject(subject, "nested too deeply") from None
+        raise MalformedObject(subject, f"nested deeper than {MAX_DEPTH}") from None
 
 
 def load_manifests(text: str | bytes, subject: str) -> tuple[dict[str, Any], ...]:
@@ -109,6 +154,8 @@ def _with_text_keys(tree: object) -> object:
         return {_key_text(key): _with_text_keys(value) for key, value in tree.items()}
     if isinstance(tree, list):
         return [_with_text_keys(item) for item in tree]
+    if tree is not None and not isinstance(tree, str | bool | int | float):
+        raise ValueError(f"a value that JSON does not have: {type(tree).__name__}")
     return tree
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from numakube.api.codec import BROKEN_JSON, decode_tree
 from numakube.errors import MalformedObject
 from numakube.insight.collected import META, Collected
 
@@ -37,9 +38,10 @@ def without_secrets(collected: Collected) -> Collected:
 
 def _scrubbed(content: bytes) -> bytes:
     try:
-        tree = msgspec.json.decode(content)
-    except msgspec.DecodeError:
-        return content
+        tree = decode_tree(content, "file")
+    except MalformedObject as error:
+        # What cannot be looked through may hold anything.
+        tree = {"unreadable": error.detail}
     return msgspec.json.encode(_without_values(tree))
 
 
@@ -106,6 +108,6 @@ def _taken_at(files: dict[str, bytes], name: str) -> str:
         raise MalformedObject(name, f"not a bundle of `kubectl numa bundle`: no {META} in it")
     try:
         about = msgspec.json.decode(files[META], type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except BROKEN_JSON as error:
         raise MalformedObject(name, f"{META}: {error}") from None
     return str(about.get("takenAt", ""))

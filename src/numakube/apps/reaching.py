@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.apps.access import AUDIENCE, HEADER
 from numakube.errors import ApiError, ClusterUnreachable, Forbidden, NotFound
 from numakube.kube.catalog import PODS
@@ -156,7 +157,7 @@ async def _introduced(one: Reached, limit: asyncio.Semaphore) -> Reached:
             speaker = msgspec.json.decode(body)["speaker"]
         except (ApiError, ClusterUnreachable) as error:
             return _troubled(one, error)
-        except (msgspec.MsgspecError, KeyError, TypeError):
+        except (*BROKEN_JSON, KeyError, TypeError):
             return replace(one, trouble="it does not speak as a scheduler of numakube does")
     return replace(one, kind=str(speaker["kind"]), leads=bool(speaker["leads"]))
 

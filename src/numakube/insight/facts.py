@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.api.core import Node, Pod
 from numakube.api.events import CoreEvent
 from numakube.api.koordinator import keys
@@ -243,7 +244,7 @@ class _Reader:
             scheduler, _, what = path.rpartition("/")
             try:
                 documents.setdefault(scheduler, {})[what] = msgspec.json.decode(content)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except BROKEN_JSON as error:
                 file = names.scheduler_file(scheduler, what)
                 self.unreadable.append(Unreadable(file, f"not JSON: {error}"))
         return {name: SchedulerFacts(name, found) for name, found in documents.items()}

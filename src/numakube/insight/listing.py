@@ -4,14 +4,12 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from numakube.api.codec import convert
+from numakube.api.codec import BROKEN_JSON, convert
 from numakube.api.wire import Wire
 from numakube.errors import MalformedObject
 from numakube.insight.unreadable import Unreadable
 
 T = TypeVar("T")
-
-_BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Items(Wire, Generic[T], frozen=True):
@@ -29,7 +27,7 @@ def read_list(
         return msgspec.json.decode(content, type=whole).items or (), ()
     except msgspec.ValidationError:
         return _one_by_one(type_, content, name)
-    except _BROKEN as error:
+    except BROKEN_JSON as error:
         return (), (Unreadable(name, f"not JSON: {error}"),)
 
 
@@ -43,7 +41,7 @@ def read_object(
         return convert(type_, msgspec.json.decode(content), name), ()
     except MalformedObject as error:
         return None, (Unreadable(name, error.detail),)
-    except _BROKEN as error:
+    except BROKEN_JSON as error:
         return None, (Unreadable(name, f"not JSON: {error}"),)
 
 
@@ -54,7 +52,7 @@ def _one_by_one(
     bad: list[Unreadable] = []
     try:
         trees = msgspec.json.decode(content, type=_Items[dict[str, Any]]).items or ()
-    except _BROKEN as error:
+    except BROKEN_JSON as error:
         return (), (Unreadable(name, str(error)),)
     for tree in trees:
         subject = _subject(name, tree)

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from numakube.api.codec import convert
+from numakube.api.codec import BROKEN_JSON, convert
 from numakube.api.meta import ListMeta
 from numakube.api.wire import Wire
 from numakube.errors import MalformedObject
@@ -24,7 +24,7 @@ from numakube.kube.transport import Body
 
 T = TypeVar("T")
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE = BROKEN_JSON
 """What decoding raises for input that is not JSON, or not of the right shape, or too deep."""
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.errors import CredentialError
 from numakube.kube.clock import Clock
 from numakube.kube.config import ExecPlugin
@@ -83,7 +84,7 @@ def parse_answer(output: bytes, plugin: ExecPlugin) -> ExecCredentials:
     name = f"exec plugin {plugin.command}"
     try:
         answer = msgspec.json.decode(output, type=_Answer)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+    except BROKEN_JSON as exc:
         raise CredentialError(f"{name}: its output is not an ExecCredential: {exc}") from exc
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
         raise CredentialError(

@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from numakube import errors
+from numakube.api.codec import BROKEN_JSON
 from numakube.errors import ApiCause, ApiError
 from numakube.kube.transport import Body
 
@@ -146,6 +147,6 @@ def _aware(moment: datetime) -> datetime:
 def _status_in(body: Body) -> Status | None:
     try:
         status = _decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except BROKEN_JSON:
         return None
     return status if status.kind == "Status" else None

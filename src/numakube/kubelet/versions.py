@@ -21,7 +21,7 @@ OLDEST = (1, 31)
 NEWEST = (1, 37)
 DEFAULT = "1.35"
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:[.+-].*)?")
+_VERSION = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})(?:[.+-].*)?")
 
 
 class Maturity(IntEnum):

@@ -2,7 +2,8 @@
 
 JSON of short texts (`numakube.topology.notation`) that a person can read. If that is longer than
 what we want to keep in an object, the same JSON is deflated and written in base64 after ``z:``.
-A reader refuses versions that it does not know; no text makes it raise.
+A reader refuses versions that it does not know and texts beyond `numakube.values.limits`; no text
+makes it raise.
 """
 
 import zlib
@@ -15,8 +16,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from numakube.errors import InvalidValue
+from numakube.api.codec import BROKEN_JSON
+from numakube.errors import ConfigError, InvalidValue
 from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.versions import behaviour_of
 from numakube.topology.exact import BadReport, DeviceTable, ExactReport, Holding
 from numakube.topology.machine_text import (
     MachineTable,
@@ -26,6 +29,7 @@ from numakube.topology.machine_text import (
     write_structure,
 )
 from numakube.topology.notation import (
+    count_devices,
     read_cell,
     read_choice,
     read_devices,
@@ -37,14 +41,21 @@ from numakube.topology.notation import (
 )
 from numakube.topology.report_check import defect_of
 from numakube.values.cpuset import CpuSet, union
+from numakube.values.limits import (
+    MAX_DEVICES,
+    MAX_PODS,
+    MAX_RATIO,
+    MAX_RESOURCES,
+    MAX_TEXT,
+    limited,
+)
+from numakube.values.printing import quoted
 
 VERSION: Final = 1
 PLAIN_LIMIT: Final = 8192
 """Above this many characters a report is compressed."""
 
 _COMPRESSED: Final = "z:"
-# No honest report comes near it; a deflated one could grow a thousandfold.
-_MAX_JSON: Final = 1 << 20
 _Bytes = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -108,6 +119,8 @@ def encode_report(report: ExactReport) -> str:
 
 def decode_report(text: str) -> ExactReport | BadReport:
     """Return the report in *text*, or why there is none."""
+    if len(text) > MAX_TEXT:
+        return BadReport(f"longer than {MAX_TEXT} characters")
     try:
         data = _inflate(text) if text.startswith(_COMPRESSED) else text.encode()
         version = _VERSION_DECODER.decode(data).v
@@ -115,21 +128,25 @@ def decode_report(text: str) -> ExactReport | BadReport:
             return BadReport(f"version {version} is not known; this reader knows {VERSION}")
         wire = _DECODER.decode(data)
         report = _from_wire(wire)
-    except (msgspec.MsgspecError, InvalidValue, UnicodeError, RecursionError) as error:
-        return BadReport(f"malformed: {error}")
+        behaviour_of(report.kubernetes)
+    except (*BROKEN_JSON, InvalidValue) as error:
+        return BadReport(f"malformed: {quoted(str(error))}")
+    except ConfigError as error:
+        return BadReport(quoted(str(error)))
     defect = defect_of(report, cpus=read_structure(wire.machine).cpus)
-    return report if defect is None else BadReport(f"contradicts itself: {defect}")
+    return report if defect is None else BadReport(f"contradicts itself: {quoted(defect)}")
 
 
 def _inflate(text: str) -> bytes:
     try:
         packed = b64decode(text.removeprefix(_COMPRESSED).encode(), validate=True)
         stream = zlib.decompressobj()
-        data = stream.decompress(packed, _MAX_JSON)
+        most = min(MAX_TEXT, max(8 * PLAIN_LIMIT, MAX_RATIO * len(packed)))
+        data = stream.decompress(packed, most)
     except (Base64Error, zlib.error) as error:
         raise InvalidValue(f"compressed text: {error}") from None
     if not stream.eof:
-        raise InvalidValue("compressed text: cut short or too long")
+        raise InvalidValue(f"compressed text: cut short or too long, {most} bytes at most")
     return data
 
 
@@ -157,6 +174,9 @@ def _to_wire(report: ExactReport) -> _Report:
 
 def _from_wire(wire: _Report) -> ExactReport:
     resources = tuple(wire.devices)
+    limited("kinds of devices", len(resources), MAX_RESOURCES)
+    limited("pods", len(wire.pods), MAX_PODS)
+    limited("devices", sum(map(count_devices, wire.devices.values())), MAX_DEVICES)
     pods = {uid: read_holding(text, resources) for uid, text in wire.pods.items()}
     return ExactReport(
         machine=read_machine(wire.machine, wire.memory),

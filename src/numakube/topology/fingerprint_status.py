@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.errors import MalformedObject
 from numakube.topology.fingerprint import PodName, fingerprint_of
 from numakube.values.gotext import quote
@@ -82,7 +83,7 @@ def decode_statuses(data: bytes) -> tuple[FingerprintStatus, ...]:
         tree = _lower_keys(msgspec.json.decode(data))
         trees = tree if isinstance(tree, list) else [tree]
         return tuple(_from_tree(one) for one in trees)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except BROKEN_JSON as error:
         raise MalformedObject("fingerprint status", str(error)) from None
 
 

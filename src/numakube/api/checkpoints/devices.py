@@ -8,7 +8,7 @@ import msgspec
 from numakube.api.checkpoints.checksum import checksum_of
 from numakube.api.checkpoints.loading import CORRUPTED
 from numakube.api.checkpoints.spew import GoType, MapType, SliceType, StructType
-from numakube.api.codec import to_tree
+from numakube.api.codec import BROKEN_JSON, to_tree
 from numakube.errors import CorruptCheckpoint
 from numakube.values.gotext import sorted_by_text, to_json
 
@@ -69,7 +69,7 @@ def write_device_manager_state(state: DeviceManagerState) -> bytes:
 def _read(data: bytes | str, path: str) -> _File:
     try:
         return msgspec.json.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except BROKEN_JSON as error:
         raise CorruptCheckpoint(f"{path}: {error}") from None
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from numakube.api.checkpoints.checksum import checksum_of_text
-from numakube.api.codec import convert
+from numakube.api.codec import BROKEN_JSON, convert, decode_tree
 from numakube.api.wire import Wire
 from numakube.errors import CorruptCheckpoint, MalformedObject
 from numakube.values.gotext import quote
@@ -39,16 +39,16 @@ def decode_as_written(kind: type[Fields], data: bytes | str) -> Fields:
     """
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except BROKEN_JSON as error:
         raise CorruptCheckpoint(str(error)) from None
 
 
 def parse_object(data: bytes | str) -> dict[str, Any]:
     """Return the JSON object *data*."""
     try:
-        tree = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeError) as error:
-        raise CorruptCheckpoint(f"not JSON: {error}") from None
+        tree = decode_tree(data, "checkpoint")
+    except MalformedObject as error:
+        raise CorruptCheckpoint(error.detail) from None
     if not isinstance(tree, dict):
         raise CorruptCheckpoint("not a JSON object")
     return tree

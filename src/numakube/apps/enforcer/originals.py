@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue
 from numakube.node.cgroups.ordering import Setting
@@ -90,7 +91,7 @@ class OriginalsFile:
             raise ConfigError(f"cannot read {self._path}: {error.strerror}") from None
         try:
             self._saved = _remembered(msgspec.json.decode(data, type=_File))
-        except (msgspec.DecodeError, InvalidValue) as error:
+        except (*BROKEN_JSON, InvalidValue) as error:
             aside = self._path.with_suffix(".broken")
             self._path.replace(aside)
             _log.error("state_unreadable", file=str(self._path), kept=str(aside), error=str(error))

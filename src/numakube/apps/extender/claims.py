@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.api.leases import Lease, LeaseSpec
 from numakube.api.meta import ObjectMeta
 from numakube.errors import AlreadyExists, Conflict, InvalidValue, NotFound, NumakubeError
@@ -202,6 +203,6 @@ class Claims:
 def _claims_in(text: str, node: str) -> tuple[Claim, ...]:
     try:
         return msgspec.json.decode(text, type=tuple[Claim, ...])
-    except msgspec.MsgspecError as error:
+    except BROKEN_JSON as error:
         _log.warning("claims_unreadable", node=node, error=str(error))
         return ()

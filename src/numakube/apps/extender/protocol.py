@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from numakube.api.codec import convert
+from numakube.api.codec import BROKEN_JSON, convert
 from numakube.api.core import Pod
 from numakube.errors import MalformedObject
 
@@ -136,7 +136,7 @@ def read(kind: type[T], body: bytes) -> T:
     except msgspec.ValidationError:
         # What Go allows besides: null wherever a default will do.
         return _read_leniently(kind, body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except BROKEN_JSON as error:
         raise MalformedObject(kind.__name__, f"not JSON: {error}") from None
     return message
 
@@ -149,7 +149,7 @@ def name_of(node: msgspec.Raw) -> str:
     """
     try:
         return _NAME_DECODER.decode(node).metadata.name
-    except msgspec.MsgspecError as error:
+    except BROKEN_JSON as error:
         raise MalformedObject("Nodes.items", str(error)) from None
 
 
@@ -167,7 +167,7 @@ def _read_leniently(kind: type[T], body: bytes) -> T:
         if isinstance(nodes, dict) and isinstance(nodes.get("items"), list):
             tree["Nodes"] = {"items": [_raw(item) for item in nodes["items"]]}
         return convert(kind, tree, kind.__name__)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except BROKEN_JSON as error:
         raise MalformedObject(kind.__name__, f"not JSON: {error}") from None
 
 

@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.api.core import Pod
 from numakube.apps.extender.protocol import ExtenderArgs, Message, NodeList, read, write
 
@@ -54,7 +55,7 @@ class Requests:
             raw = bytes(rough.node_names)
             names = None if raw == _NULL else self._names.decode(raw)
             pod = self._pods.decode(bytes(rough.pod))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        except BROKEN_JSON:
             # Either it will do after all, or the error tells where in the whole it is.
             return read(ExtenderArgs, body)
         return ExtenderArgs(pod=pod, nodes=rough.nodes, node_names=names)

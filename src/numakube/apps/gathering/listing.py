@@ -1,17 +1,16 @@
 """All objects of a kind as one JSON list, byte for byte as the server wrote them, page by page."""
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from numakube.api.codec import BROKEN_JSON
 from numakube.api.meta import ListMeta
 from numakube.api.wire import Wire
 from numakube.errors import Expired, MalformedObject
 from numakube.kube.client import PAGE_SIZE, Client
 from numakube.kube.requests import list_request
 from numakube.kube.resources import Resource
-
-_BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class _Page(Wire, frozen=True):
@@ -55,5 +54,5 @@ async def _page(client: Client, path: str, *query: tuple[str, str]) -> _Page:
     response = await client.request(list_request(path, query))
     try:
         return msgspec.json.decode(response.body, type=_Page)
-    except _BROKEN as error:
+    except BROKEN_JSON as error:
         raise MalformedObject(f"the list {path}", f"not readable: {error}") from None

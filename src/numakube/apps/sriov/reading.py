@@ -87,6 +87,8 @@ def _load(text: str, subject: str) -> object:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ConfigError(f"{subject}: is not JSON: {error.msg} ({where})") from None
+    except ValueError as error:
+        raise ConfigError(f"{subject}: is not JSON: {error}") from None
     except RecursionError:
         raise ConfigError(f"{subject}: is nested too deeply") from None
 

@@ -132,12 +132,10 @@ class PodInfo:
 
     def memo(self, key: object, make: Callable[[Pod], T]) -> T:
         """Return ``make(pod)``, computed once for this pod under *key*."""
-        try:
-            return self._memo[key]  # type: ignore[return-value]
-        except KeyError:
-            value = make(self.pod)
-            self._memo[key] = value
-            return value
+        # Not by catching a KeyError: whatever *make* raises would be told as its consequence.
+        if key not in self._memo:
+            self._memo[key] = make(self.pod)
+        return self._memo[key]  # type: ignore[return-value]
 
 
 def _asks_for_all(pod: Pod) -> bool:

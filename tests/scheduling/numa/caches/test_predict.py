@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
 
+from numakube.api.core import Pod, PodCondition, PodStatus
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.exact import ExactBelief
@@ -194,6 +195,27 @@ def test_a_pod_that_the_kubelet_will_refuse_is_told_once_and_takes_nothing(
     assert [fact.kind for fact in changes.facts] == [FactKind.REJECTION_FORESEEN]
     assert free(cache) == site.free
     assert not cache.pod_seen(foreign).facts
+
+
+def test_a_pod_that_has_ended_is_not_told_as_refused_when_an_earlier_one_turns_up(
+    cache: Predict,
+) -> None:
+    """Clocks of API servers differ: whoever comes later may have been scheduled before."""
+
+    def scheduled(name: str, at: str) -> Pod:
+        placed = bound(pod(name, cpus=8, scheduler="other"), "n1")
+        condition = PodCondition(type="PodScheduled", status="True", last_transition_time=at)
+        return msgspec.structs.replace(placed, status=PodStatus(conditions=(condition,)))
+
+    first = scheduled("a", "2026-01-01T00:00:05Z")
+    cache.pod_seen(info(first))
+    over = msgspec.structs.replace(first.status or PodStatus(), phase="Succeeded")
+    cache.pod_seen(info(msgspec.structs.replace(first, status=over)))
+
+    changes = cache.pod_seen(info(scheduled("b", "2026-01-01T00:00:04Z")))
+
+    assert changes.nodes == ("n1",)
+    assert not changes.facts
 
 
 def test_reservations_on_a_node_without_report_count_when_the_report_comes(site: Site) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.allotment.words import Policy, Scope
+from numakube.api.codec import decode_tree
 from numakube.api.koordinator import keys
+from numakube.errors import MalformedObject
 from numakube.insight.explain.document import Change
 from numakube.scheduling.podlevel.plugin import NodeNUMAResource
 
@@ -49,8 +51,8 @@ def _spec_of(pod: Pod) -> dict[str, Any] | None:
     """Return what stands in the pod's annotation; ``None`` if it has none that can be read."""
     text = pod.metadata.annotations.get(keys.NUMA_TOPOLOGY_SPEC)
     try:
-        tree = msgspec.json.decode(text) if text else None
-    except msgspec.DecodeError:
+        tree = decode_tree(text, keys.NUMA_TOPOLOGY_SPEC) if text else None
+    except MalformedObject:
         return None
     return tree if isinstance(tree, dict) else None
 

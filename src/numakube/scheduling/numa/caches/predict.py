@@ -288,9 +288,9 @@ def _foreseen(before: NumaBelief | None, after: NumaBelief) -> tuple[Fact, ...]:
     if not isinstance(after, ExactBelief) or not after.basis.incoming:
         return ()
     known = before.foreseen if isinstance(before, ExactBelief) else {}
-    keys = {pod.uid: pod.key for pod in after.basis.incoming}
     return tuple(
-        Fact(FactKind.REJECTION_FORESEEN, after.topology.node, use.reason, pod=keys[uid])
-        for uid, use in after.foreseen.items()
-        if isinstance(use, Refusal) and not isinstance(known.get(uid), Refusal)
+        Fact(FactKind.REJECTION_FORESEEN, after.topology.node, use.reason, pod=pod.key)
+        for pod in after.basis.incoming
+        if isinstance(use := after.foreseen.get(pod.uid), Refusal)
+        and not isinstance(known.get(pod.uid), Refusal)
     )

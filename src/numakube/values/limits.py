@@ -1,0 +1,46 @@
+"""How much of what others say is read, in one place.
+
+Whoever can write an object can write a large one, a deep one, or a small one that unfolds to a
+large one. Every decoder stops here and says so in a sentence that names the object; the object then
+counts as one that cannot be read. No honest object comes near any of these.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from numakube.errors import InvalidValue
+
+MAX_DEPTH: Final = 100
+"""Lists and maps inside each other; the deepest Kubernetes object, a CRD's schema, has some 40."""
+
+MAX_VALUES: Final = 1_000_000
+"""Values of one document, its anchors written out; the largest API objects have ten thousand."""
+
+MAX_DIGITS: Final = 400
+"""Of a number; the largest float has 309, and Python refuses more than 4,300."""
+
+MAX_TEXT: Final = 1 << 20
+"""Characters of an annotation or a deflated text: Kubernetes allows 256 KiB of annotations."""
+
+MAX_RATIO: Final = 100
+"""How many times longer a deflated text may become; exact data of real machines gets tenfold."""
+
+MAX_DEVICES: Final = 1 << 14
+"""Of a node's exact data, all resources together: more would fill the memory of who reads it."""
+
+MAX_RESOURCES: Final = 512
+"""Kinds of devices of a node."""
+
+MAX_PODS: Final = 1 << 12
+"""Pods that exact data names; kubelets take 110, or a few hundred where told to."""
+
+MAX_REASON: Final = 300
+"""Characters of a foreign text that a reason, an event or a line of a log quotes."""
+
+
+def limited(what: str, count: int, most: int) -> int:
+    """Return *count*; raise `InvalidValue` if there are more than *most* of *what*."""
+    if count > most:
+        raise InvalidValue(f"more than {most} {what}")
+    return count
