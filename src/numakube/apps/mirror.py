@@ -16,6 +16,7 @@ import structlog
 from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.apps.kinds import CLAIMS, KINDS, NAMESPACES
+from numakube.apps.unusable import UnusableObjects
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.objects import key_of
@@ -95,14 +96,17 @@ class Mirror:
         self.reported_at: dict[str, float] = {}
         """When the latest report of each node came, by the monotonic clock."""
         self._client = client
-        self.pods.store.subscribe(self._on_pod)
-        self.nodes.store.subscribe(self._on_node)
-        self.topologies.store.subscribe(self._on_topology)
+        self.unusable = UnusableObjects()
+        """What could not be taken over, and why."""
+        guarding = self.unusable.guarding
+        self.pods.store.subscribe(guarding("Pod", self._on_pod))
+        self.nodes.store.subscribe(guarding("Node", self._on_node))
+        self.topologies.store.subscribe(guarding("NodeResourceTopology", self._on_topology))
         self._others: list[Reflector[Any]] = []
         self._optional: list[Reflector[Any]] = []
         if namespaces:
             labelled = Reflector(client, NAMESPACES)
-            labelled.store.subscribe(self._on_namespace)
+            labelled.store.subscribe(guarding("Namespace", self._on_namespace))
             self._others.append(labelled)
         for kind in kinds:
             self._mirror(kind)
@@ -212,7 +216,7 @@ class Mirror:
                 self._tell(kind.event, node=key if kind.of_node else "", claim=claim)
 
         reflector: Reflector[Any] = Reflector(self._client, kind.resource, optional=kind.optional)
-        reflector.store.subscribe(on_change)
+        reflector.store.subscribe(self.unusable.guarding(kind.resource.kind, on_change))
         self._others.append(reflector)
         if kind.optional:
             self._optional.append(reflector)

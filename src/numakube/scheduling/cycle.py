@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
+from numakube.scheduling.framework.isolating import checked
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.framework.verdicts import Verdicts
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.nominations import Nominations
     from numakube.scheduling.shapes import Shape
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _CONFIRMED_AT_MOST: Final = 64
@@ -230,10 +232,14 @@ class Attempt:
         node = self.snapshot.node(name)
         if not others or node is None:
             return SUCCESS
-        state, copy = self.state.clone(), node.clone()
-        for other in others:
-            self.runtime.add_pod(state, self.pod, other, copy)
-        return self.runtime.filter_node(state, self.pod, copy)
+        state = self.state.clone()
+
+        def ask(copy: NodeInfo) -> Status:
+            for other in others:
+                self.runtime.add_pod(state, self.pod, other, copy)
+            return self.runtime.filter_node(state, self.pod, copy)
+
+        return checked(ask, node.clone())
 
     def _note(self, rows: Rows, status: Status, *, confirmed: bool = False) -> None:
         if not status.ok:

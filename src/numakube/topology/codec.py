@@ -49,7 +49,7 @@ from numakube.values.limits import (
     MAX_TEXT,
     limited,
 )
-from numakube.values.printing import quoted
+from numakube.values.printing import quoted, reason_of
 
 VERSION: Final = 1
 PLAIN_LIMIT: Final = 8192
@@ -119,6 +119,14 @@ def encode_report(report: ExactReport) -> str:
 
 def decode_report(text: str) -> ExactReport | BadReport:
     """Return the report in *text*, or why there is none."""
+    try:
+        return _decode_report(text)
+    except Exception as error:
+        # A defect of the checks below; whose report it is must not stop who reads it.
+        return BadReport(f"it cannot be read: {reason_of(error)}")
+
+
+def _decode_report(text: str) -> ExactReport | BadReport:
     if len(text) > MAX_TEXT:
         return BadReport(f"longer than {MAX_TEXT} characters")
     try:

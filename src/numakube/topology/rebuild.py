@@ -32,6 +32,7 @@ from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.zone_amounts import settled
 from numakube.topology.zones import Unusable
 from numakube.values.cpuset import CpuSet, union
+from numakube.values.printing import quoted, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -135,9 +136,16 @@ def node_of(report: ExactReport) -> KubeletNode | Unusable:
     if len(report.machine.nodes) > _MOST_NODES:
         return Unusable(f"the model takes machines of at most {_MOST_NODES} NUMA nodes")
     try:
-        node = _started(_Frame(report.machine, report.settings, report.kubernetes)).clone()
+        return _rebuilt(report)
     except ConfigError as error:
-        return Unusable(f"the kubelet model does not start: {error}")
+        return Unusable(f"the kubelet model does not start: {quoted(str(error))}")
+    except Exception as error:
+        # A report that passed every check and is impossible all the same.
+        return Unusable(f"the kubelet model cannot be built: {reason_of(error)}")
+
+
+def _rebuilt(report: ExactReport) -> KubeletNode:
+    node = _started(_Frame(report.machine, report.settings, report.kubernetes)).clone()
     for name, table in report.devices.items():
         node.register_devices(name, _devices(table), preferred=_preferred(table))
     if node.cpus is not None and report.shared_cpus is not None:
@@ -176,7 +184,7 @@ def _restore_pod(node: KubeletNode, uid: str, holding: Holding, report: ExactRep
         node.devices.restore(uid, _WHOLE_POD, name, held)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _devices(table: DeviceTable) -> tuple[Device, ...]:
     unhealthy = set(table.unhealthy)
     return tuple(

@@ -21,6 +21,7 @@ from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.codec import decode_report
 from numakube.topology.exact import BadReport
 from numakube.topology.zones import Unusable, ZoneView, numa_zones
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,6 +114,14 @@ class NodeTopology:
 
 def view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
     """Return what *nrt* says of its node, or why it cannot be used."""
+    try:
+        return _view_of(nrt)
+    except Exception as error:
+        # Whatever it says that nobody thought of, only its own node may suffer.
+        return Unusable(f"it cannot be read: {reason_of(error)}")
+
+
+def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
     if not nrt.metadata.name:
         return Unusable("the object has no name, so its node is not known")
     problems: list[str] = []

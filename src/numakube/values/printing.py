@@ -31,6 +31,11 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else _REPLACEMENT for one in text)
 
 
+def printable_lines(text: str) -> str:
+    """Return *text* with its lines, each of them `printable`."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
 def quoted(text: str) -> str:
     """Return *text* fit to be quoted in a reason: printable and not too long."""
     if len(text) > MAX_REASON:

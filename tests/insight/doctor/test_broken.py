@@ -286,6 +286,13 @@ def _a_node_that_a_scheduler_does_not_trust(world: World) -> Expected:
     return {"NUMA-SCHEDULER-BLOCKED-NODES": ("node-0", "foreign pods")}
 
 
+@case
+def _an_object_that_a_scheduler_cannot_use(world: World) -> Expected:
+    unusable = [{"object": "Pod default/odd", "reason": "KeyError: 'x'"}]
+    world.schedulers["numakube-scheduler-1", "cache"] = {"nodes": [], "unusable": unusable}
+    return {"NUMA-SCHEDULER-UNUSABLE-OBJECT": ("default/odd", "KeyError: 'x'")}
+
+
 def mispredicted(severity: str) -> dict[str, Any]:
     """Return what a scheduler records of a pod that came out otherwise than foreseen."""
     event = {"event": "mispredicted", "node": "node-1", "severity": severity}

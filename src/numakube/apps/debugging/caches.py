@@ -83,7 +83,9 @@ class Caches:
         response = web.StreamResponse(headers={"Content-Type": JSON})
         await response.prepare(request)
         mode = mode_of(self._mirror.cache)
-        head = msgspec.json.encode(self._speaker.document("NodeCacheList", mode=mode))
+        unusable = self._unusable()
+        document = self._speaker.document("NodeCacheList", mode=mode, unusable=unusable)
+        head = msgspec.json.encode(document)
         await response.write(head[:-1] + b',"nodes":[')
         for first in range(0, len(nodes), _AT_A_TIME):
             part = nodes[first : first + _AT_A_TIME]
@@ -93,6 +95,13 @@ class Caches:
         await response.write(b"]}")
         await response.write_eof()
         return response
+
+    def _unusable(self) -> list[Document]:
+        """Return the objects that count for nothing because of what they say."""
+        aside = self._mirror.cluster.aside.items()
+        reasons = {f"{part} {name}": reason for (name, part), reason in aside}
+        reasons |= self._mirror.unusable.reasons
+        return [{"object": name, "reason": reason} for name, reason in sorted(reasons.items())]
 
     async def _reservations(self, request: web.Request) -> web.Response:
         items = [item for node in self._chosen(request) for item in self._held_on(node)]

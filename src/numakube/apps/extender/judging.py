@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from numakube.apps.extender.hopeless import LowestPriorities, are_hopeless, may_preempt
 from numakube.apps.extender.protocol import MAX_SCORE
 from numakube.apps.extender.texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
+from numakube.scheduling.framework.isolating import checked, judged, rated, without_aside
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
 from numakube.scheduling.numa.belief import Extensible
@@ -189,13 +191,23 @@ class Judge:
         rows: Rows,
         refusals: list[_Refusal],
     ) -> Rows:
-        verdicts = self.engine.filter_all(state, pod, snapshot, rows) if len(rows) else None
-        if verdicts is None:
+        if not len(rows):
             return rows
-        for number, status in enumerate(verdicts.statuses):
-            if not status.ok:
-                refusals.append(_Refusal(rows[verdicts.choice == number], status))
-        return rows[verdicts.ok]
+        verdicts = judged(
+            partial(self.engine.filter_all, state, pod, snapshot, rows),
+            partial(self.engine.filter, state, pod),
+            snapshot,
+            rows,
+        )
+        if verdicts is not None:
+            for number, status in enumerate(verdicts.statuses):
+                if not status.ok:
+                    refusals.append(_Refusal(rows[verdicts.choice == number], status))
+            rows = rows[verdicts.ok]
+        if snapshot.aside:
+            rows, refused = without_aside(snapshot, rows)
+            refusals += (_Refusal(gone, why) for gone, why in refused)
+        return rows
 
     def _beside_others(
         self,
@@ -236,7 +248,7 @@ class Judge:
         """Rate *rows*, and drop those of the best that the model refuses."""
         if not len(rows):
             return rows
-        scores = self.engine.score_all(state, pod, snapshot, rows)
+        scores = self._scores(state, pod, snapshot, rows)
         exact = snapshot.zones.exact[rows]
         wrong: list[int] = []
         admitted = 0
@@ -244,7 +256,7 @@ class Judge:
             if asked >= CONFIRMED_AT_MOST or (asked >= CONFIRMED and admitted):
                 break
             row = int(rows[position])
-            status = self.engine.confirm(state, pod, snapshot.at(row))
+            status = checked(partial(self.engine.confirm, state, pod), snapshot.at(row))
             if status.ok:
                 admitted += 1
             else:
@@ -287,8 +299,16 @@ class Judge:
     def _rate_anew(self, pod: PodInfo, rows: Rows) -> _Ratings:
         snapshot, state = self.cluster.snapshot(), CycleState()
         rows = self._by_counts(state, pod, snapshot, rows, [])
-        scores = self.engine.score_all(state, pod, snapshot, rows)
+        scores = self._scores(state, pod, snapshot, rows)
         return self._remember(pod, snapshot, rows, scores)
+
+    def _scores(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+        return rated(
+            partial(self.engine.score_all, state, pod, snapshot, rows),
+            partial(self.engine.score, state, pod),
+            snapshot,
+            rows,
+        )
 
     def _remember(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Amount) -> _Ratings:
         by_row = np.full(len(snapshot.by_row) + 1, -1, dtype=np.int64)

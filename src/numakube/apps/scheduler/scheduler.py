@@ -22,6 +22,7 @@ from numakube.scheduling.framework.annotating import as_bound
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
 from numakube.scheduling.plugins.rejection_guard import is_rejection
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -179,7 +180,7 @@ class Scheduler:
             if entry is None:
                 await self._idle()
                 continue
-            self._attempt(entry, bindings)
+            self._attempt_safely(entry, bindings)
             # Let answers and watches in between two cycles.
             await asyncio.sleep(0)
 
@@ -199,7 +200,7 @@ class Scheduler:
         try:
             yield
         except Exception as error:
-            _log.error("bug", doing=doing, error=repr(error), exc_info=error)
+            _log.error("bug", doing=doing, error=reason_of(error), exc_info=error)
 
     async def _idle(self) -> None:
         """Wait for an event, or for the time of a pod that backs off."""
@@ -221,21 +222,27 @@ class Scheduler:
             with self._surviving("resync"):
                 self.mirror.apply(self.mirror.cache.resync(self._clock.monotonic()))
 
-    def _attempt(self, entry: QueuedPod, bindings: asyncio.TaskGroup) -> None:
-        pod, started = entry.pod, self._clock.monotonic()
+    def _attempt_safely(self, entry: QueuedPod, bindings: asyncio.TaskGroup) -> None:
+        """Attempt to place a pod; a plugin's bug costs that pod alone, which is tried again."""
+        started = self._clock.monotonic()
+        try:
+            self._attempt(entry, bindings, started)
+        except Exception as error:
+            message = f"internal error: {reason_of(error)}"
+            if message != entry.message:
+                _log.error("cycle_failed", pod=entry.pod.key, error=message, exc_info=error)
+            with self._surviving("recording"):
+                self.recording.begin(entry)
+            self._fail(entry, message, started)
+
+    def _attempt(self, entry: QueuedPod, bindings: asyncio.TaskGroup, started: float) -> None:
+        pod = entry.pod
         runtime = self.runtimes.get(pod.scheduler_name)
         if runtime is None or pod.is_being_deleted:
             self.queue.remove(pod.uid)
             return
         self._metrics.begin_attempt()
-        try:
-            decision = self._cycle.decide(pod, runtime)
-        except Exception as error:
-            # A plugin's bug must not end the scheduler; the pod is tried again later.
-            _log.error("cycle_failed", pod=pod.key, error=repr(error), exc_info=error)
-            self.recording.begin(entry)
-            self._fail(entry, f"internal error: {error!r}", started)
-            return
+        decision = self._cycle.decide(pod, runtime)
         self._metrics.algorithm_seconds.observe(self._clock.monotonic() - started)
         if not isinstance(decision, Refused):
             self.recording.tried(entry, decision, started=started)
@@ -263,18 +270,19 @@ class Scheduler:
             return
         try:
             status = runtime.reserve(decision.state, pod, node)
-        except Exception as error:
-            # As with a cycle: what one pod breaks must not stop the others.
-            _log.error("reserve_failed", pod=pod.key, error=repr(error), exc_info=error)
+        except Exception:
             runtime.unreserve(decision.state, pod, node.name)
-            status = failure(f"internal error: {error!r}")
+            raise
         if not status.ok:
             self._fail(entry, status.message, started)
             return
         self.mirror.assume(as_bound(decision.state, pod), node.name)
         self.recording.reserved(pod.uid, node.name)
         self._binding.add(pod.uid)
-        status, seconds = runtime.permit(decision.state, pod, node.name)
+        try:
+            status, seconds = runtime.permit(decision.state, pod, node.name)
+        except Exception as error:
+            status, seconds = failure(f"internal error: {reason_of(error)}"), 0.0
         if status.ok or status.code is Code.WAIT:
             wait = None if status.ok else seconds
             task = bindings.create_task(self._bind(entry, runtime, decision, started, wait))
@@ -323,8 +331,9 @@ class Scheduler:
             with self._metrics.timer("Bind", "all"):
                 status = await _bind_by(runtime, decision, pod)
         except Exception as error:
-            _log.error("binding_failed", pod=pod.key, node=node, error=repr(error), exc_info=error)
-            status = failure(repr(error))
+            reason = reason_of(error)
+            _log.error("binding_failed", pod=pod.key, node=node, error=reason, exc_info=error)
+            status = failure(reason)
         if isinstance(status.detail, Bound):
             return status.detail
         return Bound(Result.BOUND) if status.ok else Bound(Result.FAILED, status.message)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from numakube.insight.drawing.words import printable
 from numakube.insight.facts import ClusterFacts
+from numakube.values.printing import printable
 
 
 class Severity(StrEnum):

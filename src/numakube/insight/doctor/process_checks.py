@@ -61,6 +61,13 @@ MISPREDICTED: Final = Rule(
     ),
     fix="kubectl numa trace pod POD -n NAMESPACE   # what was foreseen, and what came",
 )
+UNUSABLE_OBJECT: Final = Rule(
+    id="NUMA-SCHEDULER-UNUSABLE-OBJECT",
+    severity=Severity.ERROR,
+    title="A scheduler cannot use an object because of what it says",
+    why="The object counts for nothing: a pod holds nothing there, a node gets no pods.",
+    fix="# correct or delete the object; if it is honest, report it with `kubectl numa bundle`",
+)
 OTHER_ZONES: Final = Rule(
     id="NUMA-SCHEDULER-OTHER-ZONES",
     severity=Severity.INFO,
@@ -70,7 +77,7 @@ OTHER_ZONES: Final = Rule(
 )
 RULES: Final = (
     EXPORTER_NOT_READY, EXPORTER_CONDITION, SCHEDULER_NOT_READY, RESTARTS, BLOCKED, MISPREDICTED,
-    OTHER_ZONES,
+    OTHER_ZONES, UNUSABLE_OBJECT,
 )  # fmt: skip
 
 
@@ -147,6 +154,18 @@ def _blocked(scheduler: str, node: dict[str, Any]) -> Iterator[Finding]:
         yield about_node(BLOCKED, name, f"{scheduler} waits: {why}", fix=fix)
 
 
+def check_unusable(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look at what schedulers could not take over."""
+    told: dict[str, str] = {}
+    for scheduler in facts.schedulers.values():
+        for one in _members(scheduler.documents.get("cache"), "unusable"):
+            told[str(one.get("object"))] = str(one.get("reason"))
+    for name, reason in told.items():
+        kind, _, key = name.partition(" ")
+        namespace, _, short = key.rpartition("/")
+        yield Finding(rule=UNUSABLE_OBJECT, subject=Subject(kind, short, namespace), detail=reason)
+
+
 def check_predictions(facts: ClusterFacts) -> Iterator[Finding]:
     """Look at what schedulers have recorded of pods that came out otherwise."""
     missed: dict[tuple[str, bool], list[str]] = {}
@@ -179,4 +198,4 @@ def _members(document: object, key: str) -> Iterator[dict[str, Any]]:
             yield one
 
 
-CHECKS: Final = (check_workloads, check_caches, check_predictions)
+CHECKS: Final = (check_workloads, check_caches, check_unusable, check_predictions)

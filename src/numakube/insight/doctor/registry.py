@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.errors import NumakubeError
 from numakube.insight.doctor import (
     access_checks,
     clock_checks,
@@ -23,6 +22,7 @@ from numakube.insight.doctor import (
     scheduler_checks,
 )
 from numakube.insight.doctor.finding import Check, Finding, Rule, Severity, about_cluster
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,8 +128,8 @@ def _findings(facts: ClusterFacts) -> list[Finding]:
     for check in CHECKS:
         try:
             found += check(facts)
-        except NumakubeError as error:
-            found.append(about_cluster(BROKEN, f"{check.__name__}: {error}"))
+        except Exception as error:
+            found.append(about_cluster(BROKEN, f"{check.__name__}: {reason_of(error)}"))
     return found
 
 

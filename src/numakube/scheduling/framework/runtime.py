@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
 from numakube.scheduling.framework.diagnosis import Diagnosis, FilterRun
+from numakube.scheduling.framework.isolating import checked, judged, rated, without_aside
 from numakube.scheduling.framework.plugins import (
     MAX_NODE_SCORE,
     Bind,
@@ -34,6 +36,7 @@ from numakube.scheduling.framework.plugins import (
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.cluster import Snapshot
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,7 +106,10 @@ class Runtime:
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Return the first refusal to let *pod* into the active queue."""
         for plugin in self._pre_enqueue:
-            status = plugin.pre_enqueue(pod)
+            try:
+                status = plugin.pre_enqueue(pod)
+            except Exception as error:
+                status = unresolvable(f"{plugin.name} failed: {reason_of(error)}")
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS
@@ -143,13 +149,18 @@ class Runtime:
             if plugin.name in state.skipped_filters:
                 continue
             with self.stopwatch("Filter", plugin.name):
-                verdicts = judge(state, pod, snapshot, rows)
-            if verdicts is None:
-                continue
-            ok = verdicts.ok
-            if not ok.all():
+                verdicts = judged(
+                    partial(judge, state, pod, snapshot, rows),
+                    partial(_judged_alone, plugin, state, pod),
+                    snapshot,
+                    rows,
+                )
+            if verdicts is not None and not verdicts.ok.all():
                 diagnosis.runs.append(FilterRun(plugin.name, rows, verdicts))
-                rows = rows[ok]
+                rows = rows[verdicts.ok]
+            if snapshot.aside:
+                rows, refused = without_aside(snapshot, rows)
+                diagnosis.excluded += ((gone, why.by(plugin.name)) for gone, why in refused)
         return rows
 
     def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -157,10 +168,7 @@ class Runtime:
         for plugin, _ in self._filters:
             if plugin.name in state.skipped_filters:
                 continue
-            if isinstance(plugin, Filter):
-                status = plugin.filter(state, pod, node)
-            else:
-                status = _alone(plugin, state, pod, node)
+            status = checked(partial(_judged_alone, plugin, state, pod), node)
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS
@@ -169,7 +177,7 @@ class Runtime:
         """Return what the final checks say of one node that passed the filters."""
         for plugin in self._confirms:
             with self.stopwatch("Confirm", plugin.name):
-                status = plugin.confirm(state, pod, node)
+                status = checked(partial(plugin.confirm, state, pod), node)
             if not status.ok:
                 return status.by(plugin.name)
         return SUCCESS
@@ -199,7 +207,11 @@ class Runtime:
         last = SUCCESS
         for plugin in self._post_filters:
             with self.stopwatch("PostFilter", plugin.name):
-                nomination, status = plugin.post_filter(state, pod, snapshot, refusals)
+                try:
+                    nomination, status = plugin.post_filter(state, pod, snapshot, refusals)
+                except Exception as error:
+                    # Whoever stands in the way may say anything; the refusal itself holds.
+                    nomination, status = None, failure(f"{plugin.name} failed: {reason_of(error)}")
             if status.ok:
                 return nomination, status.by(plugin.name)
             last = status.by(plugin.name)
@@ -222,7 +234,12 @@ class Runtime:
             if plugin.name in state.skipped_scores:
                 continue
             with self.stopwatch("Score", plugin.name):
-                scores = rate(state, pod, snapshot, rows)
+                scores = rated(
+                    partial(rate, state, pod, snapshot, rows),
+                    partial(_rated_alone, plugin, state, pod),
+                    snapshot,
+                    rows,
+                )
             if isinstance(plugin, NormalizesScores):
                 scores = plugin.normalize(state, pod, scores)
             weighted = np.minimum(np.maximum(scores, 0), MAX_NODE_SCORE) * self.profile.weights.get(
@@ -295,13 +312,23 @@ def _judge_of(plugin: Plugin) -> _Judge:
     )
 
 
-def _alone(plugin: Plugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
-    """Ask a filter that only has the vectorised form about one node."""
+def _judged_alone(plugin: Plugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+    """Ask a filter about one node, even if it only has the vectorised form."""
+    if isinstance(plugin, Filter):
+        return plugin.filter(state, pod, node)
     if not isinstance(plugin, VectorFilter):
         return failure(f"{plugin.name} is no filter")
     snapshot = Snapshot.of([node])
     verdicts = plugin.filter_all(state, pod, snapshot, snapshot.rows)
     return SUCCESS if verdicts is None else verdicts.status(0)
+
+
+def _rated_alone(plugin: Plugin, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+    """Ask a plugin for the score of one node, even if it only has the vectorised form."""
+    if isinstance(plugin, Score):
+        return plugin.score(state, pod, node)
+    snapshot = Snapshot.of([node])
+    return int(_rater_of(plugin)(state, pod, snapshot, snapshot.rows)[0])
 
 
 def _rater_of(plugin: Plugin) -> _Rater:

@@ -46,7 +46,11 @@ def held_by(pod: PodInfo) -> Allotment | None:
 
 
 def _read(pod: Pod) -> Allotment | None:
-    return allotment_of(pod, [])
+    try:
+        return allotment_of(pod, [])
+    except Exception:
+        # It would be raised for every pod that may go to the same node.
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,14 @@ class ProfileJudge:
         plugins = self._plugins.get(pod.scheduler_name, {})
         for name in refused_by:
             plugin = plugins.get(name)
-            if plugin is None or (plugin.wakes_on & event.kind and plugin.wakes(pod, event)):
+            if plugin is None or (plugin.wakes_on & event.kind and _wakes(plugin, pod, event)):
                 return True
         return False
+
+
+def _wakes(plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
+    """Ask *plugin*; if it cannot tell, the pod is better tried in vain than left to wait."""
+    try:
+        return plugin.wakes(pod, event)
+    except Exception:
+        return True

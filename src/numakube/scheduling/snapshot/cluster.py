@@ -7,6 +7,7 @@ tells of it. Rows of removed nodes are used again.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.resources import ResourceTable
 from numakube.scheduling.snapshot.zones import ZoneTable
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -36,6 +38,13 @@ class StaleSnapshotError(AssertionError):
     """A view was used after the cluster had changed: a bug of whoever kept it."""
 
 
+class Part(StrEnum):
+    """What is known of a node, each part from an object of its own."""
+
+    OBJECT = "Node"
+    ZONES = "NodeResourceTopology"
+
+
 class Cluster:
     """Everything known of nodes and of the pods on them."""
 
@@ -48,7 +57,9 @@ class Cluster:
         self.objects = ClusterObjects()
         self.resources = ResourceTable()
         self.zones = ZoneTable()
-        self.columns = NodeColumns()
+        self.aside: dict[tuple[str, Part], str] = {}
+        """Nodes of which a part cannot be evaluated, and why; until that part changes."""
+        self.columns = NodeColumns(self._column_failed)
         self.images = ImageTable()
         self.indexes = PodIndexes()
         self.by_row: list[NodeInfo | None] = []
@@ -96,6 +107,7 @@ class Cluster:
         self.nodes_generation += 1
         self.derived.clear()
         self.resources.write_node(info)
+        self.aside.pop((info.name, Part.OBJECT), None)
         self.columns.write(info)
         self.images.write(info)
         self._touch(info)
@@ -111,6 +123,8 @@ class Cluster:
         if info.pods:
             self._waiting[name] = info.pods
         row = self.row_of.pop(name)
+        self.aside.pop((name, Part.OBJECT), None)
+        self.aside.pop((name, Part.ZONES), None)
         self.by_row[row] = None
         self._free_rows.append(row)
         self.resources.clear(row)
@@ -122,6 +136,10 @@ class Cluster:
         self.nodes_generation += 1
         self.derived.clear()
         self._rows = None
+
+    def set_aside(self, node: str, part: Part, error: Exception) -> None:
+        """Keep pods off *node*: reading what its object or its zones say has raised *error*."""
+        self.aside[node, part] = reason_of(error)
 
     def place(self, pod: PodInfo, node: str) -> None:
         """Put *pod* on *node*, or replace what is known of it; it leaves any other node."""
@@ -168,6 +186,7 @@ class Cluster:
         else:
             self._beliefs[node] = belief
         self.room_generation += not booked
+        self.aside.pop((node, Part.ZONES), None)
         info = self.node(node)
         if info is not None:
             info.numa = belief
@@ -214,6 +233,9 @@ class Cluster:
             self.zones.clear(info.row)
         else:
             self.zones.write(info.row, info.numa)
+
+    def _column_failed(self, info: NodeInfo, error: Exception) -> None:
+        self.set_aside(info.name, Part.OBJECT, error)
 
     def _touch(self, info: NodeInfo) -> None:
         self.generation += 1
@@ -274,6 +296,15 @@ class Snapshot:
     def label(self, key: str) -> Column[str]:
         """Return the values of the label *key*."""
         return self.column(("label", key), lambda node: node.labels.get(key))
+
+    @property
+    def aside(self) -> Mapping[tuple[str, Part], str]:
+        """Nodes that are set aside for everybody, and why."""
+        return self._valid().aside
+
+    def set_aside(self, node: str, error: Exception) -> None:
+        """Keep pods off *node*: reading what its zones say has raised *error*."""
+        self._valid().set_aside(node, Part.ZONES, error)
 
     @property
     def objects(self) -> ClusterObjects:

@@ -8,7 +8,7 @@ that changes writes its own row and nothing else.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 V = TypeVar("V", bound="Hashable")
+OnFailure: TypeAlias = "Callable[[NodeInfo, Exception], None]"
+"""Told of a node whose value cannot be found."""
 
 MISSING: Final = -1
 """Code of rows without a value, and of rows without a node. As an index it means the last."""
@@ -33,10 +35,11 @@ _FORGOTTEN_VALUES: Final = 4096
 class Column(Generic[V]):
     """The values of one thing, coded: ``values[codes[row]]`` is that of the node at *row*."""
 
-    __slots__ = ("code_of", "codes", "of", "values")
+    __slots__ = ("code_of", "codes", "of", "on_failure", "values")
 
-    def __init__(self, of: Callable[[NodeInfo], V | None]) -> None:
+    def __init__(self, of: Callable[[NodeInfo], V | None], on_failure: OnFailure) -> None:
         self.of = of
+        self.on_failure = on_failure
         self.values: list[V] = []
         self.code_of: dict[V, int] = {}
         self.codes: npt.NDArray[np.int32] = np.full(_FIRST_CAPACITY, MISSING, dtype=np.int32)
@@ -46,7 +49,12 @@ class Column(Generic[V]):
         row = node.row
         if row >= len(self.codes):
             self._grow(row)
-        self.codes[row] = self._code(self.of(node))
+        try:
+            self.codes[row] = self._code(self.of(node))
+        except Exception as error:
+            # One node that says something unheard of must not spoil the column for all others.
+            self.codes[row] = MISSING
+            self.on_failure(node, error)
 
     def clear(self, row: int) -> None:
         """Forget the node that was at *row*."""
@@ -108,8 +116,9 @@ class Column(Generic[V]):
 class NodeColumns:
     """The columns in use, of labels and of anything else that plugins name."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_failure: OnFailure) -> None:
         self._columns: OrderedDict[Hashable, Column[Hashable]] = OrderedDict()
+        self._on_failure = on_failure
 
     def get(
         self, key: Hashable, of: Callable[[NodeInfo], V | None], nodes: Iterable[NodeInfo]
@@ -121,7 +130,7 @@ class NodeColumns:
             return column  # type: ignore[return-value]
         if len(self._columns) >= MAX_COLUMNS:
             self._columns.popitem(last=False)
-        column = self._columns[key] = Column(of)
+        column = self._columns[key] = Column(of, self._on_failure)
         for node in nodes:
             column.write(node)
         return column  # type: ignore[return-value]

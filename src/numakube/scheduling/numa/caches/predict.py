@@ -29,6 +29,7 @@ from numakube.scheduling.numa.caches.ledger import KnownPod, PodLedger, Stage
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal, came_true
 from numakube.scheduling.numa.caches.reports import Reports
 from numakube.scheduling.numa.caches.uses import use_in_report
+from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
@@ -166,7 +167,16 @@ class Predict:
         return NOTHING if before is None else self._renew(before.node, Cause.RELEASED)
 
     def _renew(self, node: str, cause: Cause) -> Changes:
-        """Work out the belief of *node* again."""
+        """Work out the belief of *node* again; if that fails the node is one without data."""
+        try:
+            return self._renewed(node, cause)
+        except Exception as error:
+            news = node in self._beliefs or cause is Cause.REPORT
+            fact = Fact(FactKind.UNUSABLE_REPORT, node, reason_of(error))
+            changes = self._replace(node, None, cause)
+            return changes + Changes(facts=(fact,)) if news else changes
+
+    def _renewed(self, node: str, cause: Cause) -> Changes:
         report = self._reports.get(node)
         if report is None:
             return self._replace(node, None, cause)

@@ -85,7 +85,12 @@ class Columns:
         topology = node.numa.topology if node is not None and node.numa is not None else None
         if topology is None:
             return NO_DATA
-        rules = rules_of(topology)
+        try:
+            rules = rules_of(topology)
+        except Exception as error:
+            # It would be raised again for every pod, whatever node that is meant for.
+            snapshot.set_aside(topology.node, error)
+            return NO_DATA
         number = self._numbers.setdefault(rules, len(self.rules))
         if number == len(self.rules):
             self.rules.append(rules)
