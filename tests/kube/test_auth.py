@@ -337,7 +337,7 @@ async def test_a_failing_plugin_is_quoted(script: PluginScript) -> None:
     """Its last words are shown, without control characters."""
     script.path.write_text("#!/bin/sh\nprintf 'no \\033[31mticket' >&2\nexit 3\n")
 
-    with pytest.raises(CredentialError, match=r"exit code 3: no \[31mticket"):
+    with pytest.raises(CredentialError, match=r"exit code 3: no \ufffd\[31mticket"):
         await plugin_auth(script).credentials()
 
 

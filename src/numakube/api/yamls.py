@@ -117,9 +117,11 @@ def load_manifests(text: str | bytes, subject: str) -> tuple[dict[str, Any], ...
     return tuple(objects)
 
 
-def dump_yaml(tree: object) -> str:
+def dump_yaml(tree: object, *, ascii_only: bool = False) -> str:
     """Return *tree* as one YAML document, keys in their order."""
-    text: str = yaml.dump(tree, Dumper=SafeDumper, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.dump(
+        tree, Dumper=SafeDumper, sort_keys=False, allow_unicode=not ascii_only, width=100
+    )
     return text
 
 

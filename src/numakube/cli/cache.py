@@ -9,7 +9,7 @@ import click
 from numakube.cli.cluster import cluster_options
 from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option
-from numakube.cli.printing import age, print_list, print_rows, repeated, watch_option
+from numakube.cli.printing import age, print_list, print_rows, repeated, say, watch_option
 from numakube.cli.schedulers import documents_for, scheduler_options
 from numakube.errors import ConfigError
 
@@ -66,11 +66,11 @@ def _print(items: list[Document], output: Output, *, detailed: bool) -> None:
         print_list("NodeCacheList", items, output)
     elif output is Output.NAME:
         for name in dict.fromkeys(item["name"] for item in items):
-            click.echo(f"node/{name}")
+            say(f"node/{name}")
     elif detailed and output is Output.TABLE:
         for item in items:
             for line in _details(item):
-                click.echo(line)
+                say(line)
     else:
         wide = ("WHY",) if output is Output.WIDE else ()
         print_rows(

@@ -11,6 +11,7 @@ import click
 from numakube.allotment.checking import findings_in
 from numakube.api.yamls import load_manifests
 from numakube.cli.output import Output, output_option, print_document
+from numakube.cli.printing import say
 from numakube.cli.sources import read_text
 from numakube.errors import MalformedObject
 
@@ -112,7 +113,7 @@ def _report(tally: _Tally, output: Output) -> None:
         print_document({"objects": tally.objects, "findings": found}, output)
         return
     for one in tally.findings:
-        click.echo(f"{one.object}: {one.message}")
+        say(f"{one.object}: {one.message}")
     if not tally.findings and not tally.unusable:
         plural = "" if tally.objects == 1 else "s"
         click.echo(f"nothing is wrong with {tally.objects} object{plural}")

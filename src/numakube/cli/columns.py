@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.drawing.words import printable
+from numakube.values.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -112,7 +112,7 @@ def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
 
 def _print_entry(entry: Entry, *, wide: bool) -> None:
     from numakube.insight.doctor.rendering import remedies_of, seen_lines
-    from numakube.insight.drawing.words import printable
+    from numakube.values.printing import printable
 
     rule = entry.rule
     head = f"{rule.severity.upper()} {rule.id}"

@@ -6,7 +6,6 @@ Logs go to standard error: a line an event, ``text`` for people or ``json`` for 
 from __future__ import annotations
 
 import io
-import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,27 +52,13 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def configure_logs(level: str, form: str, *, stream: TextIO | None = None) -> None:
     """Send events of *level* and above to *stream*, or else standard error, in the given form."""
-    import structlog
-
     from numakube.apps.loglevel import SWITCH
+    from numakube.kube.logs import configure
 
     SWITCH.set(level)
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
-        if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    structlog.configure(
-        processors=[
-            SWITCH,
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        # The level can change while the process runs, so the switch decides, not the class.
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=structlog.PrintLoggerFactory(stream or _StandardError()),
-        cache_logger_on_first_use=True,
+    configure(
+        form=form,
+        stream=stream or _StandardError(),
+        colors=sys.stderr.isatty(),
+        first=(SWITCH,),
     )

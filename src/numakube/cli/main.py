@@ -188,4 +188,7 @@ def _forget_standard_output() -> None:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"error: {' '.join(map(str.strip, message.splitlines()))}", err=True)
+    from numakube.values.printing import printable, without_secrets
+
+    text = without_secrets(" ".join(map(str.strip, message.splitlines())))
+    click.echo(f"error: {printable(text)}", err=True)

@@ -53,9 +53,15 @@ def print_document(document: object, output: Output) -> None:
     if output is Output.YAML:
         from numakube.api.yamls import dump_yaml
 
-        click.echo(dump_yaml(document), nl=False)
+        text = dump_yaml(document)
+        if not text.replace("\n", "").isprintable():
+            text = dump_yaml(document, ascii_only=True)
+        click.echo(text, nl=False)
     else:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        if not text.replace("\n", "").isprintable():
+            text = json.dumps(document, indent=2)
+        click.echo(text)
 
 
 def make_console(*, stderr: bool = False) -> Console:

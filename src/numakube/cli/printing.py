@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from numakube.cli.output import print_document
+from numakube.values.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,11 +35,16 @@ def repeated(look: Callable[[], None], *, watch: bool) -> None:
         look()
 
 
+def say(line: str) -> None:
+    """Print a line with words of others in it."""
+    click.echo(printable(line))
+
+
 def print_rows(
     titles: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "nothing"
 ) -> None:
     """Print a table as kubectl does, of full width; *empty* says what there is none of."""
-    lines = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    lines = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     if not lines:
         click.echo(empty)
         return

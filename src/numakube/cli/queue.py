@@ -9,7 +9,7 @@ import click
 from numakube.cli.cluster import cluster_options
 from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option
-from numakube.cli.printing import age, print_list, print_rows, repeated, watch_option
+from numakube.cli.printing import age, print_list, print_rows, repeated, say, watch_option
 from numakube.cli.schedulers import documents_for, leading, scheduler_options
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _print(pods: list[Document], output: Output) -> None:
         print_list("QueuedPodList", pods, output)
     elif output is Output.NAME:
         for pod in pods:
-            click.echo(f"pod/{pod['pod'].partition('/')[2]}")
+            say(f"pod/{pod['pod'].partition('/')[2]}")
     else:
         wide = ("WAKES ON", "MESSAGE") if output is Output.WIDE else ()
         print_rows(

@@ -9,7 +9,7 @@ import click
 from numakube.cli.cluster import cluster_options
 from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option
-from numakube.cli.printing import print_list, print_rows, repeated, watch_option
+from numakube.cli.printing import print_list, print_rows, repeated, say, watch_option
 from numakube.cli.schedulers import documents_for, scheduler_options
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _print(items: list[Document], output: Output) -> None:
         print_list("ReservationList", items, output)
     elif output is Output.NAME:
         for item in items:
-            click.echo(f"pod/{item['pod'].partition('/')[2]}")
+            say(f"pod/{item['pod'].partition('/')[2]}")
     else:
         wide = output is Output.WIDE
         titles = ("NODE", "POD", "STAGE", "SINCE", "HELD", *(("SCHEDULER", "UID") if wide else ()))

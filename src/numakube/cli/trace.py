@@ -10,6 +10,7 @@ import click
 from numakube.cli.cluster import cluster_options, namespace_option, pod_place
 from numakube.cli.naming import names_argument
 from numakube.cli.output import Output, print_document
+from numakube.cli.printing import say
 from numakube.cli.schedulers import (
     ask_all,
     bundled,
@@ -77,7 +78,7 @@ def command(
         )
     if output == "text":
         for line in _lines(documents):
-            click.echo(line)
+            say(line)
     else:
         items = [{"source": source, **document} for source, document in documents.items()]
         head = {"apiVersion": "debug.numakube.dev/v1alpha1", "kind": "PodTrace"}
@@ -102,7 +103,7 @@ async def _follow(
             for line in _lines(documents):
                 if line not in told:
                     told.add(line)
-                    click.echo(line)
+                    say(line)
             await asyncio.sleep(_WATCH_SECONDS)
 
 

@@ -9,6 +9,7 @@ from numakube.kube.auth import authenticator_for
 from numakube.kube.client import DEFAULT_BURST, DEFAULT_RATE, Client
 from numakube.kube.clock import SystemClock
 from numakube.kube.http import HttpTransport
+from numakube.kube.logs import ensure_configured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,7 @@ def connect(
         retry: which requests are sent again; the usual ones by default.
         request_seconds: the most that any request but a stream may take.
     """
+    ensure_configured()
     clock = clock or SystemClock()
     auth = authenticator_for(config.user, clock=clock, env=env, interactive=interactive)
     transport = HttpTransport(

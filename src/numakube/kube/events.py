@@ -18,6 +18,7 @@ from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable, NotFoun
 from numakube.kube.catalog import CORE_EVENTS, EVENTS
 from numakube.kube.correlation import Correlator, Occurrence, Recorded
 from numakube.kube.patches import merge_patch
+from numakube.values.printing import printable, without_secrets
 from numakube.values.times import format_micro_time, format_time
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ class EventRecorder:
     ) -> None:
         """Record that something happened as it should."""
         self.record(
-            Occurrence(about=about, type="Normal", reason=reason, message=message, action=action)
+            Occurrence(
+                about=about, type="Normal", reason=reason, message=_told(message), action=action
+            )
         )
 
     def warning(
@@ -92,7 +95,9 @@ class EventRecorder:
     ) -> None:
         """Record that something may need attention."""
         self.record(
-            Occurrence(about=about, type="Warning", reason=reason, message=message, action=action)
+            Occurrence(
+                about=about, type="Warning", reason=reason, message=_told(message), action=action
+            )
         )
 
     def record(self, occurrence: Occurrence) -> None:
@@ -243,6 +248,11 @@ def reference_to(resource: Resource[Any], obj: KubeObject) -> ObjectReference:
 
 def _series(recorded: Recorded) -> EventSeries:
     return EventSeries(count=recorded.count, last_observed_time=format_micro_time(recorded.last))
+
+
+def _told(message: str) -> str:
+    """Return *message* as it can be shown wherever people read events."""
+    return printable(without_secrets(message))
 
 
 def _shortened(note: str) -> str:

@@ -19,6 +19,7 @@ from numakube.errors import CredentialError
 from numakube.kube.clock import Clock
 from numakube.kube.config import ExecPlugin
 from numakube.kube.tls import CertificatePair
+from numakube.values.printing import printable_lines
 
 EXEC_INFO = "KUBERNETES_EXEC_INFO"
 """The environment variable in which a plugin finds what it is asked."""
@@ -124,7 +125,7 @@ async def _start(plugin: ExecPlugin, env: Mapping[str, str], *, interactive: boo
     """Start the plugin; one that asks questions gets our terminal."""
     program = shutil.which(plugin.command, path=env.get("PATH"))
     if program is None:
-        hint = f"\n{_printable(plugin.install_hint)}" if plugin.install_hint else ""
+        hint = f"\n{printable_lines(plugin.install_hint)}" if plugin.install_hint else ""
         raise CredentialError(f"exec plugin {plugin.command} is not installed{hint}")
     info = exec_info(plugin, interactive=interactive).decode()
     try:
@@ -148,15 +149,10 @@ async def _end(process: Process) -> None:
 
 
 def _failure(plugin: ExecPlugin, code: int, errors: bytes) -> str:
-    said = _printable(errors.decode(errors="replace").strip())[-_QUOTED:]
+    said = printable_lines(errors.decode(errors="replace").strip())[-_QUOTED:]
     return f"exec plugin {plugin.command} failed with exit code {code}" + (
         f": {said}" if said else ""
     )
-
-
-def _printable(text: str) -> str:
-    """Drop control characters: the text of a foreign program goes to a terminal."""
-    return "".join(each for each in text if each.isprintable() or each == "\n")
 
 
 def _pair(status: _Status) -> CertificatePair | None:

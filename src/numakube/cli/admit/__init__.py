@@ -16,6 +16,7 @@ from numakube.cli.output import (
     print_document,
     text_width,
 )
+from numakube.cli.printing import say
 from numakube.cli.sources import MachineParameter, load_machine, read_text
 from numakube.errors import KubeletStartError
 
@@ -176,7 +177,7 @@ def _print(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain:
     if output is Output.NAME:
         for verdict in verdicts:
             if verdict.admitted:
-                click.echo(f"pod/{verdict.pod.metadata.name}")
+                say(f"pod/{verdict.pod.metadata.name}")
     elif output in (Output.JSON, Output.YAML):
         _print_data(node, verdicts, output)
     else:

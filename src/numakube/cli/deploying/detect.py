@@ -9,6 +9,7 @@ import click
 
 from numakube.cli.deploying.options import connection_options, on_cluster
 from numakube.cli.output import Output, output_option, print_document
+from numakube.cli.printing import say
 
 if TYPE_CHECKING:
     from numakube.kube.client import Client
@@ -48,7 +49,7 @@ def command(*, output: Output, kubeconfig: str | None, context: str | None) -> i
                 f", schedulerName {', '.join(one.scheduler_names)}" if one.scheduler_names else ""
             )
             where = f"{one.kind.lower()}/{one.name} in {one.namespace}"
-            click.echo(f"{one.role}: {one.project}, {where} ({one.image}){names}")
+            say(f"{one.role}: {one.project}, {where} ({one.image}){names}")
         if not found:
             click.echo("no exporter, scheduler or operator of others")
         return 0

@@ -10,6 +10,7 @@ import click
 from numakube.cli.cluster import ClusterOptions, cluster_options, facts_for
 from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option, print_document
+from numakube.cli.printing import say
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def report(facts: ClusterFacts, output: Output, *, policies: tuple[str, ...] | N
     elif not findings:
         click.echo("PASSED>>: the cluster configuration looks ok!")
     for number, finding in enumerate(findings if output is Output.TABLE else ()):
-        click.echo(f"ERROR#{number:03}: {finding.text()}")
+        say(f"ERROR#{number:03}: {finding.text()}")
     return FOUND if findings else 0
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.insight.drawing import words
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.text_zone import ASCII, UNICODE, Span, TextPen, width_of
+from numakube.values.printing import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +58,7 @@ def zone_lines(
 
 def _cleaned(lines: Iterable[Line]) -> Iterator[Line]:
     for line in lines:
-        yield tuple(span._replace(text=words.printable(span.text)) for span in line)
+        yield tuple(span._replace(text=printable(span.text)) for span in line)
 
 
 @dataclass(frozen=True, slots=True)

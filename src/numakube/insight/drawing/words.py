@@ -24,13 +24,6 @@ if TYPE_CHECKING:
     )
 
 
-def printable(text: str) -> str:
-    """Return *text* without what a terminal would take for a command; names come from anywhere."""
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else "\ufffd" for one in text)
-
-
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 core``, ``8 cores``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

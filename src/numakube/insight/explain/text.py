@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.words import folded_zones, zones_text
 from numakube.values.amounts import amount_text
+from numakube.values.printing import printable
 from numakube.values.resources import amount_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _DATA: Final = {
 
 def render(explanation: Explanation, *, wide: bool = False) -> str:
     """Return the explanation for people; *wide* has a row for every node, and every holder."""
-    return "\n".join(_lines(explanation, wide=wide)) + "\n"
+    return "\n".join(map(printable, _lines(explanation, wide=wide))) + "\n"
 
 
 def _lines(one: Explanation, *, wide: bool) -> Iterator[str]:
