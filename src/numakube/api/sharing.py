@@ -15,6 +15,7 @@ import msgspec
 
 from numakube.api.core import Container, Pod
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
+from numakube.values.limits import MAX_SHARED
 
 if TYPE_CHECKING:
     from numakube.api.wire import QuantityText
@@ -30,7 +31,11 @@ class _Shared(Generic[T]):
         self._decode = lru_cache(maxsize=16384)(decoder.decode)
 
     def __call__(self, value: T) -> T:
-        return self._decode(msgspec.json.encode(value)) if value else value
+        if not value:
+            return value
+        data = msgspec.json.encode(value)
+        # What is large is nobody else's, and would be remembered long after its object is gone.
+        return self._decode(data) if len(data) <= MAX_SHARED else value
 
 
 _labels: Final = _Shared(msgspec.json.Decoder(dict[str, str]))

@@ -6,12 +6,12 @@ and pod once, as a scheduler is that has just started.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.insight.facts import has_ended
 from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from numakube.scheduling.nominations import Nominations
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
+
+
+_ALONE: Final = suppress(Exception)
+"""An object that cannot be taken over counts for nothing, as it does for a scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +57,13 @@ def fill(engine: Engine, facts: ClusterFacts) -> None:
     for kind in fields(facts.objects):
         getattr(cluster.objects, kind.name).update(getattr(facts.objects, kind.name))
     for _, node in sorted(facts.nodes.items()):
-        cluster.set_node(node)
+        with _ALONE:
+            cluster.set_node(node)
     settled, recent = _by_age(facts)
     _see(engine, settled)
     for topology in facts.topologies.values():
-        _apply(engine, cache.set_report(topology))
+        with _ALONE:
+            _apply(engine, cache.set_report(topology))
     # Reports that name no pods are taken to contain what has run for longer than the patience.
     _apply(engine, settle_doubts(cache))
     _see(engine, recent)
@@ -89,14 +95,18 @@ def _by_age(facts: ClusterFacts) -> tuple[list[Pod], list[Pod]]:
 
 def _see(engine: Engine, pods: Iterable[Pod]) -> None:
     for pod in pods:
-        info = PodInfo(pod)
-        _apply(engine, engine.cache.pod_seen(info))
-        if has_ended(pod):
-            continue
-        if info.node_name:
-            engine.cluster.place(info, info.node_name)
-        elif info.nominated_node_name:
-            engine.nominations.nominate(info, info.nominated_node_name)
+        with _ALONE:
+            _see_one(engine, PodInfo(pod))
+
+
+def _see_one(engine: Engine, info: PodInfo) -> None:
+    _apply(engine, engine.cache.pod_seen(info))
+    if info.has_ended:
+        return
+    if info.node_name:
+        engine.cluster.place(info, info.node_name)
+    elif info.nominated_node_name:
+        engine.nominations.nominate(info, info.nominated_node_name)
 
 
 def _apply(engine: Engine, changes: Changes) -> None:

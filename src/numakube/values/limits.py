@@ -35,6 +35,9 @@ MAX_RESOURCES: Final = 512
 MAX_PODS: Final = 1 << 12
 """Pods that exact data names; kubelets take 110, or a few hundred where told to."""
 
+MAX_SHARED: Final = 1 << 14
+"""Bytes of a part that objects may have in common, such as labels or containers."""
+
 MAX_REASON: Final = 300
 """Characters of a foreign text that a reason, an event or a line of a log quotes."""
 
