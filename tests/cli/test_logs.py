@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -80,6 +81,18 @@ def test_nothing_in_an_event_is_taken_for_a_command_or_another_event(
     lines = stream.getvalue().splitlines()
     assert [line for line in lines if line.startswith("2026-01-01")] == []
     assert all(line.isprintable() for line in lines)
+
+
+def test_what_libraries_log_passes_the_same_way(log: tuple[Any, io.StringIO]) -> None:
+    """Their lines have another form, and quote whatever came in."""
+    library = logging.getLogger("aiohttp.server")
+    library.error("request of \x1b[31m%s", "x", exc_info=_raised("a\nb"))
+
+    lines = log[1].getvalue().splitlines()
+    assert "library" in lines[0]
+    assert "aiohttp.server" in lines[0]
+    assert all(line.isprintable() for line in lines)
+    assert all(line.startswith("    ") for line in lines[1:])
 
 
 def test_whoever_connects_without_configuring_logs_gets_safe_ones() -> None:

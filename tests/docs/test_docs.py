@@ -14,6 +14,7 @@ from tests.docs.pages import ROOT, run_page
 from numakube.cli.commands import COMMANDS
 from numakube.cli.main import cli
 from numakube.kubelet.machines.presets import PRESETS
+from numakube.values import limits
 
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
 LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#\s]+)(?:#[^)]*)?\)")
@@ -84,3 +85,11 @@ def test_the_picture_is_the_real_output() -> None:
     assert module["PICTURE"].read_text(encoding="utf-8") == module["draw"]()
     for file, content in module["figures"]().items():
         assert (module["FIGURES"] / file).read_text(encoding="utf-8") == content
+
+
+def test_every_limit_stands_in_the_table() -> None:
+    """With the value that decoders stop at."""
+    text = (ROOT / "docs/reference/limits.md").read_text()
+    told = dict(re.findall(r"^\| `(MAX_[A-Z]+)` \| (\d+) \|", text, re.MULTILINE))
+    real = {name: str(getattr(limits, name)) for name in dir(limits) if name.startswith("MAX_")}
+    assert told == real

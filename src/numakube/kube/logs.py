@@ -38,6 +38,8 @@ def configure(
             colors=colors, exception_formatter=structlog.dev.plain_traceback
         )
     )
+    if not any(isinstance(one, _Forwarding) for one in logging.root.handlers):
+        logging.root.addHandler(_Forwarding(logging.WARNING))
     structlog.configure(
         processors=[
             *first,
@@ -53,6 +55,16 @@ def configure(
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
+
+
+class _Forwarding(logging.Handler):
+    """Lets what libraries log by the standard library pass the same processors."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log *record* as an event."""
+        log = structlog.get_logger()
+        tell = log.warning if record.levelno < logging.ERROR else log.error
+        tell("library", logger=record.name, text=record.getMessage(), exc_info=record.exc_info)
 
 
 def ensure_configured() -> None:

@@ -130,6 +130,8 @@ class Endpoints:
                 return await request.read()
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="the request came too slowly\n") from None
+        except web.RequestPayloadError:
+            raise web.HTTPBadRequest(text="the body is not as its headers say\n") from None
 
     def _check_token(self, request: web.Request) -> None:
         if self._token is None:

@@ -61,6 +61,8 @@ class Endpoint:
                 return await request.read()
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="the request came too slowly\n") from None
+        except web.RequestPayloadError:
+            raise web.HTTPBadRequest(text="the body is not as its headers say\n") from None
 
     def _note(self, review: AdmissionRequest, response: AdmissionResponse) -> None:
         tree = review.object or {}

@@ -8,7 +8,8 @@ from numakube.allotment.checking import findings_in, pod_problems
 from numakube.api.codec import convert
 from numakube.api.core import Pod
 from numakube.apps.webhook.protocol import AdmissionResponse, Cause, Details, Status
-from numakube.errors import MalformedObject
+from numakube.errors import NumakubeError
+from numakube.values.printing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,21 +31,26 @@ def judge(request: AdmissionRequest) -> AdmissionResponse:
     tree = request.object
     if tree is None or request.operation not in _OPERATIONS or request.sub_resource:
         return AdmissionResponse(uid=request.uid, allowed=True)
-    if tree.get("kind") != "Pod":
-        return _warned(request.uid, findings_in(tree) or ())
-    if (tree.get("metadata") or {}).get("deletionTimestamp"):
-        return AdmissionResponse(uid=request.uid, allowed=True)
     try:
+        if tree.get("kind") != "Pod":
+            return _warned(request.uid, findings_in(tree) or ())
         known = set(_problems(request.old_object)) if request.old_object else set()
         found = [one for one in _problems(tree) if one not in known]
-    except MalformedObject as error:
-        # The API server has read it; that we cannot is no fault of the pod.
-        return _warned(request.uid, (f"numakube cannot read this pod: {error}",))
+    except NumakubeError as error:
+        # The API server has read it; that we cannot is no fault of the object.
+        return _warned(
+            request.uid, (f"numakube cannot read this {_kind(tree)}: {quoted(str(error))}",)
+        )
     return _refused(request.uid, tree, found) if found else _warned(request.uid, ())
 
 
+def _kind(tree: dict[str, Any]) -> str:
+    return "pod" if tree.get("kind") == "Pod" else "object"
+
+
 def _problems(tree: dict[str, Any]) -> tuple[str, ...]:
-    return pod_problems(convert(Pod, tree))
+    pod = convert(Pod, tree)
+    return () if pod.metadata.deletion_timestamp else pod_problems(pod)
 
 
 def _warned(uid: str, findings: Sequence[str]) -> AdmissionResponse:

@@ -72,7 +72,8 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
             if (usage := one.of_all(snapshot.resources)) is not None
         ]
         deviation = _deviations(shares, len(rows))
-        return ((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
+        # A node may offer what adds up to no number; it gets nothing for it.
+        return np.nan_to_num((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
 
 
 def _deviation(shares: list[float]) -> float:
