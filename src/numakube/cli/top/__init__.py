@@ -17,6 +17,7 @@ from numakube.cli.cluster import (
 )
 from numakube.cli.naming import names_argument
 from numakube.cli.output import Output, make_console, output_option, print_document
+from numakube.cli.printing import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -197,8 +198,8 @@ class _View:
         elif self.output not in _TABLES:
             print_document(document, self.output)
             return
-        if lines:
-            click.echo("\n".join(lines))
+        for line in lines:
+            say(line)
         if self.anew and not console.is_terminal:
             click.echo()
 
