@@ -27,6 +27,7 @@ from numakube.kube.requests import (
     Query,
     delete_options,
     document_of,
+    dry_run_query,
     given,
     list_request,
     metadata_text,
@@ -298,12 +299,12 @@ class Client:
         request = Request(
             method="DELETE",
             path=resource.path(name, namespace=namespace),
-            query=given([("dryRun", "All" if dry_run else "")]),
             body=delete_options(
                 grace_seconds=grace_seconds,
                 propagation=propagation,
                 uid=uid,
                 resource_version=resource_version,
+                dry_run=dry_run,
             ),
         )
         response = await self.request(request)
@@ -320,6 +321,7 @@ class Client:
         fields: str = "",
         grace_seconds: int | None = None,
         propagation: str = "",
+        dry_run: bool = False,
     ) -> None:
         """Delete all objects in *namespace* that have the given labels and fields."""
         if resource.namespaced and not namespace:
@@ -328,7 +330,9 @@ class Client:
             method="DELETE",
             path=resource.collection_path(namespace=namespace),
             query=given([("labelSelector", labels), ("fieldSelector", fields)]),
-            body=delete_options(grace_seconds=grace_seconds, propagation=propagation),
+            body=delete_options(
+                grace_seconds=grace_seconds, propagation=propagation, dry_run=dry_run
+            ),
         )
         await self.request(request)
 
@@ -358,7 +362,7 @@ class Client:
 
     def _write_query(self, *, dry_run: bool, field_manager: str) -> Query:
         manager = field_manager or self._field_manager
-        return given([("dryRun", "All" if dry_run else ""), ("fieldManager", manager)])
+        return (*dry_run_query(dry_run=dry_run), ("fieldManager", manager))
 
 
 class _Kind(msgspec.Struct, frozen=True):

@@ -36,6 +36,11 @@ def given(query: Iterable[tuple[str, str]]) -> Query:
     return tuple((name, value) for name, value in query if value)
 
 
+def dry_run_query(*, dry_run: bool) -> Query:
+    """Return the parameter by which a write that is no deletion changes nothing."""
+    return (("dryRun", "All"),) if dry_run else ()
+
+
 def write_request(
     method: str, path: str, query: Query, document: Mapping[str, object] | bytes, type_: str
 ) -> Request:
@@ -62,13 +67,18 @@ def delete_options(
     propagation: str,
     uid: str = "",
     resource_version: str = "",
+    dry_run: bool = False,
 ) -> bytes:
-    """Return the body of a deletion."""
+    """Return the body of a deletion.
+
+    It holds all options: a server that gets a body does not look for any in the query.
+    """
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     options: dict[str, object] = {
         "gracePeriodSeconds": grace_seconds,
         "propagationPolicy": propagation or None,
         "preconditions": {name: value for name, value in preconditions.items() if value} or None,
+        "dryRun": ["All"] if dry_run else None,
     }
     chosen = {name: value for name, value in options.items() if value is not None}
     return msgspec.json.encode({"apiVersion": "v1", "kind": "DeleteOptions", **chosen})

@@ -15,7 +15,7 @@ from numakube.api.wire import Wire
 from numakube.kube.client import Client
 from numakube.kube.decode import codec_of
 from numakube.kube.objects import ObjectKey
-from numakube.kube.requests import given, write_request
+from numakube.kube.requests import dry_run_query, given, write_request
 from numakube.kube.resources import Resource
 from numakube.kube.transport import JSON, Body, Request, Stream
 
@@ -69,6 +69,7 @@ async def bind_pod(
     *,
     uid: str = "",
     annotations: Mapping[str, str] | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Bind *pod* to *node*.
 
@@ -78,6 +79,7 @@ async def bind_pod(
         node: the name of the node.
         uid: bind only the pod with this uid, not one that took its name since; else `Conflict`.
         annotations: set on the pod in the same step.
+        dry_run: change nothing.
 
     Raises:
         Conflict: the pod is bound already, is being deleted, or is another one.
@@ -93,7 +95,7 @@ async def bind_pod(
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-    await _post(client, _PODS, pod, "binding", binding)
+    await _post(client, _PODS, pod, "binding", binding, dry_run=dry_run)
 
 
 async def evict_pod(
@@ -134,12 +136,13 @@ async def read_scale(client: Client, resource: Resource[T], key: ObjectKey) -> S
 
 
 async def set_scale(
-    client: Client, resource: Resource[T], key: ObjectKey, *, replicas: int
+    client: Client, resource: Resource[T], key: ObjectKey, *, replicas: int, dry_run: bool = False
 ) -> Scale:
     """Ask for *replicas* of a scalable object."""
     path = resource.path(key.name, namespace=key.namespace, subresource="scale")
     change = msgspec.json.encode({"spec": {"replicas": replicas}})
-    request = write_request("PATCH", path, (), change, "application/merge-patch+json")
+    query = dry_run_query(dry_run=dry_run)
+    request = write_request("PATCH", path, query, change, "application/merge-patch+json")
     response = await client.request(request)
     return codec_of(Scale).one(response.body, kind="Scale")
 
@@ -222,7 +225,10 @@ async def _post(
     key: ObjectKey,
     subresource: str,
     document: Mapping[str, object],
+    *,
+    dry_run: bool = False,
 ) -> Body:
     path = resource.path(key.name, namespace=key.namespace, subresource=subresource)
-    response = await client.request(write_request("POST", path, (), document, JSON))
+    query = dry_run_query(dry_run=dry_run)
+    response = await client.request(write_request("POST", path, query, document, JSON))
     return response.body

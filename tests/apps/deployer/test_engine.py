@@ -67,7 +67,7 @@ async def names(client: Client) -> set[str]:
 
 
 async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> None:
-    """Deploying twice changes nothing, and removing leaves the cluster as it was."""
+    """Deploying twice changes nothing, nor a dry removal; a real one leaves what was before."""
     client, journal = site.client, Journal()
     engine = Engine(client=client, tell=journal)
     before = await names(client)
@@ -77,6 +77,10 @@ async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> 
     assert await engine.wait_ready(documents, 120, lambda _: None) == ""
     topologies = await client.list(NODE_RESOURCE_TOPOLOGIES)
     assert {one.metadata.name for one in topologies.items} == {"node-0", "node-1"}
+    await engine.deploy(documents)
+    assert journal.deeds() == {Deed.UNCHANGED}
+    await Engine(client=client, tell=journal, dry_run=True).remove(documents)
+    assert journal.deeds() == {Deed.DELETED}
     await engine.deploy(documents)
     assert journal.deeds() == {Deed.UNCHANGED}
     await engine.remove(documents)

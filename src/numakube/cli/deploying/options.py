@@ -185,14 +185,18 @@ def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wait(timeout(command))
 
 
+_DRY_RUNS = {"client": "print the objects", "server": "have the server check everything"}
+
+
 def dry_run_option(*modes: str) -> Callable[..., Any]:
-    """Declare ``--dry-run`` as kubectl has it."""
+    """Declare ``--dry-run`` as kubectl has it, with those of its *modes* that there are."""
+    meanings = ", or ".join(f"{_DRY_RUNS[mode]} ({mode})" for mode in modes)
     return click.option(
         "--dry-run",
         type=click.Choice(("none", *modes)),
         default="none",
         show_default=True,
-        help="Change nothing: print the objects (client), or have the server check them.",
+        help=f"Change nothing: {meanings}.",
     )
 
 
