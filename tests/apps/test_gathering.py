@@ -70,9 +70,9 @@ async def test_what_may_not_be_read_is_noted_with_the_reason() -> None:
         facts = facts_of(await gather(client, what={"leases", *SCHEDULING}))
     reasons = {one.what: one.why for one in facts.unreadable}
     assert reasons == {
-        "leases": "not allowed: leases is forbidden",
+        "leases": "not allowed (403): list leases.coordination.k8s.io",
         "noderesourcetopologies": "the server does not have it",
-        "persistentvolumes": "not allowed: persistentvolumes is forbidden",
+        "persistentvolumes": "not allowed (403): list persistentvolumes",
     }
 
 

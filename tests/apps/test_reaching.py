@@ -33,7 +33,7 @@ from numakube.kube.catalog import (
 from numakube.kube.objects import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import request_token
-from numakube.manifests.debugging import debugging_access
+from numakube.manifests.debugging import SCHEDULER, debugging_access
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -108,14 +108,14 @@ def outside_address() -> str:
 
 async def create_pod(bare: BareServer, address: str, port: int) -> None:
     """Create a pod that seems to run where the program is."""
-    labels = {"app.kubernetes.io/name": "numakube-scheduler"}
+    labels = dict(SCHEDULER)
     probe = {"httpGet": {"path": "/livez", "port": port}}
     container = {"name": "main", "image": "registry.example/app:1", "livenessProbe": probe}
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "sched", "namespace": "numakube", "labels": labels},
-        "spec": {"containers": [container], "serviceAccountName": "numakube-scheduler-debug"},
+        "spec": {"containers": [container], "serviceAccountName": "numakube-scheduler"},
     }
     await bare.client.create(PODS.raw, pod)
     status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}

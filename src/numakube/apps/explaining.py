@@ -17,7 +17,7 @@ from numakube.scheduling.framework.plugins import Bind
 from numakube.scheduling.framework.status import Status, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.insight.facts import ClusterFacts
@@ -43,16 +43,21 @@ class _BindsNothing(Bind):
         return failure("an explanation binds nothing")
 
 
-def engine_of(facts: ClusterFacts, config: KubeSchedulerConfiguration | None = None) -> Engine:
+def engine_of(
+    facts: ClusterFacts,
+    config: KubeSchedulerConfiguration | None = None,
+    scheduler: str = "",
+) -> Engine:
     """Return an engine that knows *facts*.
 
     Args:
         facts: the cluster.
         config: the scheduler's configuration; by default what the scheduler said of itself, or the
             one that it has if nobody configures it.
+        scheduler: of several schedulers, the one that serves this name is meant.
     """
     registry = {**all_plugins(), _BindsNothing.name: _BindsNothing.make}
-    chosen = config or configuration_in(facts) or default_configuration()
+    chosen = config or configuration_in(facts, scheduler) or default_configuration()
     parts = assemble(chosen, defaults=default_profile(), registry=registry, services={})
     engine = Engine(
         cluster=parts.cluster,
@@ -64,17 +69,25 @@ def engine_of(facts: ClusterFacts, config: KubeSchedulerConfiguration | None = N
     return engine
 
 
-def configuration_in(facts: ClusterFacts) -> KubeSchedulerConfiguration | None:
-    """Return the configuration that a scheduler in *facts* says to have; ``None`` if none does."""
-    for scheduler in facts.schedulers.values():
-        document = scheduler.documents.get("configz")
+def configuration_in(facts: ClusterFacts, scheduler: str = "") -> KubeSchedulerConfiguration | None:
+    """Return what the scheduler in *facts* is told that serves the name *scheduler*, or any.
+
+    ``None`` if none says what it is told.
+    """
+    found = list(_configurations(facts))
+    named = (one for one in found if scheduler in {each.scheduler_name for each in one.profiles})
+    return next(named, found[0] if found else None)
+
+
+def _configurations(facts: ClusterFacts) -> Iterator[KubeSchedulerConfiguration]:
+    for told in facts.schedulers.values():
+        document = told.documents.get("configz")
         tree: Any = next(iter(document.values()), None) if isinstance(document, dict) else None
         if not isinstance(tree, dict):
             continue
         try:
-            config = read_configuration(tree, source=f"configuration of {scheduler.name}")
+            config = read_configuration(tree, source=f"configuration of {told.name}")
         except (NumakubeError, msgspec.ValidationError):
             continue
         if config.profiles:
-            return config
-    return None
+            yield config

@@ -13,10 +13,10 @@ the pod, is sent instead (`numakube.apps.access`). A URL is asked directly.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -32,28 +32,15 @@ from numakube.kube.objects import ObjectKey
 from numakube.kube.proxies import is_loopback
 from numakube.kube.subresources import request_token
 from numakube.kube.transport import Request
-from numakube.manifests.debugging import account_for
+from numakube.manifests.debugging import SELECTOR, account_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.kube.client import Client
 
-COMPONENTS: Final = ("numakube-scheduler", "numakube-extender")
-_LABEL: Final = "app.kubernetes.io/name"
-SELECTOR: Final = f"{_LABEL} in ({','.join(COMPONENTS)})"
-NAMESPACE: Final = "numakube"
-ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "cache": "/debug/cache",
-        "queue": "/debug/queue",
-        "reservations": "/debug/reservations",
-        "attempts": "/debug/attempts?full=true",
-        "configz": "/configz",
-    }
-)
-"""What is worth keeping of a program: name of the file, and path."""
-
+NAMESPACES: Final = ("numakube", "numaresources")
+"""Where schedulers usually are: those of ``numakube deploy``, and those of the operator."""
 _TOKEN_SECONDS: Final = 600
 _PORTS: Final = ("metrics", "https", "http", "extender")
 _SECONDS: Final = 30.0
@@ -69,6 +56,7 @@ class Reached:
         kind: ``scheduler`` or ``extender``; empty if it is not known.
         leads: whether it is the one that works.
         trouble: why it cannot be asked; empty if it can.
+        tokenless: what to do if it wants a token.
     """
 
     name: str
@@ -79,7 +67,7 @@ class Reached:
     prefix: str = ""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     owned: bool = False
-    account: str = account_for("numakube-scheduler")
+    tokenless: str = "give one that it knows"
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """Return what it answers.
@@ -165,10 +153,7 @@ async def _introduced(one: Reached, limit: asyncio.Semaphore) -> Reached:
 def _troubled(one: Reached, error: ApiError | ClusterUnreachable) -> Reached:
     text = str(error)
     if isinstance(error, ApiError) and error.code == HTTPStatus.UNAUTHORIZED:
-        text = (
-            f"it wants a token: create the ServiceAccount {one.account} next to it (see "
-            "deploy/scheduler.yaml), and allow yourself to create tokens for it"
-        )
+        text = f"it wants a token: {one.tokenless}"
     return replace(one, trouble=text)
 
 
@@ -185,44 +170,58 @@ async def _through_api(client: Client, selector: str) -> list[Reached]:
     pods = await _pods(client, selector)
     doors = {_account_key(pod) for pod in pods}
     tokens = {key: await _token(client, key) for key in sorted(doors)}
-    return [_proxied(client, pod, tokens[_account_key(pod)]) for pod in pods]
+    return [_proxied(client, pod, *tokens[_account_key(pod)]) for pod in pods]
 
 
 def _account_key(pod: dict[str, Any]) -> ObjectKey:
-    metadata = pod["metadata"]
-    component = (metadata.get("labels") or {}).get(_LABEL, "")
-    known = component if component in COMPONENTS else COMPONENTS[0]
-    return ObjectKey(metadata["namespace"], account_for(known))
+    own = pod["spec"].get("serviceAccountName") or "default"
+    return ObjectKey(pod["metadata"]["namespace"], account_for(own))
 
 
 async def _pods(client: Client, selector: str) -> list[dict[str, Any]]:
     try:
-        listing = await client.list(PODS.raw, labels=selector)
-    except Forbidden:
-        # Not allowed everywhere; perhaps where such programs usually are.
-        listing = await client.list(PODS.raw, labels=selector, namespace=NAMESPACE)
-    phases = ((pod, (pod.get("status") or {}).get("phase")) for pod in listing.items)
+        found = (await client.list(PODS.raw, labels=selector)).items
+    except Forbidden as refusal:
+        found = await _pods_nearby(client, selector, refusal)
+    phases = ((pod, (pod.get("status") or {}).get("phase")) for pod in found)
     return [pod for pod, phase in phases if phase == "Running"]
 
 
-async def _token(client: Client, account: ObjectKey) -> str:
-    """Return a token for looking inside; empty if there is none to be had, or none is needed."""
+async def _pods_nearby(
+    client: Client, selector: str, refusal: Forbidden
+) -> tuple[dict[str, Any], ...]:
+    """Look where such programs usually are; *refusal* is raised if that is not allowed either."""
+    found: list[dict[str, Any]] = []
+    allowed = False
+    for namespace in NAMESPACES:
+        with contextlib.suppress(Forbidden):
+            found += (await client.list(PODS.raw, labels=selector, namespace=namespace)).items
+            allowed = True
+    if not allowed:
+        raise refusal
+    return tuple(found)
+
+
+async def _token(client: Client, account: ObjectKey) -> tuple[str, str]:
+    """Return a token for looking inside, or none (it may need none) and how to get one."""
+    named = f"ServiceAccount {account.name} in {account.namespace}"
     try:
         made = await request_token(client, account, seconds=_TOKEN_SECONDS, audiences=(AUDIENCE,))
-    except (Forbidden, NotFound):
-        return ""
-    return made.token
+    except NotFound:
+        return "", f"create the {named} (deploy/scheduler.yaml has one)"
+    except Forbidden:
+        return "", f"you need the right to create serviceaccounts/token of the {named}"
+    return made.token, f"that of the {named} is not enough; it needs the ClusterRole of that name"
 
 
-def _proxied(client: Client, pod: dict[str, Any], token: str) -> Reached:
+def _proxied(client: Client, pod: dict[str, Any], token: str, tokenless: str) -> Reached:
     metadata = pod["metadata"]
     scheme, port = _door(pod)
     where = f"{scheme}:{metadata['name']}:{port}" if scheme else f"{metadata['name']}:{port}"
     prefix = f"/api/v1/namespaces/{metadata['namespace']}/pods/{quote(where, safe=':')}/proxy"
     headers = ((HEADER, token),) if token else ()
-    account = _account_key(pod).name
     return Reached(
-        name=metadata["name"], client=client, prefix=prefix, headers=headers, account=account
+        name=metadata["name"], client=client, prefix=prefix, headers=headers, tokenless=tokenless
     )
 
 

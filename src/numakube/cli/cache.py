@@ -10,7 +10,7 @@ from numakube.cli.cluster import cluster_options
 from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option
 from numakube.cli.printing import age, print_list, print_rows, repeated, say, watch_option
-from numakube.cli.schedulers import documents_for, scheduler_options
+from numakube.cli.schedulers import documents_for, leads, scheduler_options
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from numakube.cli.cluster import ClusterOptions
     from numakube.cli.schedulers import Document, SchedulerOptions
 
-_TITLES = ("NODE", "SCHEDULER", "MODE", "STATE", "AGE", "REPORT", "FINGERPRINT", "PODS", "HELD")
+_TITLES = (
+    "NODE", "SCHEDULER", "LEADS", "MODE", "STATE", "AGE", "REPORT", "FINGERPRINT", "PODS", "HELD",
+)  # fmt: skip
 
 
 @click.command("cache")
@@ -58,7 +60,8 @@ def _items(found: dict[str, Document], node: str | None) -> Iterator[Document]:
     for scheduler, document in found.items():
         for one in document["nodes"]:
             if node in (None, one["name"]):
-                yield {"scheduler": scheduler, "mode": document.get("mode", ""), **one}
+                mode = document.get("mode", "")
+                yield {"scheduler": scheduler, "leads": leads(document), "mode": mode, **one}
 
 
 def _print(items: list[Document], output: Output, *, detailed: bool) -> None:
@@ -82,14 +85,11 @@ def _print(items: list[Document], output: Output, *, detailed: bool) -> None:
 
 def _row(item: Document) -> tuple[object, ...]:
     numa = item["numa"]
+    who = (item["name"], item["scheduler"], "yes" if item["leads"] else "no")
     if numa is None:
-        return (
-            item["name"], item["scheduler"], item["mode"], item["state"], "", "", "",
-            item["pods"], "",
-        )  # fmt: skip
+        return (*who, item["mode"], item["state"], "", "", "", item["pods"], "")
     return (
-        item["name"],
-        item["scheduler"],
+        *who,
         item["mode"],
         item["state"],
         age(numa["report"]["ageSeconds"]),
@@ -121,7 +121,8 @@ def _why(item: Document) -> str:
 def _details(item: Document) -> Iterator[str]:
     from numakube.insight.timeline import use_text
 
-    yield f"{item['name']}, as {item['scheduler']} sees it"
+    role = "leads" if item["leads"] else "stands by"
+    yield f"{item['name']}, as {item['scheduler']} sees it, which {role}"
     yield f"  cache          {item['mode']}, {item['state']}"
     if _why(item):
         yield f"  why            {_why(item)}"

@@ -98,19 +98,20 @@ def pod(
     """
     from numakube.apps.explaining import engine_of
     from numakube.apps.gathering import SCHEDULING
+    from numakube.insight.collected import SCHEDULER_CONFIG
     from numakube.insight.explain import Subject, explain
     from numakube.insight.explain.explaining import Options
 
     if (name is None) == (filename is None):
         raise click.UsageError("Give the NAME of a pod, or a manifest with -f.")
     config = configuration_in_file(scheduler_config)
-    facts = facts_for(cluster, what=SCHEDULING)
+    facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
     if node and node not in facts.nodes:
         raise ConfigError(f"there is no node {node}")
     space, name = pod_place(cluster, namespace, name or "")
     options = Options(node=node, changes=changes)
     found = [
-        explain(facts, engine_of(facts, config), one, options)
+        explain(facts, engine_of(facts, config, one.scheduler), one, options)
         if isinstance(one, Subject)
         else explained_workload(facts, one, config, options)
         for one in _subjects(facts, name, filename, space)

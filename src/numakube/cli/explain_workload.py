@@ -51,10 +51,11 @@ def _command_of(kind: str) -> click.Command:
     ) -> int:
         from numakube.apps.gathering import SCHEDULING
         from numakube.cli.explain import configuration_in_file, print_found
+        from numakube.insight.collected import SCHEDULER_CONFIG
         from numakube.insight.explain.explaining import Options
 
         config = configuration_in_file(scheduler_config)
-        facts = facts_for(cluster, what=SCHEDULING)
+        facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
         workload = _found(facts, kind, namespace_for(cluster, namespace), name)
         explained = explained_workload(facts, workload, config, Options(changes=changes))
         print_found([explained], output)
@@ -96,7 +97,11 @@ def explained_workload(
     from numakube.apps.explaining import engine_of
     from numakube.insight.explain import explain_workload
 
-    return explain_workload(facts, lambda known: engine_of(known, config), workload, options)
+    scheduler = workload.sample.spec.scheduler_name
+
+    return explain_workload(
+        facts, lambda known: engine_of(known, config, scheduler), workload, options
+    )
 
 
 def planned(facts: ClusterFacts, batch: Batch, namespace: str) -> Workload:

@@ -42,13 +42,13 @@ def command(
 ) -> None:
     """Show the pods that wait for a node: where in the queue, why, and what would wake them.
 
-    Of several schedulers the one that leads is asked. The wide form has the last message and the
+    Of several replicas the one that leads is asked. The wide form has the last message and the
     events that would have a pod tried again.
     """
 
     def look() -> None:
         found = documents_for(cluster, schedulers, "queue", "/debug/queue")
-        pods = (leading(found) or {}).get("pods") or []
+        pods = [pod for one in leading(found).values() for pod in one.get("pods") or ()]
         _print([pod for pod in pods if _is_in(pod, namespace)], output)
 
     repeated(look, watch=watch and cluster.live)

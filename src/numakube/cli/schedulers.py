@@ -100,7 +100,8 @@ async def reached(
     Raises:
         ConfigError: there is none; it says why.
     """
-    from numakube.apps.reaching import SELECTOR, reach_schedulers
+    from numakube.apps.reaching import reach_schedulers
+    from numakube.manifests.debugging import SELECTOR
 
     async with connected(cluster) as client:
         found = await reach_schedulers(
@@ -125,14 +126,19 @@ def _usable(found: tuple[Reached, ...]) -> tuple[Reached, ...]:
     if usable:
         return usable
     if found:
-        reasons = "; ".join(
-            f"{one.name}: {one.trouble}" if one.name else one.trouble for one in found
-        )
-        raise ConfigError(f"no scheduler can be asked: {reasons}")
+        raise ConfigError(f"no scheduler can be asked: {_reasons(found)}")
     raise ConfigError(
         "there is no pod of a numakube scheduler or extender that runs; "
         "name one by --scheduler-url or --scheduler-selector"
     )
+
+
+def _reasons(found: tuple[Reached, ...]) -> str:
+    """Return why none of them can be asked, equal reasons once."""
+    names: dict[str, list[str]] = {}
+    for one in found:
+        names.setdefault(one.trouble, []).append(one.name)
+    return "; ".join(": ".join(filter(None, (", ".join(who), why))) for why, who in names.items())
 
 
 def documents_for(
@@ -193,9 +199,12 @@ def bundled(cluster: ClusterOptions, file: str) -> dict[str, Document]:
     return found
 
 
-def leading(documents: Mapping[str, Document]) -> Document | None:
-    """Return the document of who leads, or of anybody."""
-    for document in documents.values():
-        if (document.get("speaker") or {}).get("leads"):
-            return document
-    return next(iter(documents.values()), None)
+def leads(document: Document) -> bool:
+    """Tell whether who said *document* is the one that works, rather than one that stands by."""
+    return bool((document.get("speaker") or {}).get("leads"))
+
+
+def leading(documents: Mapping[str, Document]) -> dict[str, Document]:
+    """Return the documents of those who lead (one of each scheduler), or of anybody."""
+    found = {name: document for name, document in documents.items() if leads(document)}
+    return found or dict(list(documents.items())[:1])

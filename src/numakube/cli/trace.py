@@ -14,6 +14,7 @@ from numakube.cli.printing import say
 from numakube.cli.schedulers import (
     ask_all,
     bundled,
+    leading,
     reached,
     scheduler_options,
 )
@@ -122,9 +123,12 @@ def _lines(documents: dict[str, Document]) -> Iterator[str]:
     for source, document in documents.items():
         for flight in reversed(document.get("flights") or ()):
             yield from timeline(flight, source=source)
-        state = _state(document)
+    # Whoever stands by has the pod in its queue too, untried: only who leads knows how it is.
+    leaders = leading(documents)
+    for state, source in {_state(one): source for source, one in leaders.items()}.items():
         if state:
-            yield f"now: {state}"
+            who = f" (as {source} says, which leads)" if len(documents) > 1 else ""
+            yield f"now: {state}{who}"
 
 
 def _state(document: dict[str, Any]) -> str:
@@ -133,7 +137,9 @@ def _state(document: dict[str, Any]) -> str:
         retry = (
             f", tried again in {entry['retryInSeconds']:.0f} s" if entry["retryInSeconds"] else ""
         )
-        return f"waits ({entry['place']}) after {entry['attempts']} attempts{retry}"
+        count = entry["attempts"]
+        attempts = "1 attempt" if count == 1 else f"{count} attempts"
+        return f"waits ({entry['place']}) after {attempts}{retry}"
     node = document.get("node")
     return (
         f"on {node}" + (", not yet confirmed by the API server" if document["assumed"] else "")

@@ -45,6 +45,8 @@ DEVICES: Final = "devices"
 
 CONFIGZ: Final = "configz"
 SCHEDULER: Final = "scheduler"
+SCHEDULER_CONFIG: Final = "scheduler/configz"
+"""Of what schedulers tell, their configurations alone."""
 
 VERSION: Final = "version.json"
 META: Final = "meta.json"

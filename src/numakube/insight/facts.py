@@ -144,6 +144,13 @@ class ClusterFacts:
         """Return why a kind could not be listed; ``None`` if it was."""
         return next((one for one in self.unreadable if one.what == plural), None)
 
+    @property
+    def why_no_reports(self) -> str:
+        """Why reports could not be listed, if that was not allowed; empty if it was."""
+        missing = self.missing(names.TOPOLOGIES)
+        right = missing.right if missing is not None else ""
+        return f"403 Forbidden: you may not {right}" if right else ""
+
     @cached_property
     def allots(self) -> bool:
         """Whether a scheduler gives NUMA nodes in this cluster, by pods or by labels of nodes."""

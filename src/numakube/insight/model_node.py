@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.topology.rebuild import node_of
 from numakube.topology.zones import Unusable
@@ -12,11 +12,14 @@ if TYPE_CHECKING:
     from numakube.kubelet.node import KubeletNode
 
 
+NO_REPORT: Final = "the node has no NodeResourceTopology; does its exporter run?"
+
+
 def model_of(facts: ClusterFacts, node: str) -> KubeletNode | Unusable:
     """Return the kubelet model of *node*, which the caller may change, or why there is none."""
     view = facts.view(node)
     if view is None:
-        return Unusable("the node has no NodeResourceTopology; does its exporter run?")
+        return Unusable(facts.why_no_reports or NO_REPORT)
     if isinstance(view, Unusable):
         return view
     if view.report is None:

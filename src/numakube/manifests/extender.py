@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.debugging import debugging_access
+from numakube.manifests.debugging import EXTENDER, debugging_access
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 
 NAME: Final = "numakube-extender"
@@ -110,7 +110,10 @@ class ExtenderManifest:
             "containers": [self._container()],
             **({"volumes": [_tls_volume()]} if self.tls else {}),
         }
-        return self._deployment(self.name, self.replicas, pod)
+        deployment = self._deployment(self.name, self.replicas, pod)
+        template = deployment["spec"]["template"]
+        template["metadata"] = {"labels": {_LABEL: self.name, **EXTENDER}}
+        return deployment
 
     def second_scheduler(self) -> list[dict[str, Any]]:
         """Return a kube-scheduler of its own for the pods that name it."""

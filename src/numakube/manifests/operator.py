@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
-from numakube.manifests import extender, pool_exporters, scheduler, secondary_scheduler
+from numakube.manifests import debugging, extender, pool_exporters, scheduler, secondary_scheduler
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 
 NAME: Final = "numaresources-controller-manager"
@@ -128,6 +128,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         *pool_exporters.cluster_rules(),
         *scheduler.cluster_rules(),
         *extender.cluster_rules(),
+        *debugging.debugging_rules(),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.manifests.debugging import debugging_access
+from numakube.manifests.debugging import SCHEDULER, debugging_access
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 
 NAME: Final = "numakube-scheduler"
@@ -41,7 +41,7 @@ class SchedulerManifest:
 
     def deployment(self) -> dict[str, Any]:
         """Return the Deployment."""
-        labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "numakube"}
+        labels = {"app.kubernetes.io/name": NAME, **SCHEDULER}
         return {
             "apiVersion": "apps/v1",
             "kind": "Deployment",

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from numakube.api.nodes import CONTROL_PLANE, MASTER
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.network import API_PORTS, allow_api_server, deny_all
+from numakube.manifests.debugging import SCHEDULER, debugging_access
+from numakube.manifests.network import API_PORTS, allow_api_server, allow_scraping, deny_all
 from numakube.manifests.pool_exporters import HASH
 from numakube.manifests.roles import cluster_role, role, service_account
 from numakube.manifests.scheduler import cluster_rules, lease_rules
@@ -52,11 +53,14 @@ class SecondaryScheduler:
             self.config_map(),
             *cluster_role(CLUSTER_ROLE, cluster_rules(), account),
             *role(LEADER_ROLE, self.namespace, lease_rules(LEASE), account),
+            *debugging_access(NAME, self.namespace),
             self.deployment(),
             deny_all("scheduler-default-deny-all", self.namespace, _LABELS),
             allow_api_server(
                 "scheduler-egress-to-api-server", self.namespace, _LABELS, ports=self.api_ports
             ),
+            # What is inside is asked for through the API server, and guarded by tokens.
+            allow_scraping("scheduler-ingress-to-metrics", self.namespace, _LABELS, _PORT),
         ]
 
     def configuration(self) -> dict[str, Any]:
@@ -108,7 +112,7 @@ class SecondaryScheduler:
                 "replicas": self.replicas,
                 "selector": {"matchLabels": dict(_LABELS)},
                 "template": {
-                    "metadata": {"labels": dict(_LABELS), "annotations": annotations},
+                    "metadata": {"labels": {**_LABELS, **SCHEDULER}, "annotations": annotations},
                     "spec": self._pod(),
                 },
             },

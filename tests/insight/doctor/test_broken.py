@@ -519,14 +519,23 @@ def _an_exporter_whose_account_has_no_role(world: World) -> Expected:
 
 @case
 def _events_that_may_not_be_read(world: World) -> Expected:
-    world.errors.append({"what": "events", "why": "not allowed: user cannot list"})
-    return {"NUMA-ACCESS-FORBIDDEN": ("events: not allowed",)}
+    for what in ("events", "leases.coordination.k8s.io"):
+        right = f"not allowed (403): list {what}"
+        world.errors.append({"what": what.partition(".")[0], "why": right})
+    return {"NUMA-ACCESS-FORBIDDEN": ("may not (403): list events, leases.coordination.k8s.io",)}
+
+
+@case
+def _a_scheduler_that_could_not_be_asked(world: World) -> Expected:
+    world.errors.append({"what": "scheduler/sched-0", "why": "it wants a token: ask for one"})
+    return {"NUMA-ACCESS-SCHEDULER": ("sched-0", "it wants a token")}
 
 
 @case
 def _kubelets_that_may_not_be_asked(world: World) -> Expected:
     for node in world.nodes:
-        world.errors.append({"what": f"configz/{node}.json", "why": f"not allowed: {node}"})
+        why = "not allowed (403): get nodes/proxy"
+        world.errors.append({"what": f"configz/{node}.json", "why": why})
     world.configz.clear()
     return {"NUMA-ACCESS-KUBELET": ("node-0", "node-3", "nodes/proxy")}
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 import numakube
-from numakube.apps.gathering.inside import look_inside
+from numakube.apps.gathering.inside import ENDPOINTS, look_inside
 from numakube.apps.gathering.kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
 from numakube.apps.gathering.listing import list_raw
 from numakube.errors import ApiError, ClusterUnreachable, Forbidden, MalformedObject, NotFound
@@ -19,12 +19,13 @@ from numakube.insight.collected import (
     META,
     NODES,
     SCHEDULER,
+    SCHEDULER_CONFIG,
     VERSION,
     Collected,
     configz_file,
     list_file,
 )
-from numakube.insight.unreadable import Unreadable
+from numakube.insight.unreadable import Unreadable, refused
 from numakube.kube.transport import Request
 from numakube.values.times import format_time
 
@@ -41,7 +42,7 @@ _REFUSALS: Final = (ApiError, MalformedObject)
 
 
 async def gather(client: Client, *, what: Collection[str] = EVERYTHING) -> Collected:
-    """Read *what* (plurals of kinds, ``configz``, ``scheduler``) from the cluster.
+    """Read *what* (plurals, ``configz``, ``scheduler`` or ``scheduler/configz``) from the cluster.
 
     Raises:
         ClusterUnreachable: the server does not answer.
@@ -74,16 +75,21 @@ class _Gathering:
         if CONFIGZ in what:
             await _together(*(self._configz(node) for node in self._node_names()))
         if SCHEDULER in what:
-            files, errors = await look_inside(self._client)
-            self.files |= files
-            self.errors += errors
+            await self._schedulers(ENDPOINTS)
+        elif SCHEDULER_CONFIG in what:
+            await self._schedulers(["configz"])
+
+    async def _schedulers(self, files_wanted: Collection[str]) -> None:
+        files, errors = await look_inside(self._client, files_wanted)
+        self.files |= files
+        self.errors += errors
 
     async def _version(self) -> None:
         try:
             answer = await self._client.request(Request(method="GET", path="/version"))
             self.files[VERSION] = bytes(answer.body)
         except ApiError as error:
-            self.errors.append(Unreadable(what="version", why=_why(error)))
+            self.errors.append(Unreadable(what="version", why=_why(error, "get /version")))
 
     async def _list(self, resource: Resource[Any]) -> None:
         async with self._lists:
@@ -94,7 +100,9 @@ class _Gathering:
                     raise
                 if resource.plural in OPTIONAL and isinstance(error, NotFound):
                     return
-                self.errors.append(Unreadable(what=resource.plural, why=_why(error)))
+                group = f".{resource.group}" if resource.group else ""
+                right = f"list {resource.plural}{group}"
+                self.errors.append(Unreadable(what=resource.plural, why=_why(error, right)))
 
     async def _configz(self, node: str) -> None:
         path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"
@@ -104,16 +112,18 @@ class _Gathering:
                 answer = await self._client.request(request, retry=False)
                 self.files[configz_file(node)] = bytes(answer.body)
             except (ApiError, ClusterUnreachable) as error:
-                self.errors.append(Unreadable(what=configz_file(node), why=_why(error)))
+                self.errors.append(
+                    Unreadable(what=configz_file(node), why=_why(error, "get nodes/proxy"))
+                )
 
     def _node_names(self) -> list[str]:
         tree = msgspec.json.decode(self.files[list_file(NODES)])
         return [str(item["metadata"]["name"]) for item in tree["items"]]
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, right: str) -> str:
     if isinstance(error, Forbidden):
-        return f"not allowed: {error.message}"
+        return refused(right)
     if isinstance(error, NotFound):
         return "the server does not have it"
     return str(error)

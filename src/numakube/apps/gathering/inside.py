@@ -11,7 +11,7 @@ from numakube.insight.collected import SCHEDULER, scheduler_file
 from numakube.insight.unreadable import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from numakube.apps.reaching import Reached
     from numakube.kube.client import Client
@@ -28,19 +28,26 @@ ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
 """What is worth keeping: name of the file, and path."""
 
 
-async def look_inside(client: Client) -> tuple[dict[str, bytes], list[Unreadable]]:
+_NOBODY: Final = "no pod of a scheduler or extender of numakube runs"
+
+
+async def look_inside(
+    client: Client, files_wanted: Collection[str] = ENDPOINTS
+) -> tuple[dict[str, bytes], list[Unreadable]]:
     """Return the files of every program that can be asked, and why others cannot."""
     files: dict[str, bytes] = {}
-    errors: list[Unreadable] = []
     try:
         found = await reach_schedulers(client)
     except ClusterUnreachable as error:
         return {}, [Unreadable(SCHEDULER, str(error))]
+    errors = [] if found else [Unreadable(SCHEDULER, _NOBODY)]
     for one in found:
         if one.trouble:
-            errors.append(Unreadable(f"{SCHEDULER}/{one.name}", one.trouble))
+            what = f"{SCHEDULER}/{one.name}" if one.name else SCHEDULER
+            errors.append(Unreadable(what, one.trouble))
             continue
-        for name, path in ENDPOINTS.items():
+        for name in files_wanted:
+            path = ENDPOINTS[name]
             content = await _asked(one, path, errors)
             if content is not None:
                 files[scheduler_file(one.name, name)] = content

@@ -24,6 +24,7 @@ from numakube.apps.operator.exporters_plan import PAUSE
 from numakube.apps.operator.plan import Apply, Made, Plan, leftovers, owned
 from numakube.errors import InvalidValue
 from numakube.manifests.components import pulled
+from numakube.manifests.debugging import debugging_access
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.network import API_PORTS
 from numakube.manifests.secondary_scheduler import (
@@ -204,7 +205,8 @@ def extender_objects(spec: SchedulerSpec, setup: SchedulerSetup) -> list[dict[st
         "data": {EXTENDER_KEY: dump_yaml(manifest.configuration())},
     }
     workload = [manifest.service(), manifest.budget(), manifest.deployment()]
-    documents = [*manifest.access(), configuration, *workload]
+    access = [*manifest.access(), *debugging_access(EXTENDER, setup.namespace)]
+    documents = [*access, configuration, *workload]
     return pulled(documents, spec.image_spec, setup.pull_policy)
 
 

@@ -5,23 +5,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.collected import CONFIGZ, SCHEDULER
-from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject, about_node
+from numakube.insight.doctor.finding import (
+    Finding,
+    Rule,
+    Severity,
+    Subject,
+    about_cluster,
+    about_node,
+)
+from numakube.insight.unreadable import ROLE, rights_text
 from numakube.values.names import dns_label_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.insight.facts import ClusterFacts
+    from numakube.insight.unreadable import Unreadable
 
 _ABSENT: Final = "does not have it"
-_REFUSED: Final = "not allowed"
 
 FORBIDDEN: Final = Rule(
     id="NUMA-ACCESS-FORBIDDEN",
     severity=Severity.INFO,
     title="Something that checks rest on could not be read",
     why="Those checks have found nothing because they have seen nothing.",
-    fix="kubectl auth can-i --list   # ask for get and list of what is named",
+    fix="kubectl auth can-i --list   # ask for what is named",
+)
+SILENT: Final = Rule(
+    id="NUMA-ACCESS-SCHEDULER",
+    severity=Severity.INFO,
+    title="A scheduler could not be asked",
+    why="Nothing is said of its queue, its cache, and pods that came out otherwise than foreseen.",
+    fix="kubectl numa queue   # says what is missing",
 )
 KUBELET: Final = Rule(
     id="NUMA-ACCESS-KUBELET",
@@ -40,18 +55,22 @@ MALFORMED: Final = Rule(
     fix="kubectl get KIND OBJECT -o yaml   # the field that is named has a value of the wrong type",
 )
 
-RULES: Final = (FORBIDDEN, KUBELET, MALFORMED)
+RULES: Final = (FORBIDDEN, KUBELET, SILENT, MALFORMED)
 
 
 def check_access(facts: ClusterFacts) -> Iterator[Finding]:
     """Tell of everything that could not be read; what the server does not have is no trouble."""
+    yield from _lacking([one for one in facts.unreadable if one.right and "/" not in one.what])
     for one in facts.unreadable:
-        rest = one.what.partition("/")[2]
-        if one.what.startswith(f"{CONFIGZ}/"):
+        area, _, rest = one.what.partition("/")
+        if area == SCHEDULER:
+            subject = Subject("Pod" if rest else "Cluster", rest)
+            yield Finding(rule=SILENT, subject=subject, detail=one.why)
+        elif area == CONFIGZ:
             node = rest.removesuffix(".json")
-            yield about_node(KUBELET, node, _brief(one.why), fix=KUBELET.fix_for(NODE=node))
-        elif one.what.startswith(f"{SCHEDULER}/") or not dns_label_problems(one.what):
-            if _ABSENT not in one.why:
+            yield about_node(KUBELET, node, one.why, fix=KUBELET.fix_for(NODE=node))
+        elif not dns_label_problems(one.what):
+            if _ABSENT not in one.why and not one.right:
                 subject = Subject("Cluster", "", field=one.what)
                 yield Finding(rule=FORBIDDEN, subject=subject, detail=f"{one.what}: {one.why}")
         else:
@@ -62,9 +81,15 @@ def check_access(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(rule=MALFORMED, subject=subject, detail=one.why, fix=fix)
 
 
-def _brief(why: str) -> str:
-    """Return the reason without the name of the node, so that equal ones are told once."""
-    return "not allowed to get nodes/proxy" if why.startswith(_REFUSED) else why
+def _lacking(refused: list[Unreadable]) -> Iterator[Finding]:
+    """Tell once of everything that the user may not read, with the rights to ask for."""
+    if refused:
+        detail = f"you may not (403): {rights_text(refused)}"
+        fix = (
+            f"kubectl create clusterrolebinding MINE --clusterrole={ROLE} --user=ME   # or a role"
+            " with what is named"
+        )
+        yield about_cluster(FORBIDDEN, detail, fix=fix)
 
 
 CHECKS: Final = (check_access,)

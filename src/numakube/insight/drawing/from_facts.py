@@ -9,6 +9,7 @@ from numakube.insight.allotted import with_allotments
 from numakube.insight.drawing.from_counts import picture_of_counts
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.picture import NodePicture
+from numakube.insight.model_node import NO_REPORT
 from numakube.insight.troubles import troubles_of
 from numakube.topology.exact import uid_hash
 from numakube.topology.zones import Unusable
@@ -32,8 +33,7 @@ def node_picture(facts: ClusterFacts, node: str) -> NodePicture:
 def _picture(facts: ClusterFacts, node: str) -> NodePicture:
     view = facts.view(node)
     if view is None:
-        why = "the node has no NodeResourceTopology; does its exporter run?"
-        return NodePicture(node=node, why_not_exact=why)
+        return NodePicture(node=node, why_not_exact=facts.why_no_reports or NO_REPORT)
     if isinstance(view, Unusable):
         return NodePicture(node=node, why_not_exact=view.reason)
     if view.report is None:

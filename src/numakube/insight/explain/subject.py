@@ -56,6 +56,11 @@ class Subject:
             return "running" if status.phase == "Running" else "bound"
         return "gated" if self.pod.spec.scheduling_gates else "waiting"
 
+    @property
+    def scheduler(self) -> str:
+        """Who is to place it."""
+        return self.pod.spec.scheduler_name or "default-scheduler"
+
     def unbound(self) -> Pod:
         """Return the pod as a scheduler would first see it."""
         spec = msgspec.structs.replace(self.pod.spec, node_name="")
@@ -66,7 +71,6 @@ class Subject:
     def summary(self, profiles: Collection[str]) -> PodSummary:
         """Return what is said of the pod."""
         pod, status = self.pod, self.pod.status or PodStatus()
-        scheduler = pod.spec.scheduler_name or "default-scheduler"
         return PodSummary(
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
@@ -74,8 +78,8 @@ class Subject:
             source="manifest" if self.planned else "cluster",
             state=self.state,
             node=pod.spec.node_name,
-            scheduler=scheduler,
-            ours=scheduler in profiles,
+            scheduler=self.scheduler,
+            ours=self.scheduler in profiles,
             qos_class=status.qos_class or compute_qos_class(pod),
             priority=pod.spec.priority or 0,
             reason=status.reason,

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.insight.collected import SCHEDULER, TOPOLOGIES
+from numakube.insight.unreadable import ROLE, rights_text
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from numakube.insight.explain.document import Placement, PodSummary
     from numakube.insight.explain.judging import Judgement
     from numakube.insight.facts import ClusterFacts
+    from numakube.insight.unreadable import Unreadable
 
 _WAITS: Final = " If it still waits, the scheduler has not tried it since: is it running?"
 
@@ -62,16 +66,46 @@ def notes_of(
             f"It names its node itself: no scheduler looks at it, the kubelet of {pod.node} decides"
             " alone."
         )
+    inside = [one for one in facts.unreadable if one.what.partition("/")[0] == SCHEDULER]
     if not pod.ours:
-        ours = ", ".join(profiles)
-        notes.append(
-            f"The pod asks for the scheduler {pod.scheduler}, which decides by itself; this is what"
-            f" {ours} would do."
-        )
+        notes.append(_foreign(pod, ", ".join(profiles), inside))
+    elif inside and not facts.schedulers:
+        notes.append(f"It is judged by the usual configuration: {_silence(inside)}.")
     if facts.nodes and not facts.topologies:
-        notes.append(
-            "No NodeResourceTopology is known, so nothing is known of any NUMA zone:"
-            " is an exporter running? (kubectl numa doctor)"
-        )
-    notes += [f"Not taken into account: {one.what} ({one.why})." for one in facts.unreadable]
-    return tuple(notes)
+        notes.append(_no_reports(facts))
+    return (*notes, *_unread(facts))
+
+
+def _foreign(pod: PodSummary, ours: str, inside: list[Unreadable]) -> str:
+    """Return who decides about a pod that names another scheduler, as far as that is known."""
+    asks = f"The pod asks for the scheduler {pod.scheduler}"
+    if inside:
+        silence = _silence(inside)
+        return f"{asks}, of which nothing is known: {silence}. This is what {ours} would do."
+    return f"{asks}, which decides by itself; this is what {ours} would do."
+
+
+def _silence(inside: list[Unreadable]) -> str:
+    reasons = dict.fromkeys(one.why for one in inside)
+    return f"no scheduler could be asked ({'; '.join(reasons)})"
+
+
+def _no_reports(facts: ClusterFacts) -> str:
+    nothing = "so nothing is known of any NUMA zone"
+    if facts.why_no_reports:
+        return f"{facts.why_no_reports}, {nothing}; the ClusterRole {ROLE} allows it."
+    return (
+        f"No NodeResourceTopology is known, {nothing}:"
+        " is an exporter running? (kubectl numa doctor)"
+    )
+
+
+def _unread(facts: ClusterFacts) -> Iterator[str]:
+    """Yield what was not taken into account: what was refused in one line, the rest one by one."""
+    kinds = [one for one in facts.unreadable if one.what.partition("/")[0] != SCHEDULER]
+    lacking = [one for one in kinds if one.right and one.what != TOPOLOGIES]
+    if lacking:
+        yield f"Not taken into account, since you may not (403): {rights_text(lacking)}."
+    for one in kinds:
+        if not one.right:
+            yield f"Not taken into account: {one.what} ({one.why})."

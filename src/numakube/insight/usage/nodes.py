@@ -153,6 +153,9 @@ def _on_free_cores(report: ExactReport, zone: int) -> int:
     return sum(count for mask, count in masks if free & mask == mask)
 
 
+_NO_REPORT: Final = "no NodeResourceTopology"
+
+
 # Machines that are alike have the same cores.
 @lru_cache(maxsize=16384)
 def _bits(cpus: tuple[int, ...]) -> int:
@@ -166,7 +169,7 @@ def node_usage(
     view = facts.view(node)
     troubles = troubles_of(facts.nodes.get(node))
     if view is None or isinstance(view, Unusable):
-        why = "no NodeResourceTopology" if view is None else view.reason
+        why = (facts.why_no_reports or _NO_REPORT) if view is None else view.reason
         return NodeUsage(node=node, why_unknown=why, troubles=troubles, fits=fits), []
     zones = zone_usages(allotted_view(facts, view))
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
