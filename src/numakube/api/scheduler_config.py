@@ -47,6 +47,10 @@ class Plugins(Wire, frozen=True):
     multi_point: PluginSet = PluginSet()
 
 
+SCHEDULER_NAME: Final = "numakube-scheduler"
+"""What pods name to be placed by us, unless somebody chose another name."""
+
+
 class PluginConfig(Wire, frozen=True):
     """The arguments of one plugin."""
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.crds import crd
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.errors import ConfigError
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
@@ -43,7 +44,7 @@ class Choices:
 
     namespace: str = DEFAULT_NAMESPACE
     image: str = DEFAULT_IMAGE
-    scheduler_name: str = "numakube-scheduler"
+    scheduler_name: str = SCHEDULER_NAME
     replicas: int = 2
     updater: str = "numakube"
     period: str = ""

@@ -12,10 +12,12 @@ from typing import Any, Final
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.debugging import EXTENDER, debugging_access
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+from numakube.manifests.spreading import on_control_plane, spread
 
 NAME: Final = "numakube-extender"
 SECOND: Final = "numakube-kube-scheduler"
-SCHEDULER_NAME: Final = "numa-scheduler"
+SCHEDULER_NAME: Final = SECOND
+"""That of `numakube scheduler` is another: both may run side by side."""
 PORT: Final = 10263
 HEALTH_PORT: Final = 10264
 SECRET: Final = "numakube-extender-tls"  # noqa: S105 - the name of a Secret
@@ -107,6 +109,8 @@ class ExtenderManifest:
             "serviceAccountName": self.name,
             "priorityClassName": "system-cluster-critical",
             "securityContext": _POD_SECURITY,
+            **on_control_plane(),
+            **spread({_LABEL: self.name}),
             "containers": [self._container()],
             **({"volumes": [_tls_volume()]} if self.tls else {}),
         }
@@ -210,6 +214,8 @@ class ExtenderManifest:
             "serviceAccountName": SECOND,
             "priorityClassName": "system-cluster-critical",
             "securityContext": {**_POD_SECURITY, "runAsUser": 65534},
+            **on_control_plane(),
+            **spread({_LABEL: SECOND}),
             "containers": [container],
             "volumes": volumes,
         }

@@ -12,6 +12,7 @@ from typing import Any, Final
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.manifests import debugging, extender, pool_exporters, scheduler, secondary_scheduler
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+from numakube.manifests.spreading import on_control_plane
 
 NAME: Final = "numaresources-controller-manager"
 LEASE: Final = "0e2a6bd3.openshift-kni.io"
@@ -79,7 +80,7 @@ class OperatorManifest:
             "priorityClassName": "system-cluster-critical",
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "terminationGracePeriodSeconds": 10,
-            **secondary_scheduler.on_control_plane(),
+            **on_control_plane(),
             "containers": [self._container()],
         }
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.manifests.debugging import SCHEDULER, debugging_access
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+from numakube.manifests.spreading import on_control_plane, spread
 
 NAME: Final = "numakube-scheduler"
 _PORT: Final = 10259
+_NAMED: Final = {"app.kubernetes.io/name": NAME}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +26,7 @@ class SchedulerManifest:
 
     namespace: str = "numakube"
     image: str = "ghcr.io/numakube/numakube:latest"
-    scheduler_name: str = NAME
+    scheduler_name: str = SCHEDULER_NAME
     replicas: int = 2
 
     def objects(self) -> list[dict[str, Any]]:
@@ -41,14 +44,14 @@ class SchedulerManifest:
 
     def deployment(self) -> dict[str, Any]:
         """Return the Deployment."""
-        labels = {"app.kubernetes.io/name": NAME, **SCHEDULER}
+        labels = {**_NAMED, **SCHEDULER}
         return {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": NAME, "namespace": self.namespace, "labels": labels},
             "spec": {
                 "replicas": self.replicas,
-                "selector": {"matchLabels": {"app.kubernetes.io/name": NAME}},
+                "selector": {"matchLabels": dict(_NAMED)},
                 "template": {"metadata": {"labels": labels}, "spec": self._pod()},
             },
         }
@@ -58,6 +61,8 @@ class SchedulerManifest:
             "serviceAccountName": NAME,
             "priorityClassName": "system-cluster-critical",
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            **on_control_plane(),
+            **spread(_NAMED),
             "containers": [self._container()],
         }
 

@@ -6,13 +6,14 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.api.nodes import CONTROL_PLANE, MASTER
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.debugging import SCHEDULER, debugging_access
 from numakube.manifests.network import API_PORTS, allow_api_server, allow_scraping, deny_all
 from numakube.manifests.pool_exporters import HASH
 from numakube.manifests.roles import cluster_role, role, service_account
 from numakube.manifests.scheduler import cluster_rules, lease_rules
+from numakube.manifests.spreading import on_control_plane, spread
 
 NAME: Final = "secondary-scheduler"
 CONFIG: Final = "topo-aware-scheduler-config"
@@ -20,7 +21,8 @@ CONFIG_KEY: Final = "config.yaml"
 CLUSTER_ROLE: Final = "topology-aware-scheduler"
 LEADER_ROLE: Final = "topology-aware-scheduler-leader-elect"
 LEASE: Final = "numa-scheduler-leader"
-DEFAULT_SCHEDULER_NAME: Final = "topo-aware-scheduler"
+DEFAULT_NAMES: Final = (SCHEDULER_NAME, "topo-aware-scheduler")
+"""Ours, and the one that pods name where the NUMA Resources Operator was before."""
 _PORT: Final = 10259
 _LABELS: Final = {"app": NAME}
 
@@ -30,7 +32,7 @@ class SecondaryScheduler:
     """What is deployed.
 
     Attributes:
-        scheduler_name: what pods name in ``spec.schedulerName``.
+        scheduler_names: what pods name in ``spec.schedulerName``.
         plugin_args: arguments of NodeResourceTopologyMatch.
         guaranteed: whether its resources are reserved for it alone.
     """
@@ -38,7 +40,7 @@ class SecondaryScheduler:
     namespace: str
     image: str
     pull_policy: str = "IfNotPresent"
-    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    scheduler_names: tuple[str, ...] = DEFAULT_NAMES
     replicas: int = 1
     log_level: str = "info"
     plugin_args: dict[str, Any]
@@ -80,12 +82,13 @@ class SecondaryScheduler:
             },
             "profiles": [
                 {
-                    "schedulerName": self.scheduler_name,
+                    "schedulerName": name,
                     "plugins": {
                         "multiPoint": {"enabled": [{"name": plugin}, {"name": "NodeNUMAResource"}]}
                     },
                     "pluginConfig": [{"name": plugin, "args": {**kind, **self.plugin_args}}],
                 }
+                for name in self.scheduler_names
             ],
         }
 
@@ -124,15 +127,7 @@ class SecondaryScheduler:
             "priorityClassName": "system-node-critical",
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             **on_control_plane(),
-            "topologySpreadConstraints": [
-                {
-                    "maxSkew": 1,
-                    "topologyKey": "kubernetes.io/hostname",
-                    "whenUnsatisfiable": "DoNotSchedule",
-                    "labelSelector": {"matchLabels": dict(_LABELS)},
-                    "matchLabelKeys": ["pod-template-hash"],
-                }
-            ],
+            **spread(_LABELS),
             "containers": [self._container()],
             "volumes": [{"name": "etckubernetes", "configMap": {"name": CONFIG}}],
         }
@@ -175,18 +170,3 @@ def hash_of(data: dict[str, str]) -> str:
     """Return a digest of a ConfigMap's content."""
     text = "\0".join(f"{key}\0{data[key]}" for key in sorted(data))
     return f"SHA256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def on_control_plane() -> dict[str, Any]:
-    """Return what makes pods prefer nodes of the control plane, and be let onto them."""
-    term = {"matchExpressions": [{"key": CONTROL_PLANE, "operator": "Exists"}]}
-    preferred = [{"weight": 1, "preference": term}]
-    return {
-        "tolerations": [
-            {"key": key, "operator": "Exists", "effect": "NoSchedule"}
-            for key in (CONTROL_PLANE, MASTER)
-        ],
-        "affinity": {
-            "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
-        },
-    }

@@ -21,6 +21,7 @@ from numakube.kube.catalog import (
     DEPLOYMENTS,
     NAMESPACES,
     NODE_RESOURCE_TOPOLOGIES,
+    PODS,
     resource_of,
 )
 from numakube.kube.client import Client
@@ -77,6 +78,8 @@ async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> 
     assert await engine.wait_ready(documents, 120, lambda _: None) == ""
     topologies = await client.list(NODE_RESOURCE_TOPOLOGIES)
     assert {one.metadata.name for one in topologies.items} == {"node-0", "node-1"}
+    selected = await client.list(PODS, labels="app.kubernetes.io/component=scheduler")
+    assert {one.spec.node_name for one in selected.items} == {"node-0", "node-1"}
     await engine.deploy(documents)
     assert journal.deeds() == {Deed.UNCHANGED}
     await Engine(client=client, tell=journal, dry_run=True).remove(documents)

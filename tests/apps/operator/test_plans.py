@@ -398,7 +398,8 @@ def test_more_replicas_than_nodes_are_refused() -> None:
 def test_the_default_scheduler_configuration() -> None:
     """A real KubeSchedulerConfiguration."""
     plan = scheduler_plan()
-    assert configuration(plan)["profiles"][0]["schedulerName"] == "topo-aware-scheduler"
+    names = [one["schedulerName"] for one in configuration(plan)["profiles"]]
+    assert names == ["numakube-scheduler", "topo-aware-scheduler"]
     found = plugin(plan)
     assert found["cacheResyncPeriodSeconds"] == 5
     assert found["cache"] == {

@@ -28,7 +28,7 @@ from numakube.manifests.debugging import debugging_access
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.network import API_PORTS
 from numakube.manifests.secondary_scheduler import (
-    DEFAULT_SCHEDULER_NAME,
+    DEFAULT_NAMES,
     NAME,
     SecondaryScheduler,
 )
@@ -111,7 +111,7 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
         namespace=setup.namespace,
         image=spec.image_spec,
         pull_policy=setup.pull_policy,
-        scheduler_name=spec.scheduler_name or DEFAULT_SCHEDULER_NAME,
+        scheduler_names=(spec.scheduler_name,) if spec.scheduler_name else DEFAULT_NAMES,
         replicas=replicas,
         log_level=log_level(spec.log_level),
         plugin_args=plugin_args(spec, seconds),
@@ -124,7 +124,7 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
     return Plan(
         actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),
         verdict=_verdict(seen, spec, setup.namespace),
-        status=_status(spec, setup.namespace, manifest.scheduler_name, seconds),
+        status=_status(spec, setup.namespace, manifest.scheduler_names[0], seconds),
     )
 
 

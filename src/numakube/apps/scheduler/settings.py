@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.scheduler_config import (
+    SCHEDULER_NAME,
     KubeSchedulerConfiguration,
     LeaderElectionConfig,
     PluginRef,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from numakube.apps.process import Locate
 
-SCHEDULER_NAME: Final = "numakube-scheduler"
 PORT: Final = 10259
 NUMA_PLUGIN: Final = "NodeResourceTopologyMatch"
 NUMA_WEIGHT: Final = 5

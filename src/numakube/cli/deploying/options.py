@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.cli.connection import connected, current_cluster
 from numakube.cli.connection import connection_options as declared
 from numakube.manifests.components import (
@@ -77,7 +78,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--scheduler-name",
         "--sched-profile-name",
-        default="numakube-scheduler",
+        default=SCHEDULER_NAME,
         show_default=True,
         metavar="NAME",
         help="What pods name in spec.schedulerName.",

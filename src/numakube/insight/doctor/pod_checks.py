@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from numakube.api.pods import GUARANTEED, qos_class
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.programs import Program, deployed
 from numakube.insight.doctor.wishes import demand, devices_of, maker_of, numa_schedulers
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from numakube.kubelet.demand import PodDemand
 
 _MILLI: Final = 1000
-_OUR_SCHEDULER: Final = "numakube-scheduler"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 FRACTIONAL: Final = Rule(
@@ -133,7 +133,7 @@ def _likeness(pod: Pod) -> bytes:
 
 def _refusing(facts: ClusterFacts) -> frozenset[str]:
     ours = (one for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
-    return frozenset({_OUR_SCHEDULER, *(one.flag("--scheduler-name") for one in ours)})
+    return frozenset({SCHEDULER_NAME, *(one.flag("--scheduler-name") for one in ours)})
 
 
 def _shape(pod: Pod) -> Iterator[_Sight]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.times import pod_age
 from numakube.insight.doctor.wishes import maker_of, numa_schedulers
@@ -62,7 +63,7 @@ def _finding(maker: Subject, pods: list[Pod], schedulers: frozenset[str]) -> Fin
     last = pods[-1]
     fix = rule.fix_for(POD=last.metadata.name, NAMESPACE=last.metadata.namespace)
     if last.spec.scheduler_name not in schedulers:
-        fix += "\nschedulerName: numakube-scheduler   # the present one does not look at zones"
+        fix += f"\nschedulerName: {SCHEDULER_NAME}   # the present one does not look at zones"
     return Finding(
         rule=rule,
         subject=Subject(maker.kind, maker.name, maker.namespace, "status.reason"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.finding import Subject
 from numakube.insight.doctor.programs import Program, deployed
 from numakube.kubelet.demand import DemandRules, demand_of
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _USUAL: Final = frozenset(
-    {"numakube-scheduler", "numa-scheduler", "topo-aware-scheduler", "topology-aware-scheduler"}
+    {
+        SCHEDULER_NAME,
+        "numakube-kube-scheduler",
+        "numa-scheduler",
+        "topo-aware-scheduler",
+        "topology-aware-scheduler",
+    }
 )
 _CONFIG: Final = "kubescheduler.config.k8s.io"
 _RULES: Final = DemandRules()

@@ -1,0 +1,42 @@
+"""Where pods of Deployments go: replicas on nodes of their own, and onto control planes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numakube.api.nodes import CONTROL_PLANE, MASTER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def spread(labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return what keeps the replicas with *labels* on different nodes.
+
+    Nodes that a taint keeps them from do not count, so that a cluster of one worker has them all
+    there; nor do pods of an earlier rollout.
+    """
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "nodeTaintsPolicy": "Honor",
+        "labelSelector": {"matchLabels": dict(labels)},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    return {"topologySpreadConstraints": [constraint]}
+
+
+def on_control_plane() -> dict[str, Any]:
+    """Return what makes pods prefer nodes of the control plane, and be let onto them."""
+    term = {"matchExpressions": [{"key": CONTROL_PLANE, "operator": "Exists"}]}
+    preferred = [{"weight": 1, "preference": term}]
+    return {
+        "tolerations": [
+            {"key": key, "operator": "Exists", "effect": "NoSchedule"}
+            for key in (CONTROL_PLANE, MASTER)
+        ],
+        "affinity": {
+            "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+        },
+    }
