@@ -40,6 +40,7 @@ class Choices:
         period: how often an updater looks; empty for its own default.
         koordinator: whether our exporter also publishes what koordlet does.
         tls: whether calls to the extender are encrypted, with a Secret that you provide.
+        configuration: a KubeSchedulerConfiguration for the scheduler; else it has one profile.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -52,6 +53,7 @@ class Choices:
     pull_policy: str = "IfNotPresent"
     koordinator: bool = False
     tls: bool = True
+    configuration: dict[str, Any] | None = None
 
 
 def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, Any]]:
@@ -160,6 +162,7 @@ def _scheduler(choices: Choices) -> list[dict[str, Any]]:
         image=choices.image,
         scheduler_name=choices.scheduler_name,
         replicas=choices.replicas,
+        configuration=choices.configuration,
     ).objects()
 
 

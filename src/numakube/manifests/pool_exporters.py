@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.manifests.config_hash import HASH
 from numakube.manifests.network import API_PORTS, allow_api_server, allow_scraping, deny_all
 from numakube.manifests.roles import cluster_role, role, rule, service_account
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 METRICS_PORT: Final = 2112
-HASH: Final = "configmap.hash"
-"""The annotation of pods by which a changed configuration makes them new."""
 CERTIFICATE: Final = "rte-metrics-service-cert"
 SECURITY_CONTEXT_CONSTRAINTS: Final = "resource-topology-exporter-v2"
 _SELINUX: Final = {"type": "container_device_plugin_t", "level": "s0"}

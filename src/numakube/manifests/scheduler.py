@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.api.yamls import dump_yaml
+from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debugging import SCHEDULER, debugging_access
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
 
 NAME: Final = "numakube-scheduler"
 _PORT: Final = 10259
+_FOLDER: Final = "/etc/numakube"
+_VOLUME: Final = {"name": "config", "configMap": {"name": NAME}}
+_MOUNT: Final = {"name": "config", "mountPath": _FOLDER, "readOnly": True}
 _NAMED: Final = {"app.kubernetes.io/name": NAME}
 
 
@@ -22,16 +27,30 @@ class SchedulerManifest:
     Attributes:
         scheduler_name: what pods name in ``spec.schedulerName``.
         replicas: one works, the others stand by.
+        configuration: a KubeSchedulerConfiguration, with the names of its own; its lease is called
+            as *scheduler_name*.
     """
 
     namespace: str = "numakube"
     image: str = "ghcr.io/numakube/numakube:latest"
     scheduler_name: str = SCHEDULER_NAME
     replicas: int = 2
+    configuration: dict[str, Any] | None = None
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
-        return [*self.access(), *debugging_access(NAME, self.namespace), self.deployment()]
+        access = [*self.access(), *debugging_access(NAME, self.namespace)]
+        told = [] if self.configuration is None else [self.config_map()]
+        return [*access, *told, self.deployment()]
+
+    def config_map(self) -> dict[str, Any]:
+        """Return the ConfigMap with the configuration."""
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": NAME, "namespace": self.namespace},
+            "data": {"config.yaml": dump_yaml(self.configuration)},
+        }
 
     def access(self) -> list[dict[str, Any]]:
         """Return account and rights."""
@@ -52,9 +71,15 @@ class SchedulerManifest:
             "spec": {
                 "replicas": self.replicas,
                 "selector": {"matchLabels": dict(_NAMED)},
-                "template": {"metadata": {"labels": labels}, "spec": self._pod()},
+                "template": {"metadata": {"labels": labels, **self._hashed()}, "spec": self._pod()},
             },
         }
+
+    def _hashed(self) -> dict[str, Any]:
+        """Return what has pods start anew when the configuration changes."""
+        if self.configuration is None:
+            return {}
+        return {"annotations": {HASH: hash_of(self.config_map()["data"])}}
 
     def _pod(self) -> dict[str, Any]:
         return {
@@ -64,15 +89,18 @@ class SchedulerManifest:
             **on_control_plane(),
             **spread(_NAMED),
             "containers": [self._container()],
+            **({"volumes": [_VOLUME]} if self.configuration is not None else {}),
         }
 
     def _container(self) -> dict[str, Any]:
+        told = self.configuration is not None
+        names = f"--config={_FOLDER}/config.yaml"
         return {
             "name": "scheduler",
             "image": self.image,
             "args": [
                 "scheduler",
-                f"--scheduler-name={self.scheduler_name}",
+                names if told else f"--scheduler-name={self.scheduler_name}",
                 f"--leader-elect-resource-namespace={self.namespace}",
                 f"--bind-address=0.0.0.0:{_PORT}",
                 "--insecure-serving",
@@ -89,6 +117,7 @@ class SchedulerManifest:
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             },
+            **({"volumeMounts": [_MOUNT]} if told else {}),
         }
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
+from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debugging import SCHEDULER, debugging_access
 from numakube.manifests.network import API_PORTS, allow_api_server, allow_scraping, deny_all
-from numakube.manifests.pool_exporters import HASH
 from numakube.manifests.roles import cluster_role, role, service_account
 from numakube.manifests.scheduler import cluster_rules, lease_rules
 from numakube.manifests.spreading import on_control_plane, spread
@@ -164,9 +163,3 @@ class SecondaryScheduler:
             return {"requests": {"cpu": "150m", "memory": "500Mi"}}
         all_of_it = {"cpu": "600m", "memory": "1200Mi"}
         return {"requests": all_of_it, "limits": dict(all_of_it)}
-
-
-def hash_of(data: dict[str, str]) -> str:
-    """Return a digest of a ConfigMap's content."""
-    text = "\0".join(f"{key}\0{data[key]}" for key in sorted(data))
-    return f"SHA256:{hashlib.sha256(text.encode()).hexdigest()}"

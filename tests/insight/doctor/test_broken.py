@@ -269,6 +269,20 @@ def _an_exporter_that_crashes(world: World) -> Expected:
 
 
 @case
+def _two_exporters_on_one_node(world: World) -> Expected:
+    container = {"name": "rte", "image": "quay.io/x/resource-topology-exporter:v1"}
+    labels = {"app": "rte"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    world.daemonsets.append({"metadata": {"name": "rte", "namespace": "rte"}, "spec": spec})
+    for name, namespace, app in (("e-1", "numakube", "exporter"), ("r-1", "rte", "rte")):
+        one = pod(name, node="node-0", resources={})
+        one["metadata"] |= {"namespace": namespace, "labels": {"app": app}}
+        world.pods.append(one)
+    return {"NUMA-EXPORTER-TWICE": ("node-0", "pods of numakube/numakube-exporter and rte/rte")}
+
+
+@case
 def _an_exporter_that_may_not_write(world: World) -> Expected:
     failed = {"type": "NodeTopologyUpdated", "status": "False", "reason": "UpdateFailed"}
     exporter = pod("exporter-x", node="node-0", resources={})

@@ -6,17 +6,15 @@ selector that no node has. An annotation keeps what it takes to wake it again.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from numakube.apps.deployer.detection import REPLACED
 from numakube.kube.catalog import DAEMON_SETS, DEPLOYMENTS
 from numakube.kube.patches import merge_patch
 
 if TYPE_CHECKING:
     from numakube.apps.deployer.detection import Found
     from numakube.kube.client import Client
-
-REPLACED: Final = "numakube.dev/replaced"
-"""The annotation, with the replicas that there were; and the label that no node has."""
 
 
 async def put_to_rest(client: Client, found: Found, *, dry_run: bool = False) -> None:

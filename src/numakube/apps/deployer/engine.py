@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.apps.deployer.hindrances import hindrance
 from numakube.apps.deployer.readiness import waits_for
 from numakube.apps.managing import managed, manager_of
 from numakube.errors import ConfigError, NotFound
@@ -153,8 +154,11 @@ class Engine:
         while True:
             waiting = ""
             for document in documents:
-                waiting = judge(document, await self._live(document))
+                live = await self._live(document)
+                waiting = judge(document, live)
                 if waiting:
+                    why = await hindrance(self.client, live) if live and judge is waits_for else ""
+                    waiting = f"{waiting}: {why}" if why else waiting
                     break
             if not waiting or self.client.clock.monotonic() >= deadline:
                 return waiting

@@ -28,9 +28,9 @@ from numakube.apps.operator.devices import ACCOUNT, plugin_name, plugin_objects
 from numakube.apps.operator.kubelet_configs import kubelet_settings
 from numakube.apps.operator.plan import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.pools import BadGroups, Pool, Pools, expressions_of, pools_of
+from numakube.manifests.config_hash import hash_of
 from numakube.manifests.network import API_PORTS
 from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
-from numakube.manifests.secondary_scheduler import hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

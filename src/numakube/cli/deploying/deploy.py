@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -14,12 +14,15 @@ from numakube.cli.deploying.options import (
     connection_options,
     dry_run_option,
     on_cluster,
+    others_options,
     wait_options,
 )
-from numakube.manifests.components import objects_of
+from numakube.errors import ConfigError
+from numakube.manifests.components import in_order, objects_of
 
 if TYPE_CHECKING:
-    from numakube.apps.deployer.detection import Found
+    from numakube.apps.deployer.engine import Engine
+    from numakube.apps.deployer.takeover import Takeover
     from numakube.kube.client import Client
     from numakube.kube.resources import Document
     from numakube.manifests.components import Choices
@@ -32,7 +35,7 @@ NOT_READY = 1
 @choices_options
 @wait_options
 @dry_run_option("client", "server")
-@click.option("--adopt", is_flag=True, help="Take over from installations by others.")
+@others_options
 @connection_options
 def command(
     *,
@@ -41,98 +44,118 @@ def command(
     wait: bool,
     timeout: float,
     dry_run: str,
-    adopt: bool,
+    others: str,
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
     """Bring components onto a cluster.
 
     Without a name: api, exporter and scheduler.
-    What is there already is brought up to date. With --adopt, exporters, schedulers and operators
-    of others are put to rest (`numakube remove` wakes them again), and pods that name their
-    scheduler are scheduled by ours.
+    What is there already is brought up to date. Where exporters or schedulers of others do the same
+    work, nothing is done without --adopt or --beside. With --adopt they are put to rest once ours
+    are ready (`numakube remove` wakes them again), and ours serves their scheduler's profiles, with
+    names, plugins and arguments; what cannot be taken over is said, and then nothing is done.
     """
-    documents = objects_of(components, choices)
-    if dry_run == "client" and not adopt:
-        print_all(documents)
+    if dry_run == "client" and not others:
+        print_all(objects_of(components, choices))
         return 0
-
-    async def work(client: Client) -> int:
-        chosen = choices
-        found: list[Found] = []
-        if adopt:
-            found, chosen = await _takeover(client, components, choices)
-        return await apply_all(
-            client,
-            objects_of(components, chosen),
-            found=found,
-            dry_run=dry_run,
-            adopt=adopt,
-            seconds=timeout if wait else None,
-        )
-
-    return on_cluster(kubeconfig, context, work)
-
-
-async def _takeover(
-    client: Client, components: tuple[str, ...], choices: Choices
-) -> tuple[list[Found], Choices]:
-    """Find what others installed of *components*, and keep the name of their scheduler."""
-    from numakube.apps.deployer.detection import installations
-    from numakube.manifests.components import in_order
-
-    wanted = set(in_order(components))
-    found = [one for one in await installations(client) if one.role in wanted]
-    for one in found:
-        click.echo(f"found {one.project}: {one.kind.lower()}/{one.name} in {one.namespace}")
-    names = [name for one in found for name in one.scheduler_names]
-    if not names:
-        return found, choices
-    click.echo(f"pods with schedulerName {names[0]} will be scheduled by numakube")
-    if len(names) > 1:
-        click.echo(f"not taken over: {', '.join(names[1:])}", err=True)
-    return found, replace(choices, scheduler_name=names[0])
-
-
-async def apply_all(
-    client: Client,
-    documents: list[Document],
-    *,
-    found: list[Found],
-    dry_run: str,
-    adopt: bool,
-    seconds: float | None,
-) -> int:
-    """Apply *documents* and wait, if *seconds* says how long; return the exit code."""
-    from numakube.apps.deployer.adoption import put_to_rest
-    from numakube.apps.deployer.engine import Engine
-
-    if dry_run == "client":
-        for one in found:
-            click.echo(f"{one.kind.lower()}/{one.name} in {one.namespace} would be put to rest")
-        print_all(documents)
-        return 0
-    suffix = " (server dry run)" if dry_run == "server" else ""
-    engine = Engine(
-        client=client,
-        tell=lambda step: click.echo(f"{step.name} {step.deed}{suffix}"),
-        dry_run=dry_run == "server",
-        adopt=adopt,
+    work = Deployment(
+        components=components,
+        choices=choices,
+        others=others,
+        dry_run=dry_run,
+        seconds=timeout,
+        wait=wait,
     )
-    await engine.deploy(documents)
-    for one in found:
-        await put_to_rest(client, one, dry_run=dry_run == "server")
-        click.echo(f"{one.kind.lower()}/{one.name} in {one.namespace} put to rest{suffix}")
-    if seconds is None or dry_run != "none":
+    return on_cluster(kubeconfig, context, work.run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """What to deploy, and how.
+
+    Attributes:
+        others: what to do about installations that do the same: ``adopt``, ``beside``, or nothing.
+        seconds: how long to wait at most.
+    """
+
+    components: tuple[str, ...]
+    choices: Choices
+    others: str
+    dry_run: str
+    seconds: float
+    wait: bool
+
+    async def run(self, client: Client) -> int:
+        """Do it; return the exit code."""
+        takeover = await self._decide(client)
+        for line in takeover.report:
+            click.echo(line, err=self.dry_run == "client")
+        documents = self._documents(takeover)
+        if self.dry_run == "client":
+            print_all(documents)
+            return 0
+        from numakube.apps.deployer.engine import Engine
+
+        engine = Engine(
+            client=client,
+            tell=lambda step: click.echo(f"{step.name} {step.deed}{self._suffix}"),
+            dry_run=self.dry_run == "server",
+            adopt=self.others == "adopt",
+        )
+        await engine.deploy(documents)
+        return await self._finish(engine, documents, takeover)
+
+    @property
+    def _suffix(self) -> str:
+        return " (server dry run)" if self.dry_run == "server" else ""
+
+    def _documents(self, takeover: Takeover) -> list[Document]:
+        choices = replace(self.choices, configuration=takeover.configuration)
+        return objects_of(self.components, choices)
+
+    async def _decide(self, client: Client) -> Takeover:
+        """Look at what is there, and decide whether and what to take over."""
+        from numakube.apps.deployer.detection import installations
+        from numakube.apps.deployer.takeover import plan_takeover, rival_text, rivals
+
+        own = {
+            (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"])
+            for one in objects_of(self.components, self.choices)
+        }
+        wanted = set(in_order(self.components))
+        there = await installations(client)
+        found = [one for one in there if one.role in wanted and one.key not in own]
+        adopted = [one for one in found if self.others == "adopt" or one.resting]
+        takeover = plan_takeover(adopted, self.choices)
+        names = {self.choices.scheduler_name, *(n for one in adopted for n in one.scheduler_names)}
+        left = rivals((one for one in found if one not in adopted), names)
+        texts = "; ".join(rival_text(one) for one in left)
+        if left and self.others != "beside":
+            raise ConfigError(f"{texts}. --adopt takes over from it, --beside deploys beside it")
+        if left:
+            click.echo(f"warning: {texts}", err=True)
+        return takeover
+
+    async def _finish(self, engine: Engine, documents: list[Document], takeover: Takeover) -> int:
+        """Wait, and put others to rest once ours is ready to do their work."""
+        from numakube.apps.deployer.adoption import put_to_rest
+
+        resting = [one for one in takeover.found if not one.resting]
+        if self.dry_run == "none" and (self.wait or resting):
+            progress = Progress()
+            waiting = await engine.wait_ready(documents, self.seconds, progress)
+            progress.end()
+            if waiting:
+                kept = "; nothing was put to rest" if resting else ""
+                click.echo(f"error: not ready after {self.seconds:g} s: {waiting}{kept}", err=True)
+                return NOT_READY
+        for one in resting:
+            await put_to_rest(engine.client, one, dry_run=self.dry_run == "server")
+            click.echo(f"{one} put to rest{self._suffix}")
+        if self.wait and self.dry_run == "none":
+            click.echo("everything is ready")
         return 0
-    progress = Progress()
-    waiting = await engine.wait_ready(documents, seconds, progress)
-    progress.end()
-    if waiting:
-        click.echo(f"error: not ready after {seconds:g} s: {waiting}", err=True)
-        return NOT_READY
-    click.echo("everything is ready")
-    return 0
 
 
 def print_all(documents: list[Document]) -> None:

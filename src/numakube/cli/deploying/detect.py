@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ from numakube.cli.output import Output, output_option, print_document
 from numakube.cli.printing import say
 
 if TYPE_CHECKING:
+    from numakube.apps.deployer.detection import Found
     from numakube.kube.client import Client
 
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def command(*, output: Output, kubeconfig: str | None, context: str | None) -> int:
     """What kind of cluster is this, and what is on it?
 
-    Tells the platform, its version, its control plane, and installations by others.
+    Tells the platform, its version, its control plane, and what there is of exporters, schedulers
+    and operators: others', those of them that rest since ours took over, and ours.
     """
 
     async def work(client: Client) -> int:
@@ -39,19 +40,35 @@ def command(*, output: Output, kubeconfig: str | None, context: str | None) -> i
                 "platform": platform.kind,
                 "version": platform.version,
                 "controlPlaneNodes": count,
-                "installations": [asdict(one) for one in found],
+                "installations": [_document(one) for one in found],
             }
             print_document(document, output)
             return 0
         click.echo(f"{platform.kind}:{platform.version}, control plane nodes: {count}")
         for one in found:
-            names = (
-                f", schedulerName {', '.join(one.scheduler_names)}" if one.scheduler_names else ""
-            )
-            where = f"{one.kind.lower()}/{one.name} in {one.namespace}"
-            say(f"{one.role}: {one.project}, {where} ({one.image}){names}")
+            say(_line(one))
         if not found:
-            click.echo("no exporter, scheduler or operator of others")
+            click.echo("no exporter, scheduler or operator")
         return 0
 
     return on_cluster(kubeconfig, context, work)
+
+
+def _line(one: Found) -> str:
+    names = f", schedulerName {', '.join(one.scheduler_names)}" if one.scheduler_names else ""
+    where = f"{one.kind.lower()}/{one.name} in {one.namespace}"
+    rests = ", rests since numakube took over" if one.resting else ""
+    return f"{one.role}: {one.project}, {where} ({one.image}){names}{rests}"
+
+
+def _document(one: Found) -> dict[str, object]:
+    return {
+        "role": one.role,
+        "project": one.project,
+        "kind": one.kind,
+        "namespace": one.namespace,
+        "name": one.name,
+        "image": one.image,
+        "schedulerNames": list(one.scheduler_names),
+        "resting": one.resting,
+    }

@@ -170,6 +170,20 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
+def others_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare what to do about others that do the same; it arrives as ``others``."""
+
+    @click.option("--adopt", is_flag=True, help="Take over from installations that do the same.")
+    @click.option("--beside", is_flag=True, help="Deploy although others do the same.")
+    @functools.wraps(command)
+    def wrapped(*args: object, adopt: bool, beside: bool, **others: object) -> object:
+        if adopt and beside:
+            raise click.UsageError("--adopt and --beside exclude each other.")
+        return command(*args, others="adopt" if adopt else "beside" if beside else "", **others)
+
+    return wrapped
+
+
 def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare whether and how long to wait; it arrives as ``wait`` and ``timeout``."""
     wait = click.option("-W", "--wait", is_flag=True, help="Wait until it is done.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -46,7 +47,8 @@ def command(
     Only what `numakube deploy` made is deleted. What it put to rest is woken again.
     """
     everything = ON_REQUEST if ALL in components else ()
-    documents = objects_of((*components, *everything), choices)
+    # Whatever it was told, its configuration has the same name.
+    documents = objects_of((*components, *everything), replace(choices, configuration={}))
 
     async def work(client: Client) -> int:
         from numakube.apps.deployer.adoption import wake_all

@@ -8,17 +8,17 @@ import click
 
 from numakube.cli.cluster import facts_for
 from numakube.cli.connection import current_cluster
-from numakube.cli.deploying.deploy import apply_all
+from numakube.cli.deploying.deploy import Deployment
 from numakube.cli.deploying.options import (
     choices_options,
     components_argument,
     connection_options,
     on_cluster,
+    others_options,
     wait_options,
 )
 from numakube.cli.deploying.validate import report
 from numakube.cli.output import Output
-from numakube.manifests.components import objects_of
 
 if TYPE_CHECKING:
     from numakube.manifests.components import Choices
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @components_argument
 @choices_options
 @wait_options
+@others_options
 @connection_options
 def command(
     *,
@@ -35,6 +36,7 @@ def command(
     choices: Choices,
     wait: bool,
     timeout: float,
+    others: str,
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
@@ -43,15 +45,12 @@ def command(
     What is wrong with them is said, and no reason to stop.
     """
     report(facts_for(current_cluster()), Output.TABLE)
-    return on_cluster(
-        kubeconfig,
-        context,
-        lambda client: apply_all(
-            client,
-            objects_of(components, choices),
-            found=[],
-            dry_run="none",
-            adopt=False,
-            seconds=timeout if wait else None,
-        ),
+    work = Deployment(
+        components=components,
+        choices=choices,
+        others=others,
+        dry_run="none",
+        seconds=timeout,
+        wait=wait,
     )
+    return on_cluster(kubeconfig, context, work.run)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject, about_node
 from numakube.insight.doctor.programs import Deployed, Program, deployed
+from numakube.insight.facts import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +30,16 @@ EXPORTER_CONDITION: Final = Rule(
     title="An exporter says that it cannot do its work",
     why="The zones of its node are not known any more, or what it knows is not published.",
     fix="kubectl logs -n NAMESPACE POD   # the kubelet's socket, or the right to write the object",
+)
+EXPORTER_TWICE: Final = Rule(
+    id="NUMA-EXPORTER-TWICE",
+    severity=Severity.ERROR,
+    title="Two exporters write the report of one node",
+    why=(
+        "Each overwrites what the other says, so that schedulers see zones, fingerprints and exact"
+        " data come and go."
+    ),
+    fix="numakube deploy exporter --adopt   # or delete one of the DaemonSets",
 )
 SCHEDULER_NOT_READY: Final = Rule(
     id="NUMA-SCHEDULER-NOT-READY",
@@ -76,8 +87,8 @@ OTHER_ZONES: Final = Rule(
     fix="kubectl numa trace pod POD -n NAMESPACE   # what was foreseen, and what came",
 )
 RULES: Final = (
-    EXPORTER_NOT_READY, EXPORTER_CONDITION, SCHEDULER_NOT_READY, RESTARTS, BLOCKED, MISPREDICTED,
-    OTHER_ZONES, UNUSABLE_OBJECT,
+    EXPORTER_NOT_READY, EXPORTER_CONDITION, EXPORTER_TWICE, SCHEDULER_NOT_READY, RESTARTS, BLOCKED,
+    MISPREDICTED, OTHER_ZONES, UNUSABLE_OBJECT,
 )  # fmt: skip
 
 
@@ -94,6 +105,22 @@ def check_workloads(facts: ClusterFacts) -> Iterator[Finding]:
             yield from _restarts(one, pod)
             if one.program is Program.EXPORTER:
                 yield from _conditions(pod)
+
+
+def check_writers(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for nodes with pods of more than one exporter.
+
+    What a report says of its writers is no evidence: whoever wrote last has taken all fields over.
+    """
+    writers: dict[str, set[str]] = {}
+    for one in deployed(facts, Program.EXPORTER):
+        for pod in one.pods(facts):
+            if pod.spec.node_name and not has_ended(pod):
+                names = writers.setdefault(pod.spec.node_name, set())
+                names.add(f"{one.namespace}/{one.name}")
+    for node, names in sorted(writers.items()):
+        if len(names) > 1:
+            yield about_node(EXPORTER_TWICE, node, f"pods of {' and '.join(sorted(names))}")
 
 
 def _subject(one: Deployed) -> Subject:
@@ -198,4 +225,10 @@ def _members(document: object, key: str) -> Iterator[dict[str, Any]]:
             yield one
 
 
-CHECKS: Final = (check_workloads, check_caches, check_unusable, check_predictions)
+CHECKS: Final = (
+    check_workloads,
+    check_writers,
+    check_caches,
+    check_unusable,
+    check_predictions,
+)

@@ -1,0 +1,142 @@
+"""What taking over from an installation amounts to, decided before anything is done.
+
+A scheduler is taken over with all it has: every profile under its name, with its plugins and their
+arguments, in a configuration that ours has been tried with. What ours cannot do keeps it from being
+taken over at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.scheduler_config import API_VERSION, KIND
+from numakube.apps.deployer.detection import EXPORTER, SCHEDULER, Found
+from numakube.apps.explaining import engine_of
+from numakube.errors import ConfigError
+from numakube.insight.facts import ClusterFacts
+from numakube.scheduling.config.reading import read_configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from numakube.manifests.components import Choices
+
+_OWN: Final = ("apiVersion", "kind", "profiles", "leaderElection", "clientConnection")
+"""Fields of a configuration that are not taken over as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takeover:
+    """What is done about an installation.
+
+    Attributes:
+        found: what is put to rest, or rests.
+        configuration: what our scheduler is told; ``None`` for what it is told otherwise.
+        report: what changes, in lines for people.
+    """
+
+    found: tuple[Found, ...] = ()
+    configuration: dict[str, Any] | None = None
+    report: tuple[str, ...] = ()
+
+
+def plan_takeover(found: Sequence[Found], choices: Choices) -> Takeover:
+    """Return how to take over from all of *found*.
+
+    Raises:
+        ConfigError: something of it cannot be; it says what, and nothing should be done.
+    """
+    _check_owners(found)
+    schedulers = [one for one in found if one.role == SCHEDULER]
+    configuration = _configuration(schedulers, choices) if schedulers else None
+    report = tuple(line for one in found for line in _report(one))
+    return Takeover(found=tuple(found), configuration=configuration, report=report)
+
+
+def rivals(found: Iterable[Found], names: Collection[str]) -> list[Found]:
+    """Return those that are at work and do what ours would: any exporter, schedulers of *names*."""
+    return [
+        one
+        for one in found
+        if not one.resting
+        and (one.role == EXPORTER or not set(names).isdisjoint(one.scheduler_names))
+    ]
+
+
+def rival_text(one: Found) -> str:
+    """Return what the trouble with a rival is."""
+    if one.role == EXPORTER:
+        return f"{one} writes the same NodeResourceTopology objects"
+    return f"{one} schedules the pods that name {', '.join(one.scheduler_names)}"
+
+
+def _check_owners(found: Sequence[Found]) -> None:
+    """Refuse what somebody else keeps up: it would be woken again at once."""
+    mended = [one for one in found if one.owner and not one.resting]
+    if mended and not any(one.role == "operator" for one in found):
+        names = "; ".join(f"{one} is kept by {one.owner}" for one in mended)
+        raise ConfigError(
+            f"nothing is taken over: {names}, whose operator would wake it again; delete or change"
+            " that object, or take over from the operator"
+        )
+
+
+def _configuration(schedulers: Sequence[Found], choices: Choices) -> dict[str, Any]:
+    """Return one configuration with all profiles; ours has been made from it once."""
+    for one in schedulers:
+        if one.configuration is None:
+            why = one.unread or "it has no configuration"
+            raise ConfigError(f"nothing is taken over: {one}: {why}")
+    trees = [one.configuration or {} for one in schedulers]
+    settings = [{name: text for name, text in tree.items() if name not in _OWN} for tree in trees]
+    if any(each != settings[0] for each in settings):
+        raise ConfigError("nothing is taken over: the schedulers have different settings")
+    profiles = [profile for tree in trees for profile in tree.get("profiles") or [{}]]
+    merged = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        **settings[0],
+        "leaderElection": _election(trees[0], choices),
+        "profiles": _with_ours(profiles, choices.scheduler_name),
+    }
+    try:
+        engine_of(ClusterFacts(), read_configuration(merged, source=str(schedulers[0])))
+    except ConfigError as error:
+        raise ConfigError(f"nothing is taken over: {error}") from None
+    return merged
+
+
+def _election(tree: dict[str, Any], choices: Choices) -> dict[str, Any]:
+    times = tree.get("leaderElection") or {}
+    kept = {name: times[name] for name in times if name in _TIMES}
+    lease = {"resourceName": choices.scheduler_name, "resourceNamespace": choices.namespace}
+    return {**kept, "leaderElect": True, **lease}
+
+
+_TIMES: Final = ("leaseDuration", "renewDeadline", "retryPeriod")
+
+
+def _with_ours(profiles: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return *profiles* with one for our own name, alike the first: they share a cache."""
+    if any(one.get("schedulerName") == name for one in profiles):
+        return profiles
+    return [*profiles, {**profiles[0], "schedulerName": name}]
+
+
+def _report(one: Found) -> Iterator[str]:
+    rest = "rests already" if one.resting else "is put to rest; `numakube remove` wakes it again"
+    yield f"{one} {rest}"
+    if one.role == EXPORTER:
+        given = [word for word in one.arguments if word.startswith("-")]
+        if given:
+            yield f"  ours has defaults of its own in place of {' '.join(given)}"
+    tree = one.configuration or {}
+    for profile in tree.get("profiles") or ():
+        yield f"  schedulerName {profile.get('schedulerName')} is served by numakube"
+        for plugin in profile.get("pluginConfig") or ():
+            names = (plugin.get("args") or {}).keys() - {"apiVersion", "kind"}
+            if names:
+                yield f"    with {', '.join(sorted(names))} of {plugin.get('name')} as they are"
+    if "clientConnection" in tree:
+        yield "  without its clientConnection: ours uses the account of its pods"

@@ -1,0 +1,197 @@
+"""Deploying where others do the same: all of it is taken over, or nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import yaml
+from tests.apps.deployer.test_engine import agent
+from tests.cli.conftest import Ended
+from tests.sites.lab_site import LabSite, lab_site
+from tests.sites.site import SiteOptions
+
+from numakube.api.yamls import dump_yaml, load_yaml
+from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, resource_of
+from numakube.kube.patches import merge_patch
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.lab.cluster import uniform_plans
+
+pytestmark = pytest.mark.timeout(240)
+
+Numakube = Callable[..., Awaitable[Ended]]
+IMAGE = "registry.example/numakube:1"
+ARGS = {"scoringStrategy": {"type": "LeastNUMANodes"}, "cacheResyncPeriodSeconds": 5}
+
+
+def profile(name: str, plugin: str = "NodeResourceTopologyMatch") -> dict[str, Any]:
+    """Return a profile with a plugin and its arguments."""
+    enabled = {"multiPoint": {"enabled": [{"name": plugin}]}}
+    return {
+        "schedulerName": name,
+        "plugins": enabled,
+        "pluginConfig": [{"name": plugin, "args": ARGS}],
+    }
+
+
+def scheduler(*profiles: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a scheduler of scheduler-plugins with its configuration."""
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "profiles": list(profiles),
+    }
+    image = "registry.k8s.io/scheduler-plugins/kube-scheduler:v0.30"
+    volumes = [{"name": "c", "configMap": {"name": "scheduler-config"}}]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "scheduler-config", "namespace": "default"},
+            "data": {"scheduler-config.yaml": dump_yaml(configuration)},
+        },
+        agent("Deployment", "tas", image, volumes=volumes),
+    ]
+
+
+EXPORTER = agent("DaemonSet", "rte", "quay.io/x/resource-topology-exporter:v1", "--sleep=10s")
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[LabSite]:
+    """A lab of two nodes."""
+    plans = uniform_plans(2, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
+    async with lab_site(SiteOptions(plans=plans, exporters=False)) as site:
+        yield site
+
+
+@pytest.fixture
+def run(numakube: Callable[..., Ended], site: LabSite) -> Numakube:
+    """Run a command while the cluster goes on."""
+
+    async def call(*words: str) -> Ended:
+        return await asyncio.to_thread(numakube, *words, "--kubeconfig", str(site.kubeconfig))
+
+    return call
+
+
+async def install(site: LabSite, *documents: dict[str, Any]) -> None:
+    """Create what others have."""
+    for one in documents:
+        await site.client.create(resource_of(one), one, namespace="default")
+
+
+async def is_at_work(site: LabSite) -> bool:
+    """Tell whether the scheduler of others still is."""
+    found = await site.client.get(DEPLOYMENTS, "tas", namespace="default")
+    return bool(found["spec"]["replicas"] == 2)
+
+
+async def test_all_profiles_are_taken_over_with_their_arguments(
+    site: LabSite, run: Numakube
+) -> None:
+    """And stay when ours is deployed again without a word about others, until ours is removed."""
+    await install(site, *scheduler(profile("topo-a"), profile("topo-b")), EXPORTER)
+    done = await run("deploy", "--adopt", "--image", IMAGE, "--wait")
+    assert done.code == 0, done.err
+    assert done.out.index("is put to rest;") < done.out.index("created")
+    for text in ("schedulerName topo-a is", "schedulerName topo-b is", "scoringStrategy of Node"):
+        assert text in done.out
+    again = await run("deploy", "--image", IMAGE, "--wait")
+    assert again.code == 0, again.err
+    told = await site.client.get(CONFIG_MAPS, "numakube-scheduler", namespace="numakube")
+    configuration: Any = load_yaml(told["data"]["config.yaml"], "config.yaml")
+    names = [one["schedulerName"] for one in configuration["profiles"]]
+    assert names == ["topo-a", "topo-b", "numakube-scheduler"]
+    assert all(one["pluginConfig"][0]["args"] == ARGS for one in configuration["profiles"])
+    for name in names:
+        await site.client.create(PODS.raw, _pod(name, name), namespace="default")
+    await _until_bound(site, names)
+    detected = yaml.safe_load((await run("detect", "-o", "yaml")).out)["installations"]
+    states = {(one["name"], one["resting"]): one["schedulerNames"] for one in detected}
+    assert states[("tas", True)] == ["topo-a", "topo-b"]
+    assert states[("numakube-scheduler", False)] == names
+    gone = await run("remove", "--wait")
+    assert gone.code == 0, gone.err
+    assert await is_at_work(site)
+
+
+async def test_what_ours_cannot_do_keeps_everything_as_it_was(site: LabSite, run: Numakube) -> None:
+    """With the reason, and exit code 1."""
+    await install(site, *scheduler(profile("topo-a"), profile("gang", "Coscheduling")), EXPORTER)
+    refused = await run("deploy", "--adopt", "--image", IMAGE)
+    assert refused.code == 1
+    assert "nothing is taken over: profile gang: there is no plugin Coscheduling" in refused.err
+    assert await is_at_work(site)
+    exporter = await site.client.get(DAEMON_SETS, "rte", namespace="default")
+    assert not exporter["spec"]["template"]["spec"].get("nodeSelector")
+
+
+async def test_nobody_is_put_to_rest_before_ours_is_ready(site: LabSite, run: Numakube) -> None:
+    """If it does not become ready, others go on; why is told."""
+    await install(site, *scheduler(profile("topo-a")))
+    for name in ("node-0", "node-1"):
+        await site.client.patch(NODES.raw, name, merge_patch({"spec": {"unschedulable": True}}))
+    words = ("--adopt", "--image", IMAGE, "--wait-timeout", "3")
+    failed = await run("deploy", "scheduler", *words)
+    assert failed.code == 1
+    assert "0/2 nodes are available: 2 node(s) were unschedulable" in failed.err
+    assert "nothing was put to rest" in failed.err
+    assert await is_at_work(site)
+
+
+async def test_what_is_printed_for_kubectl_is_objects_alone(site: LabSite, run: Numakube) -> None:
+    """The report goes elsewhere."""
+    await install(site, *scheduler(profile("topo-a")), EXPORTER)
+    printed = await run("deploy", "--adopt", "--dry-run=client")
+    kinds = [one["kind"] for one in yaml.safe_load_all(printed.out)]
+    assert "Deployment" in kinds
+    assert "ConfigMap" in kinds
+    assert "schedulerName topo-a is served by numakube" in printed.err
+
+
+@pytest.mark.parametrize("command", ["deploy", "setup"])
+async def test_beside_others_nothing_is_deployed_without_a_word(
+    site: LabSite, run: Numakube, command: str
+) -> None:
+    """Two exporters would write the same objects, two schedulers place the same pods."""
+    await install(site, *scheduler(profile("numakube-scheduler")), EXPORTER)
+    refused = await run(command, "--image", IMAGE)
+    assert refused.code == 1
+    assert "rte in default (Resource Topology Exporter) writes the same NodeResou" in refused.err
+    assert "schedules the pods that name numakube-scheduler" in refused.err
+    assert (await site.client.list(DAEMON_SETS, namespace="numakube")).items == ()
+    assert (await run(command, "--adopt", "--beside")).code == 2
+    done = await run(command, "api", "exporter", "--image", IMAGE, "--beside", "--wait")
+    assert done.code == 0, done.err
+    assert "warning: daemonset/rte in default" in done.err
+
+
+async def test_waiting_says_what_is_missing(site: LabSite, run: Numakube) -> None:
+    """A Secret that nobody has made, as the extender's is."""
+    del site
+    failed = await run("deploy", "extender", "--image", IMAGE, "--wait", "--wait-timeout", "2")
+    assert failed.code == 1
+    assert "the Secret numakube-extender-tls in numakube does not exist" in failed.err
+
+
+def _pod(name: str, scheduler_name: str) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "registry.example/app"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"schedulerName": scheduler_name, "containers": containers},
+    }
+
+
+async def _until_bound(site: LabSite, names: list[str]) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            found = await site.client.list(PODS, namespace="default")
+            if {one.metadata.name for one in found.items if one.spec.node_name} >= set(names):
+                return
+            await asyncio.sleep(0.1)
