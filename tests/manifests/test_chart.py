@@ -67,7 +67,7 @@ def test_the_files_are_up_to_date() -> None:
 
 def test_the_default_values_render_to_what_deploy_applies() -> None:
     """Exporter and scheduler."""
-    expected = objects_of(("exporter", "scheduler"), Choices())
+    expected = objects_of(("api", "exporter", "scheduler"), Choices())
     assert by_key(rendered(default_values())) == by_key(without_kinds(expected))
 
 
@@ -88,7 +88,7 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
         period="5s",
     )
     found = by_key(rendered(values, "elsewhere"))
-    assert found == by_key(without_kinds(objects_of((component,), choices)))
+    assert found == by_key(without_kinds(objects_of(("api", component), choices)))
 
 
 def test_policies_and_budgets_can_be_left_out() -> None:

@@ -13,6 +13,7 @@ from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
+from numakube.manifests.readers import view_role
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
 from numakube.manifests.webhook import WebhookManifest
@@ -51,7 +52,7 @@ def test_the_exporter_file_is_up_to_date() -> None:
     privileged = {"pod-security.kubernetes.io/enforce": "privileged"}
     home = namespace(manifest.namespace)
     home["metadata"]["labels"] = privileged
-    assert is_up_to_date("exporter.yaml", [crd(), home, *manifest.objects()])
+    assert is_up_to_date("exporter.yaml", [crd(), view_role(), home, *manifest.objects()])
 
 
 def test_the_enforcer_file_is_up_to_date() -> None:

@@ -21,7 +21,7 @@ from numakube.errors import NumakubeError
 from numakube.kube.catalog import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from numakube.kube.client import Client
 
@@ -51,7 +51,23 @@ class Access:
 
         return check
 
-    async def _check(self, request: web.Request) -> None:
+    def for_readers(self, handler: Handler) -> Handler:
+        """Return *handler* of ``/…/{namespace}/{name}`` for those who may get that pod.
+
+        On loopback too: being on the machine is no right to read pods.
+        """
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            namespace, name = request.match_info["namespace"], request.match_info["name"]
+            pod = {"verb": "get", "resource": "pods", "namespace": namespace, "name": name}
+            await self._check(request, {"resourceAttributes": pod})
+            return await handler(request)
+
+        return check
+
+    async def _check(
+        self, request: web.Request, right: Mapping[str, dict[str, str]] | None = None
+    ) -> None:
         token, audience = request.headers.get(HEADER, ""), AUDIENCE
         if not token:
             scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -62,16 +78,24 @@ class Access:
                 headers={"WWW-Authenticate": "Bearer"},
             )
         try:
-            allowed = await self.is_allowed(token, request.method, request.path, audience)
+            allowed = await self.is_allowed(token, request.method, request.path, audience, right)
         except NumakubeError as error:
             raise web.HTTPServiceUnavailable(text=f"cannot check who you are: {error}") from None
         if not allowed:
             raise web.HTTPForbidden(text=f"{request.method} {request.path} is not allowed to you")
 
-    async def is_allowed(self, token: str, method: str, path: str, audience: str = "") -> bool:
+    async def is_allowed(
+        self,
+        token: str,
+        method: str,
+        path: str,
+        audience: str = "",
+        right: Mapping[str, dict[str, str]] | None = None,
+    ) -> bool:
         """Tell whether the bearer of *token* may do this; asks the API server at most now and then.
 
-        The token must be for *audience*; by default for the API server itself.
+        The token must be for *audience*; by default for the API server itself. What it takes is the
+        right to the path, unless another *right* is named that goes with it.
 
         Raises:
             NumakubeError: the API server does not answer.
@@ -83,7 +107,8 @@ class Access:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known.clear()
             user = await self._user_of(token, audience)
-            allowed = user is not None and await self._has_right(user, method, path)
+            wanted = right or {"nonResourceAttributes": {"path": path, "verb": method.lower()}}
+            allowed = user is not None and await self._has_right(user, wanted)
             known = self._known[key] = now + REMEMBERED_SECONDS, allowed
         return known[1]
 
@@ -98,7 +123,7 @@ class Access:
             return None  # a server that knows no audiences says nothing about them
         return status.get("user") or {} if status.get("authenticated") else None
 
-    async def _has_right(self, user: dict[str, Any], method: str, path: str) -> bool:
+    async def _has_right(self, user: dict[str, Any], right: Mapping[str, dict[str, str]]) -> bool:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -106,7 +131,7 @@ class Access:
                 "user": user.get("username", ""),
                 "groups": user.get("groups") or [],
                 "uid": user.get("uid", ""),
-                "nonResourceAttributes": {"path": path, "verb": method.lower()},
+                **right,
             },
         }
         status = (await self._client.create(SUBJECT_ACCESS_REVIEWS, review)).get("status") or {}

@@ -24,7 +24,7 @@ import msgspec
 
 from numakube.api.codec import BROKEN_JSON
 from numakube.apps.access import AUDIENCE, HEADER
-from numakube.errors import ApiError, ClusterUnreachable, Forbidden, NotFound
+from numakube.errors import ApiError, ClusterUnreachable, ConfigError, Forbidden, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.config import ClusterConfig, Pem, TlsConfig
 from numakube.kube.connect import connect
@@ -32,7 +32,7 @@ from numakube.kube.objects import ObjectKey
 from numakube.kube.proxies import is_loopback
 from numakube.kube.subresources import request_token
 from numakube.kube.transport import Request
-from numakube.manifests.debugging import SELECTOR, account_for
+from numakube.manifests.debugging import SELECTOR, TENANT_ACCOUNT, account_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,6 +137,44 @@ async def reach_schedulers(
     return tuple(sorted(known, key=lambda one: (not one.leads, one.name)))
 
 
+async def ask_as_tenant(
+    client: Client,
+    pod: ObjectKey,
+    *,
+    urls: Sequence[str] = (),
+    selector: str = SELECTOR,
+    authority: str = "",
+    token: str = "",
+) -> bytes:
+    """Return what a scheduler explains of *pod* to somebody who may read it, but not the cluster.
+
+    Through the API server it is asked with a token of the account `TENANT_ACCOUNT` next to the pod.
+
+    Raises:
+        ApiError: nobody may be asked, or all refuse.
+        ClusterUnreachable: nobody answers.
+        ConfigError: there is nobody, or a token is missing.
+    """
+    account = ObjectKey(pod.namespace, TENANT_ACCOUNT)
+    found = (
+        [_direct(url, authority, token) for url in urls]
+        if urls
+        else await _through_api(client, selector, account)
+    )
+    failure: Exception = ConfigError("no pod of a scheduler of numakube runs")
+    try:
+        for one in found:
+            try:
+                return await one.get(f"/explain/{pod.namespace}/{pod.name}")
+            except (ApiError, ClusterUnreachable) as error:
+                told = _troubled(one, error)
+                failure = error if told.trouble == str(error) else ConfigError(told.trouble)
+        raise failure
+    finally:
+        for one in found:
+            await one.aclose()
+
+
 async def _introduced(one: Reached, limit: asyncio.Semaphore) -> Reached:
     """Ask who it is."""
     async with limit:
@@ -166,11 +204,14 @@ def _direct(url: str, authority: str, token: str) -> Reached:
     return Reached(name=parts.netloc, client=connect(config), headers=headers, owned=True)
 
 
-async def _through_api(client: Client, selector: str) -> list[Reached]:
+async def _through_api(
+    client: Client, selector: str, account: ObjectKey | None = None
+) -> list[Reached]:
+    """Return the pods, to be asked in the name of *account*, or of one of their own."""
     pods = await _pods(client, selector)
-    doors = {_account_key(pod) for pod in pods}
+    doors = {account or _account_key(pod) for pod in pods}
     tokens = {key: await _token(client, key) for key in sorted(doors)}
-    return [_proxied(client, pod, *tokens[_account_key(pod)]) for pod in pods]
+    return [_proxied(client, pod, *tokens[account or _account_key(pod)]) for pod in pods]
 
 
 def _account_key(pod: dict[str, Any]) -> ObjectKey:
@@ -208,7 +249,7 @@ async def _token(client: Client, account: ObjectKey) -> tuple[str, str]:
     try:
         made = await request_token(client, account, seconds=_TOKEN_SECONDS, audiences=(AUDIENCE,))
     except NotFound:
-        return "", f"create the {named} (deploy/scheduler.yaml has one)"
+        return "", f"create the {named}"
     except Forbidden:
         return "", f"you need the right to create serviceaccounts/token of the {named}"
     return made.token, f"that of the {named} is not enough; it needs the ClusterRole of that name"

@@ -114,6 +114,15 @@ def facts_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -
     return facts_of(collected_for(cluster, what=what))
 
 
+def warn_of_refusal(facts: ClusterFacts) -> None:
+    """Say, once and apart from the output, that the user may not read reports."""
+    if facts.why_no_reports:
+        from numakube.insight.unreadable import ROLE
+
+        text = f"{facts.why_no_reports}; the ClusterRole {ROLE}, a part of view, allows it"
+        click.echo(f"warning: {text}", err=True)
+
+
 def collected_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -> Collected:
     """Return what `facts_for` makes facts of."""
     if cluster.bundle is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,16 @@ from numakube.cli.kinds import KindGroup
 from numakube.cli.lazy import Lazy
 from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option, print_document
-from numakube.errors import ConfigError
+from numakube.cli.printing import say
+from numakube.cli.schedulers import asked_as_tenant, scheduler_options
+from numakube.errors import ApiError, ConfigError, Forbidden
+from numakube.kube.objects import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.cli.schedulers import SchedulerOptions
     from numakube.insight.explain import Explanation, Subject, Workload
     from numakube.insight.explain.document import WorkloadExplanation
     from numakube.insight.facts import ClusterFacts
@@ -79,6 +84,7 @@ def command() -> None:
     "--changes/--no-changes", default=True, help="Whether to look for what would make it fit."
 )
 @cluster_options
+@scheduler_options
 @output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML)
 def pod(
     name: str | None,
@@ -87,6 +93,7 @@ def pod(
     node: str,
     scheduler_config: str | None,
     cluster: ClusterOptions,
+    schedulers: SchedulerOptions,
     output: Output,
     *,
     changes: bool,
@@ -94,7 +101,8 @@ def pod(
     """Say where a pod fits, and why not elsewhere.
 
     NAME may have its namespace before it, as in team/web. The verdict is that of the scheduler's
-    own plugins on the state of the cluster. Ends with 1 if the pod fits nowhere.
+    own plugins on the state of the cluster. Ends with 1 if the pod fits nowhere. Who may not list
+    nodes or pods gets the scheduler's own answer, without names of nodes and of other pods.
     """
     from numakube.apps.explaining import engine_of
     from numakube.apps.gathering import SCHEDULING
@@ -105,10 +113,15 @@ def pod(
     if (name is None) == (filename is None):
         raise click.UsageError("Give the NAME of a pod, or a manifest with -f.")
     config = configuration_in_file(scheduler_config)
-    facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
+    space, name = pod_place(cluster, namespace, name or "")
+    try:
+        facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
+    except Forbidden as refusal:
+        if filename is not None:
+            raise
+        return _as_tenant(cluster, schedulers, ObjectKey(space, name), output, refusal)
     if node and node not in facts.nodes:
         raise ConfigError(f"there is no node {node}")
-    space, name = pod_place(cluster, namespace, name or "")
     options = Options(node=node, changes=changes)
     found = [
         explain(facts, engine_of(facts, config, one.scheduler), one, options)
@@ -123,6 +136,28 @@ def pod(
 def _is_negative(found: Explanation | WorkloadExplanation) -> bool:
     """Tell whether there is no place for a pod that has none."""
     return found.verdict == "refused" and not getattr(getattr(found, "pod", None), "node", "")
+
+
+def _as_tenant(
+    cluster: ClusterOptions,
+    schedulers: SchedulerOptions,
+    key: ObjectKey,
+    output: Output,
+    refusal: Forbidden,
+) -> int:
+    """Have the scheduler explain a pod to somebody who may not look at the cluster."""
+    from numakube.insight.explain.tenant import tenant_lines
+
+    try:
+        document = asyncio.run(asked_as_tenant(cluster, schedulers, key))
+    except (ApiError, ConfigError) as error:
+        raise ConfigError(f"{refusal}; nor can the scheduler be asked: {error}") from None
+    if output in (Output.JSON, Output.YAML):
+        print_document(document, output)
+    else:
+        for line in tenant_lines(document):
+            say(line)
+    return _NEGATIVE if document["verdict"] == "refused" else 0
 
 
 def _subjects(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from numakube.cli.cluster import cluster_options, facts_for, selector_option
+from numakube.cli.cluster import cluster_options, facts_for, selector_option, warn_of_refusal
 from numakube.cli.naming import names_argument
 from numakube.cli.output import can_draw, make_console, text_width
 from numakube.errors import ConfigError
@@ -114,7 +114,10 @@ def command(
         return
     from numakube.apps.gathering import ZONES
 
-    if _draw(drawing, facts_for(cluster, what=ZONES), names, selector):
+    facts = facts_for(cluster, what=ZONES)
+    refused = _draw(drawing, facts, names, selector)
+    warn_of_refusal(facts)
+    if refused:
         ctx.exit(1)
 
 

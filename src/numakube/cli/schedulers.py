@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.reaching import Reached
     from numakube.cli.connection import ClusterOptions
+    from numakube.kube.objects import ObjectKey
 
 Document = dict[str, Any]
 
@@ -116,6 +117,33 @@ async def reached(
         finally:
             for one in found:
                 await one.aclose()
+
+
+async def asked_as_tenant(
+    cluster: ClusterOptions, schedulers: SchedulerOptions, pod: ObjectKey
+) -> Document:
+    """Return what a scheduler explains of *pod* to somebody who may read it, but not the cluster.
+
+    Raises:
+        NumakubeError: none can be asked; it says why.
+    """
+    from numakube.apps.reaching import ask_as_tenant
+    from numakube.kube.config import load_config
+    from numakube.kube.connect import connect
+    from numakube.manifests.debugging import SELECTOR
+
+    config = load_config(kubeconfig=cluster.kubeconfig, context=cluster.context, env=os.environ)
+    async with connect(config, interactive=sys.stdin.isatty(), user_agent="kubectl-numa") as client:
+        body = await ask_as_tenant(
+            client,
+            pod,
+            urls=schedulers.urls,
+            selector=schedulers.selector or SELECTOR,
+            authority=schedulers.authority,
+            token=schedulers.token(),
+        )
+        document: Document = msgspec.json.decode(body)
+        return document
 
 
 def _usable(found: tuple[Reached, ...]) -> tuple[Reached, ...]:

@@ -16,6 +16,7 @@ from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.components import COMPONENTS, Choices, component_objects
 from numakube.manifests.monitoring.alerts import prometheus_rule
+from numakube.manifests.readers import view_role
 from numakube.manifests.service_monitors import service_monitors
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def chart() -> list[ChartFile]:
             for name in (NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD)
         ),
         *(ChartFile(f"templates/{name}.yaml", _template(name)) for name in components),
+        ChartFile("templates/view.yaml", dump_yaml(view_role())),
         ChartFile("templates/monitoring.yaml", _monitoring()),
         ChartFile("templates/NOTES.txt", _NOTES),
     ]
@@ -111,8 +113,8 @@ def _about() -> dict[str, Any]:
 def _template(component: str) -> str:
     parts = []
     for document in component_objects(component, _CHOICES):
-        if document["kind"] in ("Namespace", "CustomResourceDefinition"):
-            continue  # Helm makes namespaces itself, and takes kinds from a folder of their own.
+        if document["kind"] in ("Namespace", "CustomResourceDefinition") or document == view_role():
+            continue  # Helm makes namespaces itself; kinds and that role have files of their own.
         text = "---\n" + _with_expressions(dump_yaml(document))
         switch = _SEPARATE.get(document["kind"])
         parts.append(text if switch is None else _if(switch, text))

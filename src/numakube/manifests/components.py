@@ -13,6 +13,7 @@ from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
+from numakube.manifests.readers import view_role
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
 from numakube.manifests.updaters import NfdManifest, RteManifest
@@ -130,7 +131,7 @@ def _namespaces(
 
 
 def _api(_: Choices) -> list[dict[str, Any]]:
-    return [crd()]
+    return [crd(), view_role()]
 
 
 def _exporter(choices: Choices) -> list[dict[str, Any]]:

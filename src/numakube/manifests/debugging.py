@@ -20,6 +20,8 @@ SCHEDULER: Final = {_PART_OF: "numakube", _COMPONENT: "scheduler"}
 """Labels of a scheduler's pods."""
 EXTENDER: Final = {_PART_OF: "numakube", _COMPONENT: "extender"}
 """Labels of an extender's pods."""
+TENANT_ACCOUNT: Final = "numakube-tenant"
+"""The account in a tenant's namespace in whose name its people ask about its pods."""
 SELECTOR: Final = f"{_PART_OF}=numakube,{_COMPONENT} in (scheduler,extender)"
 
 

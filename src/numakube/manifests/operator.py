@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
-from numakube.manifests import debugging, extender, pool_exporters, scheduler, secondary_scheduler
+from numakube.manifests import (
+    debugging,
+    extender,
+    pool_exporters,
+    readers,
+    scheduler,
+    secondary_scheduler,
+)
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane
 
@@ -38,6 +45,7 @@ class OperatorManifest:
         return [
             crd(OPERATOR_CRD),
             crd(SCHEDULER_CRD),
+            readers.view_role(),
             self.namespace_object(),
             *self.access(),
             self.deployment(),
@@ -141,6 +149,7 @@ def namespace_rules() -> list[dict[str, Any]]:
         rule("networking.k8s.io", ["networkpolicies"], _WRITE),
         rule("policy", ["poddisruptionbudgets"], _WRITE),
         rule(_RBAC, ["roles", "rolebindings"], _WRITE),
+        rule("", ["pods/proxy"], ["get"]),
         *pool_exporters.own_pod_rules(),
         *scheduler.lease_rules(secondary_scheduler.LEASE),
         *scheduler.lease_rules(LEASE),

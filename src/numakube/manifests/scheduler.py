@@ -9,6 +9,7 @@ from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debugging import SCHEDULER, debugging_access
+from numakube.manifests.readers import tenant_role
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
 
@@ -39,7 +40,8 @@ class SchedulerManifest:
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
-        access = [*self.access(), *debugging_access(NAME, self.namespace)]
+        looking = [*debugging_access(NAME, self.namespace), tenant_role(self.namespace)]
+        access = [*self.access(), *looking]
         told = [] if self.configuration is None else [self.config_map()]
         return [*access, *told, self.deployment()]
 

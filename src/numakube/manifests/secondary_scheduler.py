@@ -10,6 +10,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debugging import SCHEDULER, debugging_access
 from numakube.manifests.network import API_PORTS, allow_api_server, allow_scraping, deny_all
+from numakube.manifests.readers import tenant_role
 from numakube.manifests.roles import cluster_role, role, service_account
 from numakube.manifests.scheduler import cluster_rules, lease_rules
 from numakube.manifests.spreading import on_control_plane, spread
@@ -55,6 +56,7 @@ class SecondaryScheduler:
             *cluster_role(CLUSTER_ROLE, cluster_rules(), account),
             *role(LEADER_ROLE, self.namespace, lease_rules(LEASE), account),
             *debugging_access(NAME, self.namespace),
+            tenant_role(self.namespace),
             self.deployment(),
             deny_all("scheduler-default-deny-all", self.namespace, _LABELS),
             allow_api_server(

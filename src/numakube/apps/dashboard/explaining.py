@@ -41,16 +41,23 @@ class Explainer:
             if self._last is None or self._last[0] != key:
                 source = self._source
                 config = source.inside.config if source.inside is not None else None
-                found = await asyncio.to_thread(_explained, source.facts(), config, pod)
+                found = await asyncio.to_thread(explained, source.facts(), config, pod)
                 self._last = (key, found)
             return self._last[1]
 
 
-def _explained(
-    facts: ClusterFacts, config: KubeSchedulerConfiguration | None, pod: Pod
+def explained(
+    facts: ClusterFacts,
+    config: KubeSchedulerConfiguration | None,
+    pod: Pod,
+    *,
+    changes: bool = True,
 ) -> Explanation:
+    """Return why *pod* is where it is, or nowhere; *changes* are what would help."""
     # The engine brings all plugins with it; most dashboards are never asked.
     from numakube.apps.explaining import engine_of
     from numakube.insight.explain import explain, pod_subject
+    from numakube.insight.explain.explaining import Options
 
-    return explain(facts, engine_of(facts, config), pod_subject(pod))
+    options = Options(changes=changes)
+    return explain(facts, engine_of(facts, config), pod_subject(pod), options)

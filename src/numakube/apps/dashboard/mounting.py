@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from numakube.apps.access import Access
+from numakube.apps.dashboard.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,9 +45,15 @@ def mounted(client: Client, mirror: Mirror, inside: Inside, *, host: str) -> Mou
             raise
         return [web.get(PREFIX, _explain), web.get(PREFIX.rstrip("/"), _explain)], _nothing
     from numakube.apps.dashboard.gate import Gate
-    from numakube.apps.dashboard.source import Source
 
-    source = Source(
+    gate = Gate(client.clock, host=host, path=PREFIX, access=Access(client, host=host))
+    dashboard = Dashboard(source_of(client, mirror, inside), gate=gate)
+    return dashboard.routes(), dashboard.close
+
+
+def source_of(client: Client, mirror: Mirror, inside: Inside) -> Source:
+    """Return what the process knows, for those who show or explain it."""
+    return Source(
         nodes=mirror.nodes.store,
         pods=mirror.pods.store,
         topologies=mirror.topologies.store,
@@ -54,9 +61,6 @@ def mounted(client: Client, mirror: Mirror, inside: Inside, *, host: str) -> Mou
         inside=inside,
         missing=mirror.missing,
     )
-    gate = Gate(client.clock, host=host, path=PREFIX, access=Access(client, host=host))
-    dashboard = Dashboard(source, gate=gate)
-    return dashboard.routes(), dashboard.close
 
 
 async def _explain(_: web.Request) -> web.Response:

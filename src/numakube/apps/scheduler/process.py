@@ -17,7 +17,8 @@ import structlog
 
 from numakube.apps.access import Access
 from numakube.apps.dashboard.decider import Decider
-from numakube.apps.dashboard.mounting import mounted
+from numakube.apps.dashboard.mounting import mounted, source_of
+from numakube.apps.debugging.tenants import Tenants
 from numakube.apps.metrics import new_registry
 from numakube.apps.mirror import Mirror
 from numakube.apps.process import cluster_of, listen_of
@@ -217,7 +218,7 @@ class SchedulerProcess:
         health = Health()
         health.ready("caches", self.mirror.missing)
         endpoints = Endpoints(self.scheduler, self._config, self._client.clock, self.identity)
-        routes = endpoints.routes(Access(self._client, host=listen.host))
+        access = Access(self._client, host=listen.host)
         inside = Decider(
             self.mirror,
             self._client.clock,
@@ -227,7 +228,9 @@ class SchedulerProcess:
             config=self._config,
         )
         pages, close = mounted(self._client, self.mirror, inside, host=listen.host)
-        serving = Serving(listen, health=health, registry=self.registry, routes=[*routes, *pages])
+        source = source_of(self._client, self.mirror, inside)
+        routes = [*endpoints.routes(access), *Tenants(source).routes(access), *pages]
+        serving = Serving(listen, health=health, registry=self.registry, routes=routes)
         server = await stack.enter_async_context(serving)
         stack.callback(close)
         _log.info("serving", url=server.url)

@@ -14,6 +14,7 @@ from numakube.cli.cluster import (
     namespace_for,
     namespace_option,
     selector_option,
+    warn_of_refusal,
 )
 from numakube.cli.naming import names_argument
 from numakube.cli.output import Output, make_console, output_option, print_document
@@ -108,7 +109,9 @@ def command(
         return
     from numakube.apps.gathering import SCHEDULING, ZONES
 
-    view.show(facts_for(cluster, what=SCHEDULING if view.wanted else ZONES))
+    facts = facts_for(cluster, what=SCHEDULING if view.wanted else ZONES)
+    view.show(facts)
+    warn_of_refusal(facts)
 
 
 def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch | None:

@@ -13,7 +13,7 @@ from numakube.insight.doctor.finding import (
     about_cluster,
     about_node,
 )
-from numakube.insight.unreadable import ROLE, rights_text
+from numakube.insight.unreadable import rights_text
 from numakube.values.names import dns_label_problems
 
 if TYPE_CHECKING:
@@ -85,11 +85,9 @@ def _lacking(refused: list[Unreadable]) -> Iterator[Finding]:
     """Tell once of everything that the user may not read, with the rights to ask for."""
     if refused:
         detail = f"you may not (403): {rights_text(refused)}"
-        fix = (
-            f"kubectl create clusterrolebinding MINE --clusterrole={ROLE} --user=ME   # or a role"
-            " with what is named"
-        )
-        yield about_cluster(FORBIDDEN, detail, fix=fix)
+        listed = ",".join(one.right.removeprefix("list ") for one in refused)
+        fix = f"kubectl create clusterrole numa-reader --verb=get,list --resource={listed}"
+        yield about_cluster(FORBIDDEN, detail, fix=f"{fix}   # and bind it to yourself")
 
 
 CHECKS: Final = (check_access,)

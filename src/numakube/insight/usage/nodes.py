@@ -154,6 +154,7 @@ def _on_free_cores(report: ExactReport, zone: int) -> int:
 
 
 _NO_REPORT: Final = "no NodeResourceTopology"
+_FORBIDDEN: Final = "not allowed (403)"
 
 
 # Machines that are alike have the same cores.
@@ -169,7 +170,8 @@ def node_usage(
     view = facts.view(node)
     troubles = troubles_of(facts.nodes.get(node))
     if view is None or isinstance(view, Unusable):
-        why = (facts.why_no_reports or _NO_REPORT) if view is None else view.reason
+        missing = _FORBIDDEN if facts.why_no_reports else _NO_REPORT
+        why = missing if view is None else view.reason
         return NodeUsage(node=node, why_unknown=why, troubles=troubles, fits=fits), []
     zones = zone_usages(allotted_view(facts, view))
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)

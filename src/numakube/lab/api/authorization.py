@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numakube.lab.api.authentication import User
     from numakube.lab.api.refusals import Refusal
     from numakube.lab.api.request_info import RequestInfo
-    from numakube.lab.api.store import Change, Store
+    from numakube.lab.api.store import Change, Store, Stored
     from numakube.lab.kinds import Json
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -177,7 +177,20 @@ class RoleBasedAccess:
     def cluster_role_rules(self, name: str) -> Sequence[Json]:
         """Return the rules of a cluster role, those it aggregates included."""
         role = self._store.get(Key(_CLUSTER_ROLES, "", name))
-        return (role.obj.get("rules") or ()) if role else ()
+        if role is None:
+            return ()
+        parts = [role, *self._aggregated(name)]
+        return [rule for part in parts for rule in part.obj.get("rules") or ()]
+
+    def _aggregated(self, name: str) -> Iterator[Stored]:
+        """Yield the roles whose labels make them part of ``view``, ``edit`` or ``admin``.
+
+        On a cluster a controller copies their rules; here they are looked up.
+        """
+        label = f"{RBAC_GROUP}/aggregate-to-{name}"
+        for stored in self._store.listed(_CLUSTER_ROLES):
+            if (stored.obj["metadata"].get("labels") or {}).get(label) == "true":
+                yield stored
 
 
 def _subject_key(subject: Json, namespace: str) -> tuple[str, str]:

@@ -131,7 +131,8 @@ def _edit() -> list[Json]:
         _READ, "", "secrets", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"
     )
     leases = _rule(_READ, "coordination.k8s.io", "leases")
-    return [*_view(), *changes, reads, leases]
+    tokens = _rule(("create",), "", "serviceaccounts/token")
+    return [*_view(), *changes, reads, leases, tokens]
 
 
 def _admin() -> list[Json]:
