@@ -128,12 +128,9 @@ async def asked_as_tenant(
         NumakubeError: none can be asked; it says why.
     """
     from numakube.apps.reaching import ask_as_tenant
-    from numakube.kube.config import load_config
-    from numakube.kube.connect import connect
     from numakube.manifests.debugging import SELECTOR
 
-    config = load_config(kubeconfig=cluster.kubeconfig, context=cluster.context, env=os.environ)
-    async with connect(config, interactive=sys.stdin.isatty(), user_agent="kubectl-numa") as client:
+    async with connected(cluster) as client:
         body = await ask_as_tenant(
             client,
             pod,

@@ -29,6 +29,7 @@ from numakube.apps.exporter.building import (
 )
 from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.fingerprint_status import StatusFile, StatusRing
+from numakube.apps.exporter.kubelet_config import ConfigFile
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.pod_book import NoPods, WatchedPods
@@ -73,6 +74,7 @@ async def read_once(
         reader = await _one_look(options, around, stack, asks=bool(options["kubeconfig"]))
         if not kubelet:
             reader.dial = None
+            reader.config = ConfigFile(around.locate(options["kubelet_config_file"]))
             chosen = replace(chosen, exact=False)
         inputs = await reader.read()
     if not kubelet:
