@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from tests.hiding import run_hiding, without_extras
 
-from numakube.manifests.components import COMPONENTS, DEFAULT_IMAGE, Choices, component_objects
+from numakube.manifests.components import COMPONENTS, Choices, component_objects
+from numakube.manifests.images import IMAGE
+from numakube.manifests.sbom import sbom
 
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
@@ -94,7 +96,7 @@ def test_every_container_of_ours_starts_a_component_that_the_image_has() -> None
         .get("template", {})
         .get("spec", {})
         .get("containers", ())
-        if container["image"] == DEFAULT_IMAGE
+        if container["image"] == IMAGE
     }
     assert started <= EXTRAS.keys()
     assert started >= {"exporter", "extender", "operator", "scheduler", "sriov"}

@@ -12,6 +12,7 @@ from numakube.errors import ConfigError
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
+from numakube.manifests.images import IMAGE
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.readers import view_role
 from numakube.manifests.scheduler import SchedulerManifest
@@ -22,7 +23,6 @@ from numakube.manifests.webhook import WebhookManifest
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-DEFAULT_IMAGE: Final = "ghcr.io/numakube/numakube:latest"
 DEFAULT_NAMESPACE: Final = "numakube"
 UPDATERS: Final = ("numakube", "rte", "nfd")
 _PRIVILEGED: Final = {"pod-security.kubernetes.io/enforce": "privileged"}
@@ -45,7 +45,7 @@ class Choices:
     """
 
     namespace: str = DEFAULT_NAMESPACE
-    image: str = DEFAULT_IMAGE
+    image: str = IMAGE
     scheduler_name: str = SCHEDULER_NAME
     replicas: int = 2
     updater: str = "numakube"

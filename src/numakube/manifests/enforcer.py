@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.manifests.images import IMAGE
 from numakube.manifests.network import allow_api_server, allow_scraping, deny_all
 from numakube.manifests.node_agents import (
     CONTAINER_SECURITY,
@@ -48,7 +49,7 @@ class EnforcerManifest:
     """
 
     namespace: str = "numakube"
-    image: str = "ghcr.io/numakube/numakube:latest"
+    image: str = IMAGE
     pull_policy: str = "IfNotPresent"
     memory: bool = True
 

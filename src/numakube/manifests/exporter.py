@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from numakube.manifests.images import IMAGE
 from numakube.manifests.pool_exporters import Names, PoolExporter, PoolExporters
 
 NAME: Final = "numakube-exporter"
@@ -30,7 +31,7 @@ class ExporterManifest:
     """
 
     namespace: str = "numakube"
-    image: str = "ghcr.io/numakube/numakube:latest"
+    image: str = IMAGE
     pull_policy: str = "IfNotPresent"
     period: str = "1m"
     fingerprint: str | None = "with-exclusive-resources"

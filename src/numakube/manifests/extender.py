@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.debugging import EXTENDER, debugging_access
+from numakube.manifests.images import IMAGE
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
 
@@ -44,7 +45,7 @@ class ExtenderManifest:
 
     namespace: str = "numakube"
     name: str = NAME
-    image: str = "ghcr.io/numakube/numakube:latest"
+    image: str = IMAGE
     kube_scheduler_image: str = "registry.k8s.io/kube-scheduler:v1.35.7"
     second: bool = True
     scheduler_name: str = SCHEDULER_NAME

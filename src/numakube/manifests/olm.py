@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numakube
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd_text
 from numakube.api.yamls import dump_yaml
+from numakube.manifests.images import VERSION
 from numakube.manifests.operator import NAME, OperatorManifest, cluster_rules, namespace_rules
 
 PACKAGE: Final = "numakube-operator"
@@ -31,7 +31,6 @@ def bundle() -> dict[str, str]:
 def service_version() -> dict[str, Any]:
     """Return what is installed, with which rights, and which kinds it owns."""
     deployment = OperatorManifest().deployment()
-    version = numakube.__version__.partition("+")[0]
     strategy = {
         "deployments": [{"name": NAME, "spec": deployment["spec"]}],
         "clusterPermissions": [{"serviceAccountName": NAME, "rules": cluster_rules()}],
@@ -41,13 +40,13 @@ def service_version() -> dict[str, Any]:
         "apiVersion": "operators.coreos.com/v1alpha1",
         "kind": "ClusterServiceVersion",
         "metadata": {
-            "name": f"{PACKAGE}.v{version}",
+            "name": f"{PACKAGE}.v{VERSION}",
             "annotations": {"capabilities": "Seamless Upgrades", "categories": "Scheduling"},
         },
         "spec": {
             "displayName": "numakube",
             "description": "NUMA-aware scheduling: exporters, a scheduler, and their life cycle.",
-            "version": version,
+            "version": VERSION,
             "minKubeVersion": "1.31.0",
             "maturity": CHANNEL,
             "provider": {"name": "numakube"},

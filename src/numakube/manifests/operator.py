@@ -18,6 +18,7 @@ from numakube.manifests import (
     scheduler,
     secondary_scheduler,
 )
+from numakube.manifests.images import IMAGE
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane
 
@@ -37,7 +38,7 @@ class OperatorManifest:
     """What is deployed."""
 
     namespace: str = "numaresources"
-    image: str = "ghcr.io/numakube/numakube:latest"
+    image: str = IMAGE
     replicas: int = 1
 
     def objects(self) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debugging import SCHEDULER, debugging_access
+from numakube.manifests.images import IMAGE
 from numakube.manifests.readers import tenant_role
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
@@ -33,7 +34,7 @@ class SchedulerManifest:
     """
 
     namespace: str = "numakube"
-    image: str = "ghcr.io/numakube/numakube:latest"
+    image: str = IMAGE
     scheduler_name: str = SCHEDULER_NAME
     replicas: int = 2
     configuration: dict[str, Any] | None = None

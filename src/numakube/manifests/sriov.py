@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.manifests.images import IMAGE
 from numakube.manifests.node_agents import (
     CONTAINER_SECURITY,
     CREATED,
@@ -64,7 +65,7 @@ class SriovManifest:
     name: str = NAME
     account: str = ""
     where: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    image: str = "ghcr.io/numakube/numakube:latest"
+    image: str = IMAGE
     pools: Sequence[Mapping[str, Any]] = field(default=EXAMPLE)
     use_cdi: bool = False
     host_network: bool = False

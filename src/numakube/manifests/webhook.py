@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.manifests.images import IMAGE
 from numakube.manifests.roles import cluster_role, rule, service_account
 
 NAME: Final = "numakube-webhook"
@@ -42,7 +43,7 @@ class WebhookManifest:
     """
 
     namespace: str = "numakube"
-    image: str = "ghcr.io/numakube/numakube:latest"
+    image: str = IMAGE
     replicas: int = 2
     pull_policy: str = "IfNotPresent"
     client_config: tuple[tuple[str, Any], ...] = ()

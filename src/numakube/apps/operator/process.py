@@ -31,7 +31,7 @@ from numakube.kube.lease import LeaderElection
 from numakube.kube.objects import ObjectKey
 from numakube.kube.reflector import wait_synced
 from numakube.kube.workqueue import WorkQueue, run_workers
-from numakube.manifests.components import DEFAULT_IMAGE
+from numakube.manifests.images import IMAGE
 from numakube.manifests.operator import LEASE
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def _own_image(client: Client, values: Mapping[str, Any]) -> tuple[str, st
             return container["image"], container.get("imagePullPolicy", "IfNotPresent")
         except (ApiError, KeyError, IndexError) as error:
             _log.warning("own_image_unknown", pod=values["pod_name"], error=str(error))
-    return DEFAULT_IMAGE, "IfNotPresent"
+    return IMAGE, "IfNotPresent"
 
 
 async def _is_openshift(client: Client, values: Mapping[str, Any]) -> bool:

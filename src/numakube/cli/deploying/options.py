@@ -18,11 +18,11 @@ from numakube.manifests.components import (
     ALL,
     COMPONENTS,
     DEFAULT,
-    DEFAULT_IMAGE,
     DEFAULT_NAMESPACE,
     UPDATERS,
     Choices,
 )
+from numakube.manifests.images import IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -72,9 +72,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="NAME",
         help="Where the components live.",
     )
-    @click.option(
-        "--image", default=DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Our image."
-    )
+    @click.option("--image", default=IMAGE, show_default=True, metavar="IMAGE", help="Our image.")
     @click.option(
         "--scheduler-name",
         "--sched-profile-name",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import numakube
 from numakube.cli.lab.options import name_option, run_dir
 from numakube.cli.logs import configure_logs, log_options
 from numakube.cli.sources import MachineParameter, load_machine, read_text
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numakube.lab.rundir import LabInfo, RunDir
 
 DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
+_EXAMPLE = Path(numakube.__file__).parent / "examples" / "aligned-deployment.yaml"
 # A lab of a thousand nodes is ready within a minute.
 _DETACH_SECONDS = 120
 _MOST_VFS = 248
@@ -219,7 +221,7 @@ def _announce(info: LabInfo, options: LabOptions) -> None:
     click.echo("\nTry:")
     click.echo(f"  export KUBECONFIG={info.kubeconfig}")
     click.echo("  kubectl get nodes -o wide")
-    click.echo("  kubectl apply -f examples/aligned-deployment.yaml")
+    click.echo(f"  kubectl apply -f {_EXAMPLE}")
     click.echo(f"  numakube lab status{name}")
 
 
