@@ -12,7 +12,8 @@ import pytest
 from tests.manifests.helm_rendering import render
 
 from numakube.api.yamls import load_manifests, load_yaml
-from numakube.manifests.chart import chart, default_values
+from numakube.manifests.chart import chart
+from numakube.manifests.chart_values import CHART_COMPONENTS, default_values
 from numakube.manifests.components import COMPONENTS, Choices, objects_of
 from numakube.manifests.monitoring.alerts import prometheus_rule
 
@@ -76,7 +77,7 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
     """Alone, with every choice made otherwise."""
     off = {name: name == component for name in COMPONENTS if name != "api"}
     values = values_with(**off)
-    values["image"] = {"repository": "r.example:5000/x", "tag": "2", "pullPolicy": "Always"}
+    values["image"] |= {"repository": "r.example:5000/x", "tag": "2", "pullPolicy": "Always"}
     values["scheduler"] |= {"name": "mine", "replicas": 3}
     values["exporter"] |= {"period": "5s"}
     choices = Choices(
@@ -89,6 +90,57 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
     )
     found = by_key(rendered(values, "elsewhere"))
     assert found == by_key(without_kinds(objects_of(("api", component), choices)))
+
+
+@pytest.mark.parametrize("component", CHART_COMPONENTS)
+def test_where_and_how_pods_run_can_be_chosen(component: str) -> None:
+    """For every component, beside what is its own; what is empty is left out."""
+    values = values_with(**{name: name == component for name in CHART_COMPONENTS})
+    values["image"]["pullSecrets"] = [{"name": "mine"}]
+    chosen = {
+        "nodeSelector": {"pool": "true"},
+        "tolerations": [{"key": "pool", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [],
+        "priorityClassName": "",
+    }
+    values[component] |= {
+        **chosen,
+        "resources": {"limits": {"memory": "2Gi"}},
+        "extraArgs": ["--log-level=debug", "--odd=a b: 'c'"],
+    }
+    pod, plain = (
+        next(
+            one["spec"]["template"]["spec"]
+            for one in rendered(some)
+            if one["kind"] in ("DaemonSet", "Deployment")
+        )
+        for some in (values, values_with(**{name: name == component for name in CHART_COMPONENTS}))
+    )
+
+    assert {key: pod[key] for key in chosen if key in pod} == {k: v for k, v in chosen.items() if v}
+    assert pod["imagePullSecrets"] == [{"name": "mine"}]
+    assert "imagePullSecrets" not in plain
+    (container,) = pod["containers"]
+    assert container["resources"] == {"limits": {"memory": "2Gi"}}
+    assert container["args"] == [
+        *plain["containers"][0]["args"],
+        "--log-level=debug",
+        "--odd=a b: 'c'",
+    ]
+
+
+def test_every_value_is_explained() -> None:
+    """By a comment right above it, and the file still has just the default values."""
+    text = FILES["values.yaml"]
+    assert load_yaml(text, "values.yaml") == default_values()
+    lines = text.splitlines()
+    for key in ("repository", "enabled", "period", "replicas", "extraArgs", "tolerations"):
+        places = [
+            number for number, line in enumerate(lines) if line.lstrip().startswith(f"{key}:")
+        ]
+        assert places
+        assert all(lines[number - 1].lstrip().startswith("# ") for number in places)
 
 
 def test_policies_and_budgets_can_be_left_out() -> None:
@@ -114,7 +166,8 @@ def test_the_schema_knows_every_value_and_refuses_others() -> None:
     assert isinstance(schema, dict)
 
     def check(value: Any, rule: dict[str, Any]) -> None:
-        if isinstance(value, dict):
+        # Objects of Kubernetes are the API server's to check.
+        if isinstance(value, dict) and "properties" in rule:
             assert rule["additionalProperties"] is False
             for key, one in value.items():
                 check(one, rule["properties"][key])

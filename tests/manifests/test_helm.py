@@ -14,7 +14,7 @@ import pytest
 from tests.manifests.test_chart import FOLDER, by_key, rendered
 
 from numakube.api.yamls import load_manifests
-from numakube.manifests.chart import default_values
+from numakube.manifests.chart_values import CHART_COMPONENTS, default_values
 
 HELM = shutil.which("helm")
 SETS = 24
@@ -36,7 +36,8 @@ def drawn(rng: Random) -> dict[str, Any]:
     for part in values.values():
         if "enabled" in part:
             part["enabled"] = rng.random() < 0.5
-    values["image"] = {
+    values["image"] |= {
+        "pullSecrets": rng.choice([[], [{"name": "mine"}]]),
         "repository": rng.choice(["numakube", "r.example/x", "r.example:5000/team/numakube"]),
         "tag": rng.choice(["1", "1.2.3", "latest", f"1@sha256:{'0' * 64}"]),
         "pullPolicy": rng.choice(["Always", "IfNotPresent", "Never"]),
@@ -45,6 +46,12 @@ def drawn(rng: Random) -> dict[str, Any]:
         "name": rng.choice(["numa", "e3", "numakube.example.com", "null-and-void"]),
         "replicas": rng.randint(1, 5),
     }
+    for component in CHART_COMPONENTS:
+        values[component] |= {
+            "extraArgs": rng.choice([[], ["--log-level=debug", "--odd=a b: 'c'"]]),
+            "nodeSelector": rng.choice([{}, {"pool": "true"}]),
+            "tolerations": rng.choice([[], [{"key": "a", "tolerationSeconds": 300}]]),
+        }
     values["exporter"]["period"] = rng.choice(["5s", "1m30s", "0.5h"])
     return values
 
@@ -86,6 +93,9 @@ def test_helm_has_nothing_to_complain_of() -> None:
         "image.pullPolicy=Sometimes",
         "image.tag=",
         "image.tag=a b",
+        "scheduler.tolerations=all",
+        "scheduler.extraArgs=--log-level=debug",
+        "scheduler.nodeSelector=ssd",
     ],
 )
 def test_helm_refuses_values_that_mean_nothing(mistake: str) -> None:

@@ -17,7 +17,6 @@ from tests.hiding import run_hiding, without_extras
 
 from numakube.manifests.components import COMPONENTS, Choices, component_objects
 from numakube.manifests.images import IMAGE
-from numakube.manifests.sbom import sbom
 
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()

@@ -8,13 +8,22 @@ values is what ``numakube render`` prints.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numakube
 from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.components import COMPONENTS, Choices, component_objects
+from numakube.manifests.chart_values import (
+    CHART_COMPONENTS,
+    POD_CHOICES,
+    schema,
+    values_text,
+    workload_path,
+)
+from numakube.manifests.components import Choices, component_objects
+from numakube.manifests.images import VERSION
 from numakube.manifests.monitoring.alerts import prometheus_rule
 from numakube.manifests.readers import view_role
 from numakube.manifests.service_monitors import service_monitors
@@ -39,15 +48,14 @@ _CHOICES: Final = Choices(
     period="zz-period-zz",
     replicas=_REPLICAS,
 )
+_VALUE: Final = re.compile(r"^( *\w+): zz-value-([\w.]+)-zz\n", re.MULTILINE)
+_MORE: Final = re.compile(r"^( *- )zz-more-([\w.]+)-zz\n", re.MULTILINE)
+"""What may be absent, and what may be added to a list. JSON is YAML on one line."""
 _SEPARATE: Final[Mapping[str, str]] = {
     "NetworkPolicy": "networkPolicy",
     "PodDisruptionBudget": "podDisruptionBudget",
 }
 """Kinds that can be left out of every component."""
-_ON: Final = ("exporter", "scheduler")
-"""Components that are on by default."""
-_NO_TEXTS: Final = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
-_DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,41 +68,19 @@ class ChartFile:
 
 def chart() -> list[ChartFile]:
     """Return every file of the chart."""
-    components = [name for name in COMPONENTS if name != "api"]
     return [
         ChartFile("Chart.yaml", dump_yaml(_about())),
-        ChartFile("values.yaml", dump_yaml(default_values())),
-        ChartFile("values.schema.json", json.dumps(_schema(), indent=2) + "\n"),
+        ChartFile("values.yaml", values_text()),
+        ChartFile("values.schema.json", json.dumps(schema(), indent=2) + "\n"),
         *(
             ChartFile(f"crds/{name}", crd_text(name))
             for name in (NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD)
         ),
-        *(ChartFile(f"templates/{name}.yaml", _template(name)) for name in components),
+        *(ChartFile(f"templates/{name}.yaml", _template(name)) for name in CHART_COMPONENTS),
         ChartFile("templates/view.yaml", dump_yaml(view_role())),
         ChartFile("templates/monitoring.yaml", _monitoring()),
         ChartFile("templates/NOTES.txt", _NOTES),
     ]
-
-
-def default_values() -> dict[str, Any]:
-    """Return what a user may choose, and what is chosen otherwise."""
-    plain = Choices()
-    repository, _, tag = plain.image.rpartition(":")
-    switches = {name: {"enabled": name in _ON} for name in COMPONENTS if name != "api"}
-    return {
-        "image": {"repository": repository, "tag": tag, "pullPolicy": plain.pull_policy},
-        **switches,
-        "exporter": {"enabled": True, "period": "1m"},
-        "scheduler": {
-            "enabled": True,
-            "name": plain.scheduler_name,
-            "replicas": plain.replicas,
-        },
-        "networkPolicy": {"enabled": True},
-        "podDisruptionBudget": {"enabled": True},
-        "serviceMonitor": {"enabled": False},
-        "prometheusRule": {"enabled": False},
-    }
 
 
 def _about() -> dict[str, Any]:
@@ -103,7 +89,7 @@ def _about() -> dict[str, Any]:
         "name": "numakube",
         "description": "NUMA-aware scheduling for Kubernetes",
         "type": "application",
-        "version": numakube.__version__.partition("+")[0],
+        "version": VERSION,
         "appVersion": numakube.__version__,
         "kubeVersion": ">=1.31.0-0",
         "home": "https://github.com/numakube/numakube",
@@ -115,10 +101,25 @@ def _template(component: str) -> str:
     for document in component_objects(component, _CHOICES):
         if document["kind"] in ("Namespace", "CustomResourceDefinition") or document == view_role():
             continue  # Helm makes namespaces itself; kinds and that role have files of their own.
+        _open_choices(component, document)
         text = "---\n" + _with_expressions(dump_yaml(document))
         switch = _SEPARATE.get(document["kind"])
         parts.append(text if switch is None else _if(switch, text))
     return _if(component, "".join(parts))
+
+
+def _open_choices(component: str, document: dict[str, Any]) -> None:
+    """Put words where the specification of a workload's pods can be chosen."""
+    path = workload_path(component, document)
+    if path is None:
+        return
+    pod = document["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    pod["imagePullSecrets"] = "zz-value-image.pullSecrets-zz"
+    pod |= {key: f"zz-value-{path}.{key}-zz" for key in POD_CHOICES}
+    container["resources"] = f"zz-value-{path}.resources-zz"
+    if path == component:
+        container["args"] = [*container["args"], f"zz-more-{path}.extraArgs-zz"]
 
 
 def _monitoring() -> str:
@@ -137,43 +138,8 @@ def _if(switch: str, text: str) -> str:
 def _with_expressions(text: str) -> str:
     for word, expression in _WORDS.items():
         text = text.replace(word, expression)
-    return text
-
-
-def _schema() -> dict[str, Any]:
-    """Return the schema of the values: a mistyped one is refused, not ignored."""
-    schema = _schema_of(default_values())
-    schema["$schema"] = "http://json-schema.org/draft-07/schema#"
-    schema["properties"]["image"]["properties"]["pullPolicy"]["enum"] = [
-        "Always",
-        "IfNotPresent",
-        "Never",
-    ]
-    for name in ("repository", "tag"):
-        schema["properties"]["image"]["properties"][name]["pattern"] = "^[^\\s\"']+$"
-    schema["properties"]["exporter"]["properties"]["period"]["pattern"] = _DURATION
-    scheduler = schema["properties"]["scheduler"]["properties"]
-    scheduler["replicas"]["minimum"] = 1
-    scheduler["name"]["pattern"] = "^[a-z]([-a-z0-9.]*[a-z0-9])?$"
-    # Templates do not quote it, and to YAML these are no names.
-    scheduler["name"]["not"] = {
-        "enum": ["false", "n", "no", "null", "off", "on", "true", "y", "yes"]
-    }
-    schema["properties"]["global"] = {"type": "object"}
-    return schema
-
-
-def _schema_of(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any of the values
-    match value:
-        case dict():
-            properties = {key: _schema_of(one) for key, one in value.items()}
-            return {"type": "object", "properties": properties, "additionalProperties": False}
-        case bool():
-            return {"type": "boolean"}
-        case int():
-            return {"type": "integer"}
-        case _:
-            return {"type": "string"}
+    text = _VALUE.sub(r"{{- if .Values.\2 }}\n\1: {{ toJson .Values.\2 }}\n{{- end }}\n", text)
+    return _MORE.sub(r"{{- range .Values.\2 }}\n\1{{ toJson . }}\n{{- end }}\n", text)
 
 
 _NOTES: Final = """\
