@@ -63,7 +63,7 @@ def test_everything_that_is_copied_exists() -> None:
     """And the project's description names no file that is not copied."""
     copied = [name for one in words("COPY") if "--from=build" not in one for name in one[:-1]]
     assert [name for name in copied if not (ROOT / name).exists()] == []
-    assert PROJECT["readme"] in copied
+    assert "README.md" in copied
 
 
 def test_every_extra_is_one_of_the_project() -> None:

@@ -1,0 +1,150 @@
+"""A dry run of a release: everything is built, and what was built is looked at."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+from release.build import ROOT, SUMS, build
+
+from numakube.api.yamls import load_manifests, load_yaml
+from numakube.manifests.components import DEFAULT, Choices, objects_of
+from numakube.manifests.images import VERSION
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a release."""
+    folder = tmp_path_factory.mktemp("dist")
+    build(folder)
+    return folder
+
+
+def digest(path: Path) -> str:
+    """Return a file's checksum."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def run(*words: str, **environment: str) -> str:
+    """Run a program with just this environment, and return what it prints."""
+    done = subprocess.run(  # noqa: S603 - what was built
+        words, env=environment, cwd="/", capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_release_has_every_file_and_its_checksum(dist: Path) -> None:
+    """Wheel, sdist, chart, plug-in, manifests and the list of software."""
+    lines = (dist / SUMS).read_text(encoding="utf-8").splitlines()
+    sums = {name: checksum for checksum, _, name in (line.partition("  ") for line in lines)}
+    assert sums == {path.name: digest(path) for path in dist.iterdir() if path.name != SUMS}
+    assert sums.keys() == {
+        f"numakube-{VERSION}-py3-none-any.whl",
+        f"numakube-{VERSION}.tar.gz",
+        f"numakube-{VERSION}.tgz",
+        f"numakube-{VERSION}.cdx.json",
+        f"kubectl-numa-{VERSION}.tar.gz",
+        "numa.yaml",
+        "install.yaml",
+    }
+
+
+def test_the_same_tree_gives_the_same_release(dist: Path, tmp_path: Path) -> None:
+    """So that anybody can check what was published."""
+    build(tmp_path)
+    assert (tmp_path / SUMS).read_text("utf-8") == (dist / SUMS).read_text("utf-8")
+
+
+def test_the_wheel_runs_and_has_its_data(dist: Path, tmp_path: Path) -> None:
+    """Without the tree that it was built from."""
+    with zipfile.ZipFile(dist / f"numakube-{VERSION}-py3-none-any.whl") as wheel:
+        names = set(wheel.namelist())
+        wheel.extractall(tmp_path)  # noqa: S202 - our own
+    program = "import numakube.cli.main as main; print(main.__file__); main.main()"
+    printed = run(sys.executable, "-c", program, "--version", PYTHONPATH=str(tmp_path))
+    assert printed == f"{tmp_path}/numakube/cli/main.py\nnumakube {VERSION}\n"
+    assert {path.name for path in (ROOT / "examples").iterdir()} <= {
+        name.removeprefix("numakube/examples/") for name in names
+    }
+    assert not [name for name in names if name.startswith(("tests/", "release/"))]
+
+
+def test_a_wheel_can_be_built_from_the_source_distribution(dist: Path, tmp_path: Path) -> None:
+    """The same one."""
+    with tarfile.open(dist / f"numakube-{VERSION}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    builder = WheelBuilder(str(tmp_path / f"numakube-{VERSION}"))
+    (wheel,) = builder.build(directory=str(tmp_path), versions=["standard"])
+    assert digest(Path(wheel)) == digest(dist / Path(wheel).name)
+
+
+def test_links_of_the_package_page_lead_to_the_repository(dist: Path) -> None:
+    """To the files of this version; the package itself has neither pictures nor pages."""
+    with zipfile.ZipFile(dist / f"numakube-{VERSION}-py3-none-any.whl") as wheel:
+        page = wheel.read(f"numakube-{VERSION}.dist-info/METADATA").decode()
+    for place in re.findall(r"\]\(([^)]+)\)", page):
+        prefix, found, path = place.partition(f"/v{VERSION}/")
+        assert prefix.startswith("https://"), place
+        assert not found or (ROOT / path.partition("#")[0]).exists(), place
+    assert f"(https://raw.githubusercontent.com/numakube/numakube/v{VERSION}/docs/images/" in page
+
+
+def test_the_chart_is_the_one_in_the_tree(dist: Path) -> None:
+    """As ``helm install`` takes it: in a folder of the chart's name."""
+    with tarfile.open(dist / f"numakube-{VERSION}.tgz") as archive:
+        packed = {
+            one.name: file.read()
+            for one in archive
+            if (file := archive.extractfile(one)) is not None
+        }
+    folder = ROOT / "deploy" / "chart"
+    assert packed == {
+        f"numakube/{path.relative_to(folder)}": path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_manifests_are_what_deploy_applies(dist: Path) -> None:
+    """For ``kubectl apply -f`` of a release's address."""
+    found = load_manifests((dist / "install.yaml").read_text("utf-8"), "install.yaml")
+    assert list(found) == objects_of(DEFAULT, Choices())
+
+
+def test_the_list_of_software_is_about_this_version(dist: Path) -> None:
+    """With everything that any component needs."""
+    software = json.loads((dist / f"numakube-{VERSION}.cdx.json").read_text("utf-8"))
+    assert software["metadata"]["component"]["version"] == VERSION
+    assert {"numpy", "grpcio", "jinja2"} <= {one["name"].lower() for one in software["components"]}
+
+
+def test_krew_gets_a_plug_in_that_runs_this_version(dist: Path, tmp_path: Path) -> None:
+    """By uv or pipx, with the arguments as they are; without either it says what to do."""
+    archive = dist / f"kubectl-numa-{VERSION}.tar.gz"
+    manifest = load_yaml((dist / "numa.yaml").read_text("utf-8"), "numa.yaml")
+    assert isinstance(manifest, dict)
+    (platform,) = manifest["spec"]["platforms"]
+    assert platform["sha256"] == digest(archive)
+    assert platform["uri"].endswith(f"/v{VERSION}/{archive.name}")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    program = str(tmp_path / platform["bin"])
+    bins = tmp_path / "bin"
+    bins.mkdir()
+    (bins / "sh").symlink_to("/bin/sh")
+    assert f"pip install numakube=={VERSION}" in run(program, "top", PATH=str(bins))
+    for name, words in (("pipx", "run --spec"), ("uvx", "--quiet --from")):
+        tool = bins / name
+        tool.write_text(f'#!/bin/sh\nprintf "%s|" {name} "$@"\n', encoding="utf-8")
+        tool.chmod(0o755)
+        printed = run(program, "top", "a b", PATH=str(bins))
+        expected = [name, *words.split(), f"numakube=={VERSION}", "kubectl-numa", "top", "a b"]
+        assert printed.split("|")[:-1] == expected
