@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak lint fmt bench dist clean
+.PHONY: help venv demo test soak lint fmt bench docs dist clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,9 +42,13 @@ fmt: venv  ## Format the code
 bench: venv  ## Measure; prints one JSON object a line
 	@$(BIN)/python -m benchmarks
 
+docs: venv  ## Build the documentation as a site into site/; broken links are errors
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 dist: venv  ## Build a release into dist/: packages, chart, plug-in, manifests, checksums
 	@rm -rf dist
 	@$(BIN)/python -m release dist
 
 clean:  ## Remove everything that make created
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -2,7 +2,8 @@
 
 * A fenced block with ``title="name"`` is written to that file.
 * In a ``console`` block, lines that start with ``$ `` are commands for a shell, continued by a
-  backslash; the lines after them are what they print, trailing blanks aside.
+  backslash; the lines after them are what they print, trailing blanks aside. ``export`` lasts to
+  the end of the page, as in a terminal. `RUNTIME`, where labs keep their files, is the page's own.
 * ``pycon`` blocks are doctests.
 
 All blocks of a page share one directory and one Python namespace.
@@ -15,6 +16,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,9 @@ from typing import Any
 BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 TITLE = re.compile(r'title="(?P<name>[^"]+)"')
 COMMAND = re.compile(r"^\$ (?P<command>(?:.*\\\n)*.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+EXPORT = re.compile(r"export (?P<name>\w+)=(?P<value>\S+)")
 ROOT = Path(__file__).parents[2]
+RUNTIME = "/run/user/1000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,45 @@ class Block:
         return self.info.split()[0]
 
 
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Somebody who has installed numakube and sits in *directory*.
+
+    Attributes:
+        runtime: what `RUNTIME` stands for; its path has to be short, for there are sockets in it.
+        exported: variables that commands have set so far.
+    """
+
+    directory: Path
+    runtime: str
+    exported: dict[str, str]
+
+    def enter(self, command: str) -> str:
+        """Return what *command* prints."""
+        command = command.replace(RUNTIME, self.runtime)
+        if export := EXPORT.fullmatch(command):
+            self.exported[export["name"]] = export["value"]
+            return ""
+        programs = Path(sys.executable).parent
+        environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"} | {
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "VECTORS": str(ROOT / "tests" / "vectors"),
+            "PYTHONUTF8": "1",
+            "XDG_RUNTIME_DIR": self.runtime,
+        }
+        done = subprocess.run(  # noqa: S603
+            ["/bin/sh", "-c", command],
+            cwd=self.directory,
+            env=environment | self.exported,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
+        return done.stdout.replace(self.runtime, RUNTIME)
+
+
 def run_page(text: str, directory: Path) -> str:
     """Return the page with the output that its commands really have."""
     namespace: dict[str, Any] = {}
@@ -50,42 +93,22 @@ def run_page(text: str, directory: Path) -> str:
             run_doctest(block.body, namespace)
         if block.language != "console":
             return match[0]
-        return f"```{block.info}\n{run_console(block.body, directory)}```"
+        return f"```{block.info}\n{run_console(block.body, terminal)}```"
 
-    return BLOCK.sub(run, text)
+    with tempfile.TemporaryDirectory(prefix="numakube-docs-") as runtime:
+        terminal = Terminal(directory, runtime, {})
+        return BLOCK.sub(run, text)
 
 
-def run_console(body: str, directory: Path) -> str:
+def run_console(body: str, terminal: Terminal) -> str:
     """Return the block with the real output of its commands."""
 
     def run(match: re.Match[str]) -> str:
-        output = "\n".join(
-            line.rstrip() for line in shell(match["command"], directory).splitlines()
-        )
+        printed = terminal.enter(match["command"]).splitlines()
+        output = "\n".join(line.rstrip() for line in printed)
         return f"$ {match['command']}\n{output}\n" if output else f"$ {match['command']}\n"
 
     return COMMAND.sub(run, body)
-
-
-def shell(command: str, directory: Path) -> str:
-    """Run *command* as somebody would who has installed numakube and sits in *directory*."""
-    programs = Path(sys.executable).parent
-    environment = {name: text for name, text in os.environ.items() if name != "COLUMNS"} | {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "VECTORS": str(ROOT / "tests" / "vectors"),
-        "PYTHONUTF8": "1",
-    }
-    done = subprocess.run(  # noqa: S603
-        ["/bin/sh", "-c", command],
-        cwd=directory,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    return done.stdout
 
 
 def run_doctest(body: str, namespace: dict[str, Any]) -> None:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shutil
 from pathlib import Path
 
 import click
 import pytest
 from tests.docs.pages import ROOT, run_page
 
+from numakube.api.yamls import load_yaml
 from numakube.cli.commands import COMMANDS
 from numakube.cli.main import cli
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.values import limits
 
 PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("*.md")])
-LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#\s]*)(?:#(?P<anchor>[^)]*))?\)")
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
 
 
 def name_of(page: Path) -> str:
@@ -31,6 +35,8 @@ def name_of(page: Path) -> str:
 def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
     """Run ``UPDATE_DOCS=1 pytest tests/docs`` to write what they print now."""
     written = page.read_text(encoding="utf-8")
+    if "\n$ kubectl " in written and shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not on the PATH")
 
     real = run_page(written, tmp_path)
 
@@ -40,11 +46,53 @@ def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
         assert real == written
 
 
+def prose_of(page: Path) -> str:
+    """Return a page without its examples."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return where links into a page can lead: its headings, as the site names them."""
+    texts = (
+        re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", one["text"])
+        for one in HEADING.finditer(prose_of(page))
+    )
+    plain = (re.sub(r"[^\w\s-]", "", text).strip().lower() for text in texts)
+    return {re.sub(r"[-\s]+", "-", text) for text in plain}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link is a file of the project."""
-    for match in LINK.finditer(page.read_text(encoding="utf-8")):
-        assert (page.parent / match["target"]).exists(), match["target"]
+    """Every relative link is a file of the project, and its anchor a heading there."""
+    for match in LINK.finditer(prose_of(page)):
+        target = (page.parent / match["target"]) if match["target"] else page
+        assert target.exists(), match["target"]
+        assert not match["anchor"] or match["anchor"] in anchors_of(target), match[0]
+
+
+def test_pages_of_the_site_link_to_each_other_only() -> None:
+    """What is outside of docs/ is not on the site: it is linked to by its address."""
+    folder = ROOT / "docs"
+    for page in folder.rglob("*.md"):
+        for match in LINK.finditer(prose_of(page)):
+            target = (page.parent / match["target"]).resolve()
+            assert target.is_relative_to(folder), f"{name_of(page)}: {match['target']}"
+
+
+def test_the_site_has_every_page_once() -> None:
+    """So that ``make docs``, which is strict, has nothing to complain of."""
+    written = load_yaml((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), "mkdocs.yml")
+    assert isinstance(written, dict)
+
+    def paths(entry: object) -> list[str]:
+        if isinstance(entry, str):
+            return [entry]
+        assert isinstance(entry, dict | list)
+        inside = entry.values() if isinstance(entry, dict) else entry
+        return [path for one in inside for path in paths(one)]
+
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")]
+    assert sorted(paths(written["nav"])) == sorted(pages)
 
 
 def test_every_page_can_be_found_from_the_index() -> None:
@@ -89,7 +137,7 @@ def test_the_picture_is_the_real_output() -> None:
 
 def test_every_limit_stands_in_the_table() -> None:
     """With the value that decoders stop at."""
-    text = (ROOT / "docs/reference/limits.md").read_text()
+    text = (ROOT / "docs/reference/decoder-limits.md").read_text()
     told = dict(re.findall(r"^\| `(MAX_[A-Z]+)` \| (\d+) \|", text, re.MULTILINE))
     real = {name: str(getattr(limits, name)) for name in dir(limits) if name.startswith("MAX_")}
     assert told == real
