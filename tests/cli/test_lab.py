@@ -34,6 +34,8 @@ def runtime() -> Iterator[Path]:
         shape = "2 sockets, 4 cores, smt 2, 16Gi"
         said = numakube("lab", "up", "--nodes", "1", "--machine", shape, "--detach")
         assert "Lab 'lab' is up with 1 nodes." in said
+        (example,) = (line.split()[-1] for line in said.splitlines() if "kubectl apply" in line)
+        assert Path(example).is_file()
         yield Path(path)
         assert "lab" in numakube("lab", "down")
         assert not RunDir.of("lab", env).path.exists()
