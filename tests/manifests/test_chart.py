@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,27 @@ def test_every_value_is_explained() -> None:
         ]
         assert places
         assert all(lines[number - 1].lstrip().startswith("# ") for number in places)
+
+
+def test_values_in_the_documentation_exist() -> None:
+    """Users copy them."""
+    blocks = [
+        block
+        for page in (FOLDER.parents[1] / "docs").rglob("*.md")
+        for block in re.findall(
+            r'title="values.yaml"\n(.*?)```', page.read_text("utf-8"), re.DOTALL
+        )
+    ]
+
+    def check(chosen: Any, known: Any) -> None:
+        if isinstance(chosen, dict) and isinstance(known, dict) and known:
+            assert chosen.keys() <= known.keys()
+            for key, one in chosen.items():
+                check(one, known[key])
+
+    assert blocks
+    for block in blocks:
+        check(load_yaml(block, "values.yaml"), default_values())
 
 
 def test_policies_and_budgets_can_be_left_out() -> None:
