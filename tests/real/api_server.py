@@ -46,12 +46,14 @@ class RealServer:
     Attributes:
         directory: where both keep their files and logs.
         anonymous: whether requests without credentials are let in.
+        accounts: whether pods get service accounts, which somebody has to create then.
         url: its address.
         etcd: the address of its store.
     """
 
     directory: Path
     anonymous: bool = True
+    accounts: bool = False
     url: str = ""
     etcd: str = ""
     _arguments: dict[str, list[str]] = field(default_factory=dict)
@@ -59,7 +61,7 @@ class RealServer:
 
     def __enter__(self) -> Self:
         """Start both; returns when requests are answered."""
-        client, peer, secure = _free_ports(3)
+        client, peer, secure = free_ports(3)
         self.etcd = f"http://127.0.0.1:{client}"
         self.url = f"https://127.0.0.1:{secure}"
         self._arguments["etcd"] = self._etcd_arguments(f"http://127.0.0.1:{peer}")
@@ -77,7 +79,7 @@ class RealServer:
         for name in ("kube-apiserver", "etcd"):
             process = self._processes.pop(name, None)
             if process is not None:
-                _stop(process)
+                stop(process)
 
     def kill(self) -> None:
         """End the server on the spot, as ``kill -9`` does; etcd keeps what was written."""
@@ -98,6 +100,11 @@ class RealServer:
     def ca(self) -> Path:
         """File of the certificate to trust."""
         return self.directory / "certs" / "apiserver.crt"
+
+    @property
+    def service_account_key(self) -> Path:
+        """File of the key that signs the tokens of service accounts."""
+        return self.directory / "service-account.key"
 
     @property
     def tls(self) -> ssl.SSLContext:
@@ -162,7 +169,7 @@ class RealServer:
         ]
 
     def _server_arguments(self, port: int) -> list[str]:
-        key = _write_key(self.directory / "service-account.key")
+        key = _write_key(self.service_account_key)
         users = _write_users(self.directory / "users.csv")
         return [
             f"--etcd-servers={self.etcd}",
@@ -177,7 +184,7 @@ class RealServer:
             f"--anonymous-auth={str(self.anonymous).lower()}",
             "--allow-privileged=true",
             "--service-cluster-ip-range=10.0.0.0/24",
-            "--disable-admission-plugins=ServiceAccount",
+            *([] if self.accounts else ["--disable-admission-plugins=ServiceAccount"]),
         ]
 
 
@@ -213,7 +220,8 @@ def _write_users(file: Path) -> Path:
     return file
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End *process*, by force if it does not end by itself in time."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)
@@ -222,7 +230,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

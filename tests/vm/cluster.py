@@ -1,0 +1,228 @@
+"""A control plane, one real node, numakube's exporter and scheduler: what campaigns run on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import aiohttp
+from tests.real.api_server import free_ports
+from tests.vm.control_plane import ControlPlane, control_plane
+from tests.vm.kubelets import Choice
+from tests.vm.node import Node
+from tests.vm.programs import Program
+from tests.vm.reports import Settled, Watcher, report_differences
+from tests.vm.truth import Truth, listing_differences, truth_of
+
+from numakube.api.core import Pod
+from numakube.api.kubelet_config import read_kubelet_config
+from numakube.api.yamls import dump_yaml
+from numakube.errors import NotFound, NumakubeError
+from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS
+from numakube.kube.client import Client
+from numakube.kubelet.configuration import allocatable_of
+from numakube.values.cpuset import CpuSet
+from numakube.values.quantity import milli_value, value
+from numakube.values.resources import CPU
+
+_LOOK_SECONDS: Final = 0.1
+_SETTLE_SECONDS: Final = 20.0
+_START_SECONDS: Final = 90.0
+
+NodeOpener: TypeAlias = Callable[[Path, Path], AbstractAsyncContextManager[Node]]
+"""What opens a node in a folder, for the cluster of a kubeconfig."""
+
+
+class NotInTime(Exception):
+    """Something that has to happen did not; the message says what was seen instead."""
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster of one node.
+
+    Attributes:
+        plane: its control plane.
+        node: its node.
+        scheduler: numakube's scheduler, a process of this host.
+        watcher: sees every version of the node's report.
+        live: names of the pods that the kubelet has admitted and that nobody has deleted, by uid.
+    """
+
+    plane: ControlPlane
+    node: Node
+    scheduler: Program
+    scheduler_url: str
+    watcher: Watcher
+    live: dict[str, str] = field(default_factory=dict)
+    _reserved: frozenset[int] = frozenset()
+
+    @property
+    def client(self) -> Client:
+        """A client with all rights."""
+        return self.plane.client
+
+    async def configure(self, choice: Choice) -> None:
+        """Give the kubelet another configuration; returns when node and report say so."""
+        await self.delete_all()
+        await self.start_kubelet(choice)
+        await self.until(lambda: self._policy_differs(choice), within=_START_SECONDS)
+        await self.settle(within=_START_SECONDS)
+
+    async def start_kubelet(self, choice: Choice) -> None:
+        """Start the kubelet with a configuration; returns when the Node object says so."""
+        document = self.node.kubelet_file.document(choice)
+        config = read_kubelet_config(dump_yaml(document))
+        self._reserved = frozenset(CpuSet.parse(config.reserved_system_cpus))
+        await self.node.configure(document)
+        wanted = allocatable_of(config, self.node.machine)
+        await self.until(lambda: self._allocatable_differs(wanted), within=_START_SECONDS)
+        await self.until(self._account_is_missing, within=_START_SECONDS)
+
+    async def settle(self, *, within: float = _SETTLE_SECONDS) -> tuple[Settled, Truth]:
+        """Wait until the report says what the kubelet's books say of the pods that live.
+
+        Raises:
+            NotInTime: it never does; the message has the differences.
+        """
+        found: list[tuple[Settled, Truth]] = []
+
+        async def differ() -> str:
+            # The version first: one that comes while the books are read may be newer than they.
+            version, position = self.watcher.latest, len(self.watcher.versions)
+            if version is None:
+                return "there is no report"
+            truth = truth_of(await self.node.state_files())
+            wrong = report_differences(version, truth, self.live, self._reserved)
+            names = {("default", name): uid for uid, name in self.live.items()}
+            wrong += listing_differences(await self.node.pod_resources(), truth, names)
+            if not wrong:
+                held = {uid: truth.of(uid) for uid in self.live}
+                found.append((Settled(position, held, version), truth))
+            return "; ".join(wrong)
+
+        await self.until(differ, within=within)
+        return found[0]
+
+    async def until(self, differ: Callable[[], Awaitable[str]], *, within: float) -> None:
+        """Wait until *differ* has nothing to say.
+
+        Raises:
+            NotInTime: with what it said last.
+        """
+        end = time.monotonic() + within * self.node.slowness
+        while words := await _said(differ):
+            if time.monotonic() > end:
+                raise NotInTime(words)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def create(self, document: dict[str, Any]) -> Pod:
+        """Create a pod."""
+        return await self.client.create(PODS, document)
+
+    async def pods(self) -> dict[str, Pod]:
+        """Return all pods of the campaign by name."""
+        listing = await self.client.list(PODS, namespace="default")
+        return {pod.metadata.name: pod for pod in listing.items}
+
+    async def delete(self, *names: str) -> None:
+        """Delete pods; returns when they are gone."""
+        for uid in [uid for uid, name in self.live.items() if name in names]:
+            del self.live[uid]
+        for name in names:
+            with contextlib.suppress(NotFound):
+                await self.client.delete(PODS, name, namespace="default", grace_seconds=1)
+
+        async def remain() -> str:
+            return " ".join(sorted(set(names) & (await self.pods()).keys()))
+
+        await self.until(remain, within=60.0)
+
+    async def delete_all(self) -> None:
+        """Delete every pod of the campaign."""
+        await self.delete(*await self.pods())
+
+    async def mispredictions(self) -> int:
+        """Return how often the scheduler has foreseen something else than what came."""
+        text = await self._ask("/metrics")
+        lines = re.findall(r"^numakube_mispredictions_total\{.*\} (\S+)$", text, re.MULTILINE)
+        return int(sum(map(float, lines)))
+
+    async def events_of(self, pod: Pod) -> list[dict[str, Any]]:
+        """Return what the scheduler's recorder has of *pod*."""
+        answer = json.loads(await self._ask(f"/debug/pods/default/{pod.metadata.name}"))
+        return [
+            event
+            for flight in answer.get("flights", ())
+            if flight["uid"] == pod.metadata.uid
+            for attempt in flight["attempts"]
+            for event in attempt["events"]
+        ]
+
+    async def _ask(self, path: str) -> str:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self.scheduler_url + path) as answer,
+        ):
+            return await answer.text()
+
+    async def _allocatable_differs(self, wanted: dict[str, int]) -> str:
+        status = (await self.client.get(NODES, self.node.name)).status
+        for name, amount in wanted.items():
+            text = (status.allocatable or {}).get(name, "0")
+            have = milli_value(text) if name == CPU else value(text)
+            # A kernel keeps some memory for itself, which only the machine can tell.
+            if have != amount:
+                return f"the node has {text} of {name}, not {amount}"
+        return ""
+
+    async def _account_is_missing(self) -> str:
+        """Pods are refused until the account that they run as is there."""
+        await self.client.get(SERVICE_ACCOUNTS, "default", namespace="default")
+        return ""
+
+    async def _policy_differs(self, choice: Choice) -> str:
+        version = self.watcher.latest
+        said = version.attributes if version is not None else {}
+        policy, scope = said.get("topologyManagerPolicy"), said.get("topologyManagerScope")
+        same = (policy, scope) == (choice.policy, choice.scope)
+        return "" if same else f"the report says {policy}, {scope}, not {choice.name}"
+
+
+async def _said(differ: Callable[[], Awaitable[str]]) -> str:
+    """Return what *differ* says; a server that is away for a moment is something to say too."""
+    try:
+        return await differ()
+    except (NumakubeError, OSError, AssertionError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@contextlib.asynccontextmanager
+async def cluster(
+    folder: Path, opener: NodeOpener, *, numakube: Path | None = None
+) -> AsyncIterator[Cluster]:
+    """Run a cluster in *folder*; its kubelet starts with the first configuration."""
+    command = numakube or Path(sys.executable).with_name("numakube")
+    async with contextlib.AsyncExitStack() as stack:
+        plane = await stack.enter_async_context(control_plane(folder / "plane"))
+        node = await stack.enter_async_context(opener(folder / "node", plane.kubeconfig))
+        await node.start("exporter")
+        (port,) = free_ports(1)
+        arguments: list[str | Path] = [command, "scheduler", f"--kubeconfig={plane.kubeconfig}"]
+        arguments += ["--no-leader-elect", f"--bind-address=127.0.0.1:{port}"]
+        scheduler = Program(arguments, folder / "scheduler.log")
+        scheduler.start()
+        stack.push_async_callback(scheduler.stop)
+        watcher = Watcher(plane.client, node.name)
+        task = asyncio.create_task(watcher.run())
+        stack.callback(task.cancel)
+        yield Cluster(plane, node, scheduler, f"http://127.0.0.1:{port}", watcher)

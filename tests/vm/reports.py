@@ -1,0 +1,295 @@
+"""Every version of a node's NodeResourceTopology that was ever published, and what is wrong in it.
+
+A report that is marked stale may say anything; one that is not is held to what the kubelet turns
+out to have done:
+
+* a pod that it lists has all that it ends up with (**short**);
+* a pod that runs since before and goes on running is listed, and its CPUs are not free
+  (**forgotten**);
+* zones have as much as they had, while nobody changes the kubelet's configuration (**lost**);
+* exact data that was there stays there (**inexact**).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tests.vm.truth import Block, Held, Truth
+
+from numakube.api.nrt import NodeResourceTopology
+from numakube.errors import NumakubeError
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.client import Client
+from numakube.kube.watch import ObjectEvent, open_watch
+from numakube.topology.codec import decode_report
+from numakube.topology.exact import ExactReport, Holding, uid_hash
+from numakube.topology.names import EXACT_ANNOTATION, STALE
+from numakube.topology.zones import Unusable, ZoneView, numa_zones
+from numakube.values.resources import CPU, MEMORY, is_hugepages
+
+_RETRY_SECONDS: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of the object."""
+
+    name: str
+    time: float
+    stale: str
+    exact: ExactReport | None
+    zones: Mapping[int, ZoneView]
+    attributes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A moment at which the report was checked and right.
+
+    Attributes:
+        position: how many versions had been seen.
+        held: what each pod that lived held, by uid.
+        version: the version that was right.
+    """
+
+    position: int
+    held: Mapping[str, Held]
+    version: Version
+
+
+class Finding(NamedTuple):
+    """Something wrong in a version."""
+
+    kind: str
+    text: str
+
+
+def read_version(nrt: NodeResourceTopology, at: float) -> Version:
+    """Return what *nrt* says."""
+    text = (nrt.metadata.annotations or {}).get(EXACT_ANNOTATION)
+    report = decode_report(text) if text else None
+    attributes = {one.name: one.value for one in nrt.attributes}
+    zones = numa_zones(nrt.zones, [])
+    return Version(
+        name=nrt.metadata.resource_version or "",
+        time=at,
+        stale=attributes.get(STALE, ""),
+        exact=report if isinstance(report, ExactReport) else None,
+        zones={} if isinstance(zones, Unusable) else {zone.id: zone for zone in zones},
+        attributes=attributes,
+    )
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Watches the object of one node and keeps every version."""
+
+    client: Client
+    node: str
+    versions: list[Version] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Watch until cancelled; a broken watch goes on where it broke, if the server lets it."""
+        since = ""
+        while True:
+            with contextlib.suppress(NumakubeError, OSError):
+                since = await self._catch_up()
+                async with open_watch(
+                    self.client, NODE_RESOURCE_TOPOLOGIES, since=since, idle_seconds=None
+                ) as watch:
+                    async for event in watch:
+                        if isinstance(event, ObjectEvent):
+                            self._take(event.object)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    @property
+    def latest(self) -> Version | None:
+        """The last version seen."""
+        return self.versions[-1] if self.versions else None
+
+    async def _catch_up(self) -> str:
+        listing = await self.client.list(NODE_RESOURCE_TOPOLOGIES)
+        for item in listing.items:
+            self._take(item)
+        return listing.resource_version
+
+    def _take(self, nrt: NodeResourceTopology) -> None:
+        version = nrt.metadata.resource_version or ""
+        if nrt.metadata.name == self.node and version not in self._seen:
+            self._seen.add(version)
+            self.versions.append(read_version(nrt, time.time()))
+
+
+def judge(
+    versions: Sequence[Version], before: Settled | None, after: Settled
+) -> Iterator[tuple[Version, str, list[str]]]:
+    """Yield what is wrong in *versions*, which were published between two settled moments.
+
+    A version is named once for each kind of mistake, with all of that kind.
+    """
+    for version in versions:
+        if not version.stale:
+            mistakes: dict[str, list[str]] = {}
+            for kind, text in _findings(version, before, after):
+                mistakes.setdefault(kind, []).append(text)
+            for kind, texts in mistakes.items():
+                yield version, kind, texts
+
+
+def _findings(version: Version, before: Settled | None, after: Settled) -> Iterator[Finding]:
+    if version.exact is not None:
+        yield from _short(version.exact, before, after)
+    if before is None:
+        return
+    if version.exact is None and before.version.exact is not None:
+        yield Finding("inexact", "has no exact data any more")
+    stayed = {uid: held for uid, held in before.held.items() if uid in after.held}
+    if version.exact is not None:
+        for uid in stayed:
+            if not version.exact.accounts_for(uid):
+                yield Finding("forgotten", f"does not list pod {uid}, which runs")
+    yield from _wrong_zones(version, before, stayed)
+
+
+def _short(report: ExactReport, before: Settled | None, after: Settled) -> Iterator[Finding]:
+    for uid, held in after.held.items():
+        said = report.holding(uid)
+        if said is None:
+            continue
+        known = before.held.get(uid) if before is not None else None
+        mine = as_held(said)
+        if mine.less_than(held) and (known is None or mine.less_than(known)):
+            yield Finding("short", f"pod {uid} has {describe(mine)} of {describe(held)}")
+
+
+def _wrong_zones(
+    version: Version, before: Settled, stayed: Mapping[str, Held]
+) -> Iterator[Finding]:
+    for number, zone in before.version.zones.items():
+        now = version.zones.get(number)
+        if now is None:
+            yield Finding("lost", f"has no zone {number}")
+            continue
+        for kind, amount in zone.allocatable.items():
+            if not _counts(kind):
+                continue
+            if now.allocatable.get(kind, 0) != amount:
+                said = now.allocatable.get(kind, 0)
+                yield Finding("lost", f"zone {number}: {kind} {said} of {amount}")
+            most = amount - _taken(kind, number, before, stayed)
+            if now.available.get(kind, 0) > most:
+                said = now.available[kind]
+                yield Finding("forgotten", f"zone {number}: {said} {kind} free of {most}")
+
+
+def _counts(kind: str) -> bool:
+    """Devices may come and go with their plugins."""
+    return kind in (CPU, MEMORY) or is_hugepages(kind)
+
+
+def _taken(kind: str, zone: int, before: Settled, stayed: Mapping[str, Held]) -> int:
+    """Return how much of *kind* pods surely hold on a NUMA node."""
+    if kind == CPU:
+        report = before.version.exact
+        assert report is not None, "a settled report has exact data"
+        mine = next(node for node in report.machine.nodes if node.id == zone)
+        cpus = {cpu for core in mine.cores for cpu in core.threads}
+        return 1000 * sum(len(cpus & set(held.cpus)) for held in stayed.values())
+    return sum(
+        size
+        for held in stayed.values()
+        for nodes, type_, size in held.memory
+        if type_ == kind and nodes == (zone,)
+    )
+
+
+def as_held(holding: Holding) -> Held:
+    """Return what a report says of a pod; its devices are positions there."""
+    return Held(
+        cpus=holding.cpus,
+        memory=blocks_of(holding),
+        devices={name: frozenset(map(str, places)) for name, places in holding.devices.items()},
+    )
+
+
+def blocks_of(holding: Holding) -> tuple[Block, ...]:
+    """Return the memory of a pod by its report, in the order of `truth`."""
+    return tuple(sorted((one.numa_nodes, one.type, one.size_bytes) for one in holding.memory))
+
+
+def describe(held: Held) -> str:
+    """Return *held* in a few words."""
+    memory = sum(size for *_, size in held.memory) >> 20
+    devices = "".join(f", {len(ids)} {name}" for name, ids in sorted(held.devices.items()))
+    return f"(CPUs {held.cpus}, {memory}Mi{devices})"
+
+
+def report_differences(
+    version: Version, truth: Truth, live: Mapping[str, str], reserved: frozenset[int]
+) -> list[str]:
+    """Say where a report that should be up to date differs from the kubelet's books.
+
+    Args:
+        version: the report.
+        truth: the books.
+        live: names of the pods that live by uid.
+        reserved: CPUs that are kept from pods.
+    """
+    if version.stale:
+        return [f"is marked stale: {version.stale}"]
+    report = version.exact
+    if report is None:
+        return ["has no exact data"]
+    wrong = []
+    missing = {uid_hash(uid): name for uid, name in live.items()}
+    if odd := report.pods.keys() ^ missing.keys():
+        wrong.append(f"lists other pods: {sorted(missing.get(one, one) for one in odd)}")
+    for uid, name in live.items():
+        holding = report.holding(uid)
+        if holding is not None:
+            wrong += [f"{name}: {text}" for text in _holding_differences(holding, truth, uid)]
+    return wrong + list(_zone_differences(version, report, truth, live, reserved))
+
+
+def _holding_differences(holding: Holding, truth: Truth, uid: str) -> Iterator[str]:
+    held = truth.of(uid)
+    if holding.cpus != held.cpus:
+        yield f"CPUs {holding.cpus}, state file {held.cpus}"
+    if blocks_of(holding) != held.memory:
+        yield f"memory {blocks_of(holding)}, state file {held.memory}"
+    for name in {*holding.devices, *held.devices}:
+        ids = truth.registered.get(name, ())
+        said = {ids[place] for place in holding.devices.get(name, ()) if place < len(ids)}
+        if said != held.devices.get(name, frozenset()):
+            yield f"{name} {sorted(said)}, checkpoint {sorted(held.devices.get(name, ()))}"
+
+
+def _zone_differences(
+    version: Version,
+    report: ExactReport,
+    truth: Truth,
+    live: Mapping[str, str],
+    reserved: frozenset[int],
+) -> Iterator[str]:
+    gone = any(uid not in live and held.memory for uid, held in truth.held.items())
+    taken = {cpu for uid in live for cpu in truth.of(uid).cpus}
+    for node in report.machine.nodes:
+        zone = version.zones.get(node.id)
+        if zone is None:
+            yield f"has no zone {node.id}"
+            continue
+        cpus = {cpu for core in node.cores for cpu in core.threads} - reserved
+        said = zone.available.get(CPU, 0)
+        if truth.shared is not None and said != 1000 * len(cpus - taken):
+            yield f"zone {node.id}: {said} milli CPUs free, books {1000 * len(cpus - taken)}"
+        for kind, free in truth.free.get(node.id, {}).items():
+            # Books keep pods that are gone until the next admission.
+            alone = len(truth.cells[node.id]) == 1
+            if not gone and alone and zone.available.get(kind, 0) != free and free:
+                yield f"zone {node.id}: {zone.available.get(kind)} {kind} free, books {free}"
