@@ -199,7 +199,7 @@ class NamespaceNode:
         numbers = fields.split()
         return (int(numbers[11]) + int(numbers[12])) / _TICKS, int(numbers[21]) * _PAGE
 
-    def log(self, component: str) -> str:
+    async def log(self, component: str) -> str:
         """Return the end of a log."""
         program = self._kubelet if component == "kubelet" else self._components[component]
         return program.last_words()
@@ -211,6 +211,7 @@ class NamespaceNode:
             f"--podresources-socket=unix://{self.state}/pod-resources/kubelet.sock",
             f"--kubelet-state-dir={self.state}",
             f"--kubelet-config-file={self.state}/config.yaml",
+            "--metrics-port=0",
         )
 
     def _script(self) -> str:

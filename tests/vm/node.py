@@ -89,6 +89,6 @@ class Node(Protocol):
         """Return the CPU seconds that a component has used, and its resident bytes."""
         ...
 
-    def log(self, component: str) -> str:
+    async def log(self, component: str) -> str:
         """Return the end of a component's log, for messages."""
         ...

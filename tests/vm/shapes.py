@@ -17,7 +17,7 @@ SHAPES: Final[Mapping[str, str]] = MappingProxyType(
         "one": "1 socket, 4 cores, 1536Mi, numbering adjacent, nic 2",
         "two": "2 sockets, 4 cores, 1536Mi, hugepages-2Mi 64, distances 10 20 20, nic 2, vf 4",
         "two-smt": (
-            "2 sockets, 3 cores, smt 2, numbering adjacent, 1536Mi, hugepages-2Mi 64,"
+            "2 sockets, 2 cores, smt 2, numbering adjacent, 1536Mi, hugepages-2Mi 64,"
             " distances 10 20 20, nic 2, vf 4"
         ),
         "four": (
