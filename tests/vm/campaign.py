@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, Literal, TextIO, TypeAlias
+from typing import Any, Final, TextIO, TypeAlias
 
-from tests.vm.cluster import Cluster, NotInTime
+from tests.vm.cluster import Cluster, NotInTime, Verdict, verdict_of
 from tests.vm.kubelets import Choice
 from tests.vm.pods import PodMaker, bound_directly
 from tests.vm.reports import Settled, judge
@@ -36,7 +36,6 @@ MUST_BE_ZERO: Final[Mapping[str, str]] = {
 }
 Action: TypeAlias = Callable[[], Awaitable[None]]
 """Something that happens to a cluster."""
-Verdict: TypeAlias = Literal["admitted", "rejected", "waiting", "unknown"]
 
 _VERDICT_SECONDS: Final = 30.0
 _MOST_PODS: Final = 40
@@ -144,7 +143,6 @@ class Campaign:
     ) -> None:
         name = document["metadata"]["name"]
         verdict, pod = verdicts[name]
-        self.counts["pods"] += 1
         self.counts[f"pods {verdict}"] += 1
         if verdict == "rejected":
             status = pod.status
@@ -190,6 +188,7 @@ class Campaign:
         """Ask the kubelet itself about a pod that the scheduler leaves waiting."""
         name = document["metadata"]["name"]
         if await self._is_scheduled_later(pod):
+            await self._account(document, await self._verdicts([name]), None, burst=True)
             return
         await self.cluster.delete(name)
         twin = bound_directly(document, f"{name}-twin", self.cluster.node.name)
@@ -209,14 +208,13 @@ class Campaign:
             return False
 
         async def waits() -> str:
-            verdict, _ = _verdict((await self.cluster.pods()).get(pod.metadata.name))
+            verdict, _ = verdict_of((await self.cluster.pods()).get(pod.metadata.name))
             return "" if verdict in ("admitted", "rejected") else verdict
 
         try:
             await self.cluster.until(waits, within=_BACKOFF_SECONDS)
         except NotInTime:
             return False
-        await self._verdicts([pod.metadata.name])
         return True
 
     async def _verdicts(self, names: Sequence[str]) -> dict[str, tuple[Verdict, Pod]]:
@@ -228,7 +226,7 @@ class Campaign:
         async def undecided() -> str:
             nonlocal since
             pods = await self.cluster.pods()
-            now = {name: _verdict(pods[name]) for name in names if name in pods}
+            now = {name: verdict_of(pods[name]) for name in names if name in pods}
             if {n: v for n, (v, _) in now.items()} != {n: v for n, (v, _) in seen.items()}:
                 since = time.monotonic()
             seen.clear()
@@ -266,11 +264,17 @@ class Campaign:
                 self._wrong("mispredicted", line)
 
     def _maker(self) -> PodMaker:
-        wide = self._choice.policy != "single-numa-node"
-        return PodMaker(self.cluster.node.machine, self.rng, wide=wide, stuck=self.stuck)
+        return PodMaker(
+            self.cluster.node.machine,
+            self.rng,
+            wide=self._choice.policy != "single-numa-node",
+            whole_cores="full-pcpus-only" in self._choice.cpu_options,
+            stuck=self.stuck,
+        )
 
     def _name(self, letter: str) -> str:
         self._number += 1
+        self.counts["pods"] += 1
         return f"{letter}{self._number}"
 
     def _wrong(self, kind: str, text: str) -> None:
@@ -298,20 +302,6 @@ class Campaign:
         """Return all counts, for programs."""
         zeros = dict.fromkeys(MUST_BE_ZERO, 0)
         return json.dumps({**zeros, **self.counts}, sort_keys=True)
-
-
-def _verdict(pod: Pod | None) -> tuple[Verdict, Pod]:
-    if pod is None:
-        return "unknown", Pod()
-    status = pod.status
-    if status is None:
-        return "unknown", pod
-    if status.phase == "Failed":
-        return "rejected", pod
-    if pod.spec.node_name:
-        return ("admitted" if status.start_time else "unknown"), pod
-    waits = any(one.type == "PodScheduled" and one.status == "False" for one in status.conditions)
-    return ("waiting" if waits else "unknown"), pod
 
 
 def _why_waiting(pod: Pod) -> str:

@@ -12,13 +12,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from random import Random
+from typing import Any, Final, Literal, TypeAlias
 
 import aiohttp
 from tests.real.api_server import free_ports
 from tests.vm.control_plane import ControlPlane, control_plane
 from tests.vm.kubelets import Choice
 from tests.vm.node import Node
+from tests.vm.pods import PodMaker, bound_directly
 from tests.vm.programs import Program
 from tests.vm.reports import Settled, Watcher, report_differences
 from tests.vm.truth import Truth, listing_differences, truth_of
@@ -40,6 +42,9 @@ _START_SECONDS: Final = 90.0
 
 NodeOpener: TypeAlias = Callable[[Path, Path], AbstractAsyncContextManager[Node]]
 """What opens a node in a folder, for the cluster of a kubeconfig."""
+
+
+Verdict: TypeAlias = Literal["admitted", "rejected", "waiting", "unknown"]
 
 
 class NotInTime(Exception):
@@ -87,6 +92,8 @@ class Cluster:
         wanted = allocatable_of(config, self.node.machine)
         await self.until(lambda: self._allocatable_differs(wanted), within=_START_SECONDS)
         await self.until(self._account_is_missing, within=_START_SECONDS)
+        await self._try_a_pod()
+        await self.until(self._scheduler_is_away, within=_START_SECONDS)
 
     async def settle(self, *, within: float = _SETTLE_SECONDS) -> tuple[Settled, Truth]:
         """Wait until the report says what the kubelet's books say of the pods that live.
@@ -185,6 +192,22 @@ class Cluster:
                 return f"the node has {text} of {name}, not {amount}"
         return ""
 
+    async def _try_a_pod(self) -> None:
+        """Return when the kubelet has admitted a pod: only then do its rejections reach the API."""
+        pod = PodMaker(self.node.machine, Random(0), stuck=True).plain("first")
+        await self.create(bound_directly(pod, "first", self.node.name))
+
+        async def undecided() -> str:
+            verdict, _ = verdict_of((await self.pods()).get("first"))
+            return "" if verdict == "admitted" else f"the first pod is {verdict}"
+
+        await self.until(undecided, within=_START_SECONDS)
+        await self.delete("first")
+
+    async def _scheduler_is_away(self) -> str:
+        await self._ask("/healthz")
+        return ""
+
     async def _account_is_missing(self) -> str:
         """Pods are refused until the account that they run as is there."""
         await self.client.get(SERVICE_ACCOUNTS, "default", namespace="default")
@@ -196,6 +219,28 @@ class Cluster:
         policy, scope = said.get("topologyManagerPolicy"), said.get("topologyManagerScope")
         same = (policy, scope) == (choice.policy, choice.scope)
         return "" if same else f"the report says {policy}, {scope}, not {choice.name}"
+
+
+def verdict_of(pod: Pod | None) -> tuple[Verdict, Pod]:
+    """Return what has become of *pod*.
+
+    A kubelet sets conditions on a pod that it has admitted. One that it rejects right after its own
+    start is not told so (Kubernetes 1.35): such a pod has a start time and no condition for ever.
+    """
+    if pod is None:
+        return "unknown", Pod()
+    status = pod.status
+    if status is None:
+        return "unknown", pod
+    if status.phase == "Failed":
+        return "rejected", pod
+    if pod.spec.node_name:
+        if not status.start_time:
+            return "unknown", pod
+        admitted = any(one.type == "Initialized" for one in status.conditions)
+        return ("admitted" if admitted else "rejected"), pod
+    waits = any(one.type == "PodScheduled" and one.status == "False" for one in status.conditions)
+    return ("waiting" if waits else "unknown"), pod
 
 
 async def _said(differ: Callable[[], Awaitable[str]]) -> str:

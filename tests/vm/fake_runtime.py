@@ -50,6 +50,7 @@ _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
     },
     "PodSandboxConfig": {
         "metadata": (1, "PodSandboxMetadata"),
+        "log_directory": (3, "string"),
         "labels": (6, "{string}"),
         "annotations": (7, "{string}"),
     },
@@ -83,7 +84,11 @@ _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
         "annotations": (10, "{string}"),
         "log_path": (11, "string"),
     },
-    "CreateContainerRequest": {"pod_sandbox_id": (1, "string"), "config": (2, "ContainerConfig")},
+    "CreateContainerRequest": {
+        "pod_sandbox_id": (1, "string"),
+        "config": (2, "ContainerConfig"),
+        "sandbox_config": (3, "PodSandboxConfig"),
+    },
     "ContainerId": {"container_id": (1, "string")},
     "ContainerFilter": {
         "id": (1, "string"),
@@ -118,6 +123,7 @@ _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
         "reason": (10, "string"),
         "labels": (12, "{string}"),
         "annotations": (13, "{string}"),
+        "log_path": (15, "string"),
         "image_id": (17, "string"),
     },
     "ContainerStatusResponse": {"status": (1, "ContainerStatus")},
@@ -255,6 +261,7 @@ class FakeRuntime:
             image_id=IMAGE_ID,
             labels=config.labels,
             annotations=config.annotations,
+            log_path=f"{request.sandbox_config.log_directory}/{config.log_path}",
         )
         self._sandbox_of[number] = request.pod_sandbox_id
         if list(config.command) == _FINISHES_AT_ONCE:

@@ -25,6 +25,7 @@ class PodMaker:
         machine: whose zones the sizes are drawn for.
         rng: the source of randomness.
         wide: whether pods larger than a zone make sense, which depends on the policy.
+        whole_cores: whether most pods ask for whole cores, because others are refused.
         stuck: whether pods are to wait for a Secret that never comes: they are admitted, and
             nothing of them has to be run.
     """
@@ -32,7 +33,12 @@ class PodMaker:
     machine: Machine
     rng: Random
     wide: bool = False
+    whole_cores: bool = False
     stuck: bool = False
+
+    def plain(self, name: str) -> dict[str, Any]:
+        """Return a pod that any node has room for."""
+        return self._pod(name, [self._container("main", {"requests": {"cpu": "10m"}})])
 
     def draw(self, name: str) -> dict[str, Any]:
         """Return a pod for our scheduler."""
@@ -48,6 +54,12 @@ class PodMaker:
             ]
         else:
             containers = [self._container("main", self._guaranteed())]
+        pod = self._pod(name, containers)
+        if kind >= 0.8:
+            pod["spec"]["initContainers"] = self._init_containers()
+        return pod
+
+    def _pod(self, name: str, containers: list[dict[str, Any]]) -> dict[str, Any]:
         spec: dict[str, Any] = {
             "schedulerName": SCHEDULER,
             "hostNetwork": True,
@@ -56,8 +68,6 @@ class PodMaker:
             "terminationGracePeriodSeconds": 1,
             "containers": containers,
         }
-        if kind >= 0.8:
-            spec["initContainers"] = self._init_containers()
         if self.stuck:
             spec["volumes"] = [{"name": "never", "secret": {"secretName": "does-not-exist"}}]
         metadata = {"name": name, "namespace": "default"}
@@ -98,6 +108,8 @@ class PodMaker:
 
     def _small(self) -> dict[str, Any]:
         cpu = self.rng.choice(["1", "2", "500m"])
+        if cpu == "1":
+            cpu = str(self._whole(1))
         amounts = {"cpu": cpu, "memory": f"{self.rng.choice([32, 64, 128])}Mi"}
         return {"requests": amounts, "limits": amounts}
 
@@ -111,9 +123,15 @@ class PodMaker:
         kind = self.rng.random()
         if kind < 0.12:
             return self.rng.choice(["500m", "1500m", "2500m"])
-        if kind < 0.6:
-            return str(self.rng.randint(1, max(1, most // 2)))
-        return str(self.rng.randint(1, 2 * most if self.wide else most))
+        limit = max(1, most // 2) if kind < 0.6 else 2 * most if self.wide else most
+        return str(self._whole(self.rng.randint(1, limit)))
+
+    def _whole(self, cpus: int) -> int:
+        """Return *cpus*, mostly rounded up to whole cores if that is wanted."""
+        threads = len(self._with_cpus()[0].cores[0].threads)
+        if self.whole_cores and self.rng.random() < 0.9:
+            return -(-cpus // threads) * threads
+        return cpus
 
     def _memory(self) -> str:
         smallest = min(node.memory_bytes for node in self.machine.nodes if node.memory_bytes)
