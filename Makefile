@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test soak lint fmt bench docs dist clean
+.PHONY: help venv demo test soak vm lint fmt bench docs dist clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: venv lint  ## Run every check
 
 soak: venv  ## Minutes of faults, and ten thousand pods that fit nowhere
 	$(BIN)/pytest -q -m soak
+
+vm: venv  ## The stack on a real kubelet: in a mount namespace and in a virtual machine
+	$(BIN)/pytest -q -s -rs -m vm tests/vm
 
 lint: venv  ## Style, types and layers
 	$(BIN)/ruff check --quiet .
@@ -51,4 +54,4 @@ dist: venv  ## Build a release into dist/: packages, chart, plug-in, manifests, 
 	@$(BIN)/python -m release dist
 
 clean:  ## Remove everything that make created
-	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .vm dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

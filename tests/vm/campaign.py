@@ -71,10 +71,14 @@ class Campaign:
 
     async def use(self, choice: Choice) -> None:
         """Go on under another configuration of the kubelet."""
-        self._choice, self._before = choice, None
         self.counts["configurations"] += 1
         self.say(f"kubelet: {choice.name}")
         await self.cluster.configure(choice)
+        await self.adopt(choice)
+
+    async def adopt(self, choice: Choice) -> None:
+        """Take over a cluster whose kubelet has that configuration already."""
+        self._choice, self._before = choice, None
         self._judged = len(self.cluster.watcher.versions)
         self._mispredictions = await self.cluster.mispredictions()
         await self.settle()
@@ -130,6 +134,7 @@ class Campaign:
             self._wrong(kind, f"version {version.name} at {at}: {'; '.join(texts)}")
         self._judged, self._before = settled.position, settled
         self.counts["settled"] += 1
+        self.counts["failed by a kubelet that restarts"] = len(self.cluster.failed)
         await self._look_for_mispredictions()
         return found
 

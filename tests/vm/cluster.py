@@ -19,7 +19,7 @@ import aiohttp
 from tests.real.api_server import free_ports
 from tests.vm.control_plane import ControlPlane, control_plane
 from tests.vm.kubelets import Choice
-from tests.vm.node import Node
+from tests.vm.node import Node, NodeFailed
 from tests.vm.pods import PodMaker, bound_directly
 from tests.vm.programs import Program
 from tests.vm.reports import Settled, Watcher, report_differences
@@ -61,6 +61,7 @@ class Cluster:
         scheduler: numakube's scheduler, a process of this host.
         watcher: sees every version of the node's report.
         live: names of the pods that the kubelet has admitted and that nobody has deleted, by uid.
+        failed: names of pods that were among them until a kubelet failed them.
     """
 
     plane: ControlPlane
@@ -69,6 +70,7 @@ class Cluster:
     scheduler_url: str
     watcher: Watcher
     live: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
     _reserved: frozenset[int] = frozenset()
 
     @property
@@ -78,10 +80,14 @@ class Cluster:
 
     async def configure(self, choice: Choice) -> None:
         """Give the kubelet another configuration; returns when node and report say so."""
-        await self.delete_all()
-        await self.start_kubelet(choice)
+        await self.configure_kubelet(choice)
         await self.until(lambda: self._policy_differs(choice), within=_START_SECONDS)
         await self.settle(within=_START_SECONDS)
+
+    async def configure_kubelet(self, choice: Choice) -> None:
+        """Give the kubelet another configuration, whatever becomes of the report."""
+        await self.delete_all()
+        await self.start_kubelet(choice)
 
     async def start_kubelet(self, choice: Choice) -> None:
         """Start the kubelet with a configuration; returns when the Node object says so."""
@@ -108,6 +114,7 @@ class Cluster:
             version, position = self.watcher.latest, len(self.watcher.versions)
             if version is None:
                 return "there is no report"
+            await self._forget_failed()
             truth = truth_of(await self.node.state_files())
             wrong = report_differences(version, truth, self.live, self._reserved)
             names = {("default", name): uid for uid, name in self.live.items()}
@@ -119,6 +126,15 @@ class Cluster:
 
         await self.until(differ, within=within)
         return found[0]
+
+    async def _forget_failed(self) -> None:
+        """Take note of pods that a kubelet has failed when it found them at its start.
+
+        It does so if a device plugin is not back yet, for instance; that is its own business.
+        """
+        failed = {pod.metadata.uid for pod in (await self.pods()).values() if _has_failed(pod)}
+        for uid in failed & self.live.keys():
+            self.failed.append(self.live.pop(uid))
 
     async def until(self, differ: Callable[[], Awaitable[str]], *, within: float) -> None:
         """Wait until *differ* has nothing to say.
@@ -157,6 +173,40 @@ class Cluster:
     async def delete_all(self) -> None:
         """Delete every pod of the campaign."""
         await self.delete(*await self.pods())
+
+    async def deploy(self, component: str, *, image: str) -> None:
+        """Deploy a component by its manifests; returns when its pods are ready."""
+        seconds = int(_START_SECONDS * self.node.slowness)
+        words = ["--image", image, "--pull-policy", "Never", "--wait", "-T", str(seconds)]
+        await self._numakube("deploy", component, *words)
+
+    async def remove(self, component: str) -> None:
+        """Remove what was deployed."""
+        await self._numakube("remove", component)
+
+    @contextlib.asynccontextmanager
+    async def default_scheduler(self) -> AsyncIterator[None]:
+        """Let pods that name no scheduler be scheduled by ours: those of DaemonSets do not."""
+        words = ["--scheduler-name=default-scheduler", "--no-leader-elect"]
+        command = [*self.scheduler.arguments[:3], *words, "--bind-address=127.0.0.1:0"]
+        program = Program(command, self.scheduler.log.with_name("default-scheduler.log"))
+        program.start()
+        try:
+            yield
+        finally:
+            await program.stop()
+
+    async def _numakube(self, *words: str) -> None:
+        command = [*map(str, (self.scheduler.arguments[0], *words))]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            f"--kubeconfig={self.plane.kubeconfig}",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        if process.returncode:
+            raise NodeFailed(f"{' '.join(command)}: {out.decode()}")
 
     async def mispredictions(self) -> int:
         """Return how often the scheduler has foreseen something else than what came."""
@@ -241,6 +291,10 @@ def verdict_of(pod: Pod | None) -> tuple[Verdict, Pod]:
         return ("admitted" if admitted else "rejected"), pod
     waits = any(one.type == "PodScheduled" and one.status == "False" for one in status.conditions)
     return ("waiting" if waits else "unknown"), pod
+
+
+def _has_failed(pod: Pod) -> bool:
+    return pod.status is not None and pod.status.phase == "Failed"
 
 
 async def _said(differ: Callable[[], Awaitable[str]]) -> str:

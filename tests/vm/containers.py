@@ -10,9 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.vm.guest import PAUSE_IMAGE
+from tests.vm.guest import LIBRARIES, PAUSE_IMAGE
 from tests.vm.pods import IMAGE
 
+NUMAKUBE: Final = "numakube.test/numakube:dev"
+_START: Final = f"""\
+#!/bin/sh
+export PYTHONPATH=/opt/code:{LIBRARIES} PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+exec /usr/bin/python3 -c 'import sys; sys.argv[0] = "numakube"
+from numakube.cli.main import main; main()' "$@"
+"""
 _COMMANDS: Final = ("sh", "sleep", "cat", "ls", "true", "false", "grep", "env", "echo", "yes")
 
 
@@ -22,9 +29,21 @@ def basic_images(busybox: Path) -> dict[str, bytes]:
     links = {f"bin/{name}": "busybox" for name in _COMMANDS}
     layer = layer_of(entries, links)
     return {
-        "pause.tar": archive(PAUSE_IMAGE, [layer], command=["/bin/sleep", "1000000"]),
-        "busybox.tar": archive(IMAGE, [layer], command=["/bin/sleep", "1000000"]),
+        "pause.tar": archive(PAUSE_IMAGE, [layer], entry=["/bin/sleep", "1000000"]),
+        "busybox.tar": archive(IMAGE, [layer], entry=["/bin/sleep", "1000000"]),
     }
+
+
+def numakube_image(python: Path, package: Path) -> bytes:
+    """Return the image that manifests of components name, of *package* as it is."""
+    files = {
+        f"opt/code/numakube/{path.relative_to(package)}": path.read_bytes()
+        for path in sorted(package.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    files["usr/local/bin/numakube"] = _START.encode()
+    layers = [python.read_bytes(), layer_of(files, {})]
+    return archive(NUMAKUBE, layers, entry=["numakube"], user="65532:65532")
 
 
 def layer_of(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
@@ -42,7 +61,9 @@ def layer_of(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
     return buffer.getvalue()
 
 
-def archive(reference: str, layers: Sequence[bytes], *, command: Sequence[str]) -> bytes:
+def archive(
+    reference: str, layers: Sequence[bytes], *, entry: Sequence[str], user: str = ""
+) -> bytes:
     """Return an image as ``docker save`` writes it."""
     digests = [hashlib.sha256(layer).hexdigest() for layer in layers]
     config = _json(
@@ -50,7 +71,8 @@ def archive(reference: str, layers: Sequence[bytes], *, command: Sequence[str]) 
             "architecture": "amd64",
             "os": "linux",
             "config": {
-                "Cmd": list(command),
+                "Entrypoint": list(entry),
+                "User": user,
                 "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
             },
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{one}" for one in digests]},
@@ -62,9 +84,9 @@ def archive(reference: str, layers: Sequence[bytes], *, command: Sequence[str]) 
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as out:
         for path, content in {name: config, **parts, "manifest.json": _json(manifest)}.items():
-            entry = tarfile.TarInfo(path)
-            entry.size = len(content)
-            out.addfile(entry, io.BytesIO(content))
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            out.addfile(member, io.BytesIO(content))
     return buffer.getvalue()
 
 

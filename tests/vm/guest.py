@@ -132,6 +132,17 @@ LATE_FILES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+# What an image of numakube needs of the guest's own files: Python, its libraries, and a shell.
+PYTHON_FILES: Final = (
+    *("bin", "lib", "lib64", "usr/bin/sh", "usr/bin/dash", "usr/lib64"),
+    *("usr/bin/python3", "usr/bin/python3.13", "usr/lib/python3.13", "usr/lib/x86_64-linux-gnu"),
+    *("etc/passwd", "etc/group", "etc/ssl", "etc/python3.13", LIBRARIES.removeprefix("/")),
+)
+NOT_PYTHON: Final = (
+    *("gconv", "systemd", "perl-base", "xtables", "security", "engines-3", "e2fsprogs"),
+    *("numpy", "numpy.libs"),
+)
+
 ENABLED: Final = ("systemd-networkd", "ssh", "containerd")
 # What a machine that lives for minutes has no use for.
 MASKED: Final = (

@@ -64,6 +64,11 @@ class Image:
         return _only(self.folder / "boot", "initrd.img-*")
 
     @property
+    def python(self) -> Path:
+        """A layer with Python and what numakube imports, for container images."""
+        return self.folder / "python.tar"
+
+    @property
     def busybox(self) -> Path:
         """A shell and its commands in one file that needs no other, for container images."""
         return self.folder / "busybox"
@@ -120,12 +125,16 @@ def _mmdebstrap(
     disk: Path, *, early: Path, late: Path, libraries: Path, out: Path
 ) -> list[str | Path]:
     inside = 'chroot "$1" '
+    excluded = " ".join(f"--exclude={name}" for name in guest.NOT_PYTHON)
     hooks = [
         f"tar-in {late} /",
         f"sync-in {libraries} {guest.LIBRARIES}",
         f"{inside} python3 -m compileall -q {guest.LIBRARIES} || true",
         *(f"{inside} systemctl enable {name}" for name in guest.ENABLED),
         *(f"{inside} systemctl mask {name}" for name in guest.MASKED),
+        f"{inside} tar -cf /python.tar -C / {excluded} {' '.join(guest.PYTHON_FILES)}",
+        f"download /python.tar {out}/python.tar",
+        'rm "$1"/python.tar',
         f"copy-out /boot {out}",
         f"download /usr/bin/busybox {out}/busybox",
     ]

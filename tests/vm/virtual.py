@@ -25,7 +25,7 @@ from typing import Any, Final
 import msgspec
 from tests.real.api_server import free_ports
 from tests.vm import guest
-from tests.vm.containers import basic_images
+from tests.vm.containers import basic_images, numakube_image
 from tests.vm.image import PACKAGES, Image, image
 from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
@@ -144,6 +144,19 @@ class VirtualNode:
         files = " ".join(f"{_STATE}/{name}" for name in _FILES)
         await self.run(f"rm -f {files}; systemctl daemon-reload; systemctl start kubelet")
 
+    async def use_driver(self, driver: str) -> None:
+        """Let runtime and kubelet make control groups by systemd or by themselves."""
+        self.kind["cgroupDriver"] = driver
+        change = f"s/SystemdCgroup = .*/SystemdCgroup = {str(driver == 'systemd').lower()}/"
+        await self.run(
+            f"systemctl stop kubelet; sed -i '{change}' /etc/containerd/config.toml;"
+            " systemctl restart containerd"
+        )
+
+    async def load_numakube_image(self) -> None:
+        """Give the runtime the image that manifests of components name."""
+        await self.run(f"ctr -n k8s.io images import {guest.STUFF}/later/numakube.tar", within=60)
+
     async def restart_kubelet(self) -> None:
         """Kill the kubelet and start it again."""
         await self.run("systemctl kill -s KILL kubelet; systemctl restart kubelet")
@@ -197,6 +210,10 @@ class VirtualNode:
         if component == "kubelet":
             return await self.run("journalctl -u kubelet -n 60 --no-pager -o cat")
         return await self.run(f"tail -n 40 /var/log/numakube-{component}.log")
+
+    async def pod_log(self, component: str) -> str:
+        """Return the end of what the pods of a component have written."""
+        return await self.run(f"tail -n 20 /var/log/pods/*{component}*/*/*.log 2>&1 || true")
 
     def _ssh(self, *command: str) -> list[str]:
         return [
@@ -299,8 +316,11 @@ def _make_stuff(disk: Path, made: Image, kubeconfig: Path, numakube: Path) -> No
         shutil.copytree(source_of(numakube), folder / "site" / "numakube", ignore=_no_caches)
         for file, content in basic_images(made.busybox).items():
             (folder / file).write_bytes(content)
+        (folder / "later").mkdir()
+        numakube_tar = numakube_image(made.python, source_of(numakube))
+        (folder / "later/numakube.tar").write_bytes(numakube_tar)
         (folder / "kubeconfig").write_text(_inner_kubeconfig(kubeconfig))
-        _do("mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(disk), "320M")
+        _do("mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(disk), "512M")
 
 
 def _inner_kubeconfig(kubeconfig: Path) -> str:

@@ -1,0 +1,68 @@
+"""A real kubelet in a mount namespace: every configuration, many pods, many restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from random import Random
+
+import pytest
+import pytest_asyncio
+from tests.vm.campaign import Campaign
+from tests.vm.cluster import Cluster, cluster
+from tests.vm.conftest import Settings
+from tests.vm.kubelets import Choice, every_choice
+from tests.vm.machines import opener_of
+from tests.vm.plan import run_plan
+from tests.vm.programs import Missing
+
+pytestmark = [
+    pytest.mark.vm,
+    pytest.mark.timeout(3600),
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="a kubelet in a mount namespace needs root"),
+]
+
+MOST_CPU = 0.005
+MOST_BYTES = 60_000_000
+REST_SECONDS = 60
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(short_folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster whose node has four NUMA nodes."""
+    numakube = Path(sys.executable).with_name("numakube")
+    try:
+        async with cluster(
+            short_folder / "c", opener_of("namespace", "four", numakube=numakube)
+        ) as one:
+            yield one
+    except Missing as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+async def test_no_pod_is_misread(running: Cluster, settings: Settings) -> None:
+    """Scheduler, model and report agree with the kubelet at all times."""
+    campaign = Campaign(running, Random(settings.seed))
+    try:
+        await run_plan(
+            campaign, list(every_choice()), pods=settings.pods, restarts=settings.restarts
+        )
+    finally:
+        campaign.say(f"\n{campaign.table()}\n{campaign.line()}")
+    assert not campaign.mistakes, "\n".join(campaign.details)
+
+
+async def test_an_exporter_at_rest_uses_next_to_nothing(running: Cluster) -> None:
+    """Nothing happens on the node for a minute."""
+    await running.configure(Choice())
+    before, _ = await running.node.usage("exporter")
+    await asyncio.sleep(REST_SECONDS)
+    after, size = await running.node.usage("exporter")
+    share = (after - before) / REST_SECONDS
+    print(f"exporter at rest: {share:.2%} of a core, {size / 1e6:.0f} MB")
+    assert share <= MOST_CPU
+    assert size <= MOST_BYTES
