@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -79,13 +80,17 @@ def image() -> Image:
     key = _key(CACHE)
     folder = CACHE / _digest(key)
     found = Image(folder, key)
-    if not found.disk.exists():
-        _say(f"building a Debian {guest.SUITE} image in {folder}; this takes a few minutes, once")
-        unfinished = folder.with_suffix(".new")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-        _build(unfinished, key)
-        unfinished.rename(folder)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not found.disk.exists():
+            _say(
+                f"building a Debian {guest.SUITE} image, which takes a few minutes, once: {folder}"
+            )
+            unfinished = folder.with_suffix(".new")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(parents=True)
+            _build(unfinished, key)
+            unfinished.rename(folder)
     return found
 
 

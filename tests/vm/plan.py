@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 
-from tests.vm.campaign import Campaign
+from tests.vm.campaign import Action, Campaign
 from tests.vm.kubelets import Choice
 
 
@@ -13,12 +14,14 @@ async def run_plan(
     campaign: Campaign, choices: Sequence[Choice], *, pods: int, restarts: int = 0
 ) -> None:
     """Spread *pods* and *restarts* over *choices*: half of the pods alone, half in bursts."""
+    happenings = cycle(disturbances(campaign).items())
     for number, choice in enumerate(choices):
         mine = _share(pods, number, len(choices))
         await campaign.use(choice)
         await campaign.one_by_one(mine // 2)
         await _bursts(campaign, mine - mine // 2)
-        await _disturbances(campaign, _share(restarts, number, len(choices)))
+        for _ in range(_share(restarts, number, len(choices))):
+            await _happen(campaign, *next(happenings))
 
 
 def _share(total: int, number: int, parts: int) -> int:
@@ -33,20 +36,17 @@ async def _bursts(campaign: Campaign, pods: int) -> None:
         pods -= size
 
 
-async def _disturbances(campaign: Campaign, restarts: int) -> None:
-    """Restart one thing after the other, now and then in the middle of a burst."""
-    actions = list(disturbances(campaign).items())
-    for number in range(restarts):
-        name, action = actions[number % len(actions)]
-        if number % 3 == 2:
-            campaign.counts[name] += 1
-            await campaign.burst(10, meanwhile=action)
-        else:
-            await campaign.disturb(name, action)
+async def _happen(campaign: Campaign, name: str, action: Action) -> None:
+    """Let something happen while pods run or, every third time, while they come."""
+    if campaign.rng.random() < 1 / 3:
+        campaign.counts[name] += 1
+        await campaign.burst(10, meanwhile=action)
+    else:
+        await campaign.disturb(name, action)
 
 
-def disturbances(campaign: Campaign) -> Mapping[str, Callable[[], Awaitable[None]]]:
-    """Return what can happen to a node, by name; kubelets restart more often than the rest."""
+def disturbances(campaign: Campaign) -> Mapping[str, Action]:
+    """Return what can happen to a node, by name, in the order of trial."""
     cluster, node = campaign.cluster, campaign.cluster.node
 
     async def kill_exporter() -> None:
