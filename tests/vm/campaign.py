@@ -38,7 +38,6 @@ Action: TypeAlias = Callable[[], Awaitable[None]]
 """Something that happens to a cluster."""
 
 _VERDICT_SECONDS: Final = 30.0
-_MOST_PODS: Final = 40
 _QUIET_SECONDS: Final = 1.5
 # The scheduler tries again after at most ten seconds.
 _BACKOFF_SECONDS: Final = 14.0
@@ -91,7 +90,7 @@ class Campaign:
             pod = await self.cluster.create(document)
             verdict = await self._verdicts([pod.metadata.name])
             await self._account(document, verdict, settled)
-            await self._make_room()
+            await self._make_room(1 / max(4, len(self.cluster.live)))
         await self.settle()
 
     async def burst(self, pods: int, *, meanwhile: Action | None = None) -> None:
@@ -109,7 +108,7 @@ class Campaign:
         settled = await self.settle()
         for document in documents:
             await self._account(document, verdicts, settled, burst=True)
-        await self._make_room(share=0.6)
+        await self._make_room(0.6)
         await self.settle()
 
     async def disturb(self, name: str, action: Action) -> None:
@@ -249,14 +248,10 @@ class Campaign:
                 self.cluster.live[pod.metadata.uid] = name
         return seen
 
-    async def _make_room(self, share: float = 0.45) -> None:
+    async def _make_room(self, share: float) -> None:
         """Delete some pods, so that others fit and the free room has holes."""
         names = list(self.cluster.live.values())
-        chance = share if len(names) < _MOST_PODS else 1.0
-        leaving = [name for name in names if self.rng.random() < chance / max(1, len(names)) * 2]
-        if share > 0.5:
-            leaving = [name for name in names if self.rng.random() < share]
-        if leaving:
+        if leaving := [name for name in names if self.rng.random() < share]:
             await self.cluster.delete(*leaving)
 
     async def _look_for_mispredictions(self) -> None:

@@ -1,0 +1,143 @@
+"""What campaigns count by, tried without a kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+
+import pytest
+from tests.vm.cluster import verdict_of
+from tests.vm.kubelets import Choice, KubeletFile, every_choice, parse_choice
+from tests.vm.pods import PodMaker, bound_directly
+from tests.vm.reports import Settled, Version, as_held, judge, read_version
+from tests.vm.shapes import SHAPES, machine_of
+from tests.vm.truth import Held
+
+from numakube.api.codec import convert
+from numakube.api.core import Pod
+from numakube.api.kubelet_config import config_problems, read_kubelet_config
+from numakube.api.yamls import dump_yaml
+from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.outcome import Admitted
+from numakube.topology.exact import uid_hash
+from numakube.topology.model_report import nrt_of
+from numakube.values.cpuset import CpuSet
+
+UID = "00000000-0000-0000-0000-000000000001"
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_kubelet_takes_every_configuration(shape: str) -> None:
+    """On each machine."""
+    machine = machine_of(shape)
+    for choice in every_choice():
+        config = read_kubelet_config(dump_yaml(KubeletFile(machine).document(choice)))
+        assert not config_problems(config)
+        KubeletNode(machine, settings_of(config, machine))
+
+
+@pytest.mark.parametrize("choice", list(every_choice()), ids=lambda one: one.name)
+def test_a_choice_is_known_by_its_name(choice: Choice) -> None:
+    """As the command line takes it."""
+    assert parse_choice(choice.name) == choice
+
+
+def test_a_seed_gives_the_same_pods() -> None:
+    """So that a mistake can be seen again."""
+    first, second = (PodMaker(machine_of("four"), Random(3)) for _ in range(2))
+    assert [first.draw(f"p{n}") for n in range(50)] == [second.draw(f"p{n}") for n in range(50)]
+
+
+def test_a_twin_asks_no_scheduler() -> None:
+    """And is the same pod otherwise."""
+    pod = PodMaker(machine_of("two"), Random(1)).draw("p")
+    twin = bound_directly(pod, "twin", "numa0")
+    assert "schedulerName" not in twin["spec"]
+    assert twin["spec"]["containers"] == pod["spec"]["containers"]
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        ({}, "unknown"),
+        ({"phase": "Failed", "startTime": "2026-01-01T00:00:00Z"}, "rejected"),
+        ({"phase": "Pending", "startTime": "2026-01-01T00:00:00Z"}, "rejected"),
+        (
+            {
+                "phase": "Pending",
+                "startTime": "2026-01-01T00:00:00Z",
+                "conditions": [{"type": "Initialized", "status": "False"}],
+            },
+            "admitted",
+        ),
+    ],
+)
+def test_a_pod_is_admitted_when_the_kubelet_says_more_than_a_start_time(
+    status: Mapping[str, object], verdict: str
+) -> None:
+    """A pod that is rejected right after the kubelet's start has no more than that."""
+    pod = convert(Pod, {"spec": {"nodeName": "numa0"}, "status": status})
+    assert verdict_of(pod)[0] == verdict
+
+
+class TestVersions:
+    """What is wrong in a published version."""
+
+    def test_the_right_one_is_right(self) -> None:
+        """All the time."""
+        right, settled = _settled()
+        assert not list(judge([right], settled, settled))
+
+    def test_less_than_a_pod_ends_up_with_is_short(self) -> None:
+        """The kubelet was still at it."""
+        right, settled = _settled()
+        assert right.exact is not None
+        less = {uid_hash(UID): replace(right.exact.pods[uid_hash(UID)], cpus=CpuSet())}
+        version = replace(right, exact=replace(right.exact, pods=less))
+        assert _kinds(version, None, settled) == ["short"]
+
+    def test_a_running_pod_that_is_not_listed_is_forgotten(self) -> None:
+        """As by a kubelet that has not loaded its pods yet."""
+        _, settled = _settled()
+        empty = _version(_kubelet())
+        assert _kinds(empty, settled, settled) == ["forgotten"]
+        assert not _kinds(replace(empty, stale="the kubelet is away"), settled, settled)
+
+    def test_a_zone_that_has_less_is_lost(self) -> None:
+        """As by a kubelet whose managers have not started yet."""
+        right, settled = _settled()
+        assert _kinds(replace(right, zones={}), settled, settled) == ["lost"]
+
+    def test_exact_data_does_not_go_away(self) -> None:
+        """As at the start of an exporter."""
+        right, settled = _settled()
+        assert _kinds(replace(right, exact=None), settled, settled) == ["inexact"]
+
+
+def _kinds(version: Version, before: Settled | None, after: Settled) -> list[str]:
+    return [kind for _, kind, _ in judge([version], before, after)]
+
+
+def _kubelet() -> KubeletNode:
+    machine = machine_of("two")
+    config = read_kubelet_config(dump_yaml(KubeletFile(machine).document(Choice())))
+    return KubeletNode(machine, settings_of(config, machine))
+
+
+def _settled() -> tuple[Version, Settled]:
+    """Return the report of a node with one pod."""
+    kubelet = _kubelet()
+    amounts = {"cpu": "2", "memory": "64Mi"}
+    containers = [{"name": "main", "resources": {"requests": amounts, "limits": amounts}}]
+    document = {"metadata": {"name": "p", "uid": UID}, "spec": {"containers": containers}}
+    assert isinstance(kubelet.admit(convert(Pod, document)), Admitted)
+    version = _version(kubelet)
+    assert version.exact is not None
+    held: dict[str, Held] = {UID: as_held(version.exact.pods[uid_hash(UID)])}
+    return version, Settled(1, held, version)
+
+
+def _version(kubelet: KubeletNode) -> Version:
+    return read_version(nrt_of("numa0", kubelet), 0.0)
