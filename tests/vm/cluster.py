@@ -114,9 +114,10 @@ class Cluster:
             version, position = self.watcher.latest, len(self.watcher.versions)
             if version is None:
                 return "there is no report"
-            await self._forget_failed()
+            others = await self._look_at_pods()
             truth = truth_of(await self.node.state_files())
-            wrong = report_differences(version, truth, self.live, self._reserved)
+            live = self.live | others
+            wrong = report_differences(version, truth, live, self._reserved)
             names = {("default", name): uid for uid, name in self.live.items()}
             wrong += listing_differences(await self.node.pod_resources(), truth, names)
             if not wrong:
@@ -127,14 +128,20 @@ class Cluster:
         await self.until(differ, within=within)
         return found[0]
 
-    async def _forget_failed(self) -> None:
-        """Take note of pods that a kubelet has failed when it found them at its start.
+    async def _look_at_pods(self) -> dict[str, str]:
+        """Take note of pods that have failed, and return those of other namespaces by uid.
 
-        It does so if a device plugin is not back yet, for instance; that is its own business.
+        A kubelet fails pods that it finds at its start if a device plugin is not back yet, for
+        instance; that is its own business.
         """
-        failed = {pod.metadata.uid for pod in (await self.pods()).values() if _has_failed(pod)}
-        for uid in failed & self.live.keys():
+        pods = (await self.client.list(PODS)).items
+        for uid in {pod.metadata.uid for pod in pods if _has_failed(pod)} & self.live.keys():
             self.failed.append(self.live.pop(uid))
+        return {
+            pod.metadata.uid: pod.metadata.name
+            for pod in pods
+            if pod.metadata.namespace != "default" and verdict_of(pod)[0] == "admitted"
+        }
 
     async def until(self, differ: Callable[[], Awaitable[str]], *, within: float) -> None:
         """Wait until *differ* has nothing to say.
@@ -214,13 +221,12 @@ class Cluster:
         lines = re.findall(r"^numakube_mispredictions_total\{.*\} (\S+)$", text, re.MULTILINE)
         return int(sum(map(float, lines)))
 
-    async def events_of(self, pod: Pod) -> list[dict[str, Any]]:
-        """Return what the scheduler's recorder has of *pod*."""
-        answer = json.loads(await self._ask(f"/debug/pods/default/{pod.metadata.name}"))
+    async def events_of(self, pod: str) -> list[dict[str, Any]]:
+        """Return what the scheduler's recorder has of the pod with that name."""
+        answer = json.loads(await self._ask(f"/debug/pods/default/{pod}"))
         return [
             event
             for flight in answer.get("flights", ())
-            if flight["uid"] == pod.metadata.uid
             for attempt in flight["attempts"]
             for event in attempt["events"]
         ]
