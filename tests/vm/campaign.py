@@ -265,7 +265,10 @@ class Campaign:
             for pod in re.findall(r" misprediction .* pod=default/(\S+)", log)[-new:]:
                 events = await self.cluster.events_of(pod)
                 wrong = [event for event in events if event["event"] == "mispredicted"]
-                self._wrong(self._kind("mispredicted"), f"{pod}: {wrong or events}")
+                if wrong and all(map(only_devices_differ, wrong)):
+                    self.counts["devices that the kubelet took at random"] += 1
+                else:
+                    self._wrong(self._kind("mispredicted"), f"{pod}: {wrong or events}")
 
     def _kind(self, kind: str) -> str:
         """Return what a mistake counts as; a starting kubelet admits pods in an order of its own.
@@ -314,6 +317,25 @@ class Campaign:
         """Return all counts, for programs."""
         zeros = dict.fromkeys(MUST_BE_ZERO, 0)
         return json.dumps({**zeros, **self.counts}, sort_keys=True)
+
+
+def only_devices_differ(event: Mapping[str, Any]) -> bool:
+    """Tell whether a misprediction is about devices alone.
+
+    Among devices that are equally good the kubelet takes any, unless their plugin has a preference.
+    """
+    predicted, reported = event["predicted"], event["reported"]
+    if not predicted or "zones" not in reported:
+        return False
+    return _without_devices(predicted["zones"]) == _without_devices(reported["zones"])
+
+
+def _without_devices(zones: Sequence[Mapping[str, Any]]) -> list[tuple[list[int], dict[str, str]]]:
+    kept = [
+        (zone["ids"], {name: one for name, one in zone["amounts"].items() if "/" not in name})
+        for zone in zones
+    ]
+    return [(ids, amounts) for ids, amounts in kept if amounts]
 
 
 def _why_waiting(pod: Pod) -> str:

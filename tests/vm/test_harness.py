@@ -7,6 +7,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from tests.vm.campaign import only_devices_differ
 from tests.vm.cluster import verdict_of
 from tests.vm.kubelets import Choice, KubeletFile, every_choice, parse_choice
 from tests.vm.pods import PodMaker, bound_directly
@@ -80,6 +81,16 @@ def test_a_pod_is_admitted_when_the_kubelet_says_more_than_a_start_time(
     """A pod that is rejected right after the kubelet's start has no more than that."""
     pod = convert(Pod, {"spec": {"nodeName": "numa0"}, "status": status})
     assert verdict_of(pod)[0] == verdict
+
+
+def test_a_kubelet_may_take_any_device() -> None:
+    """But CPUs and memory are foreseeable."""
+    cpu, nic = {"cpu": "2"}, {"vendor.example/nic": "1"}
+    predicted = {"zones": [{"ids": [0], "amounts": cpu | nic}]}
+    elsewhere = {"zones": [{"ids": [0], "amounts": cpu}, {"ids": [1], "amounts": nic}]}
+    assert only_devices_differ({"predicted": predicted, "reported": elsewhere})
+    moved = {"zones": [{"ids": [1], "amounts": cpu | nic}]}
+    assert not only_devices_differ({"predicted": predicted, "reported": moved})
 
 
 class TestVersions:
