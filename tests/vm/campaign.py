@@ -68,7 +68,7 @@ class Campaign:
     _before: Settled | None = None
     _judged: int = 0
     _mispredictions: int = 0
-    _starting: bool = False
+    _restarting: bool = False
 
     async def use(self, choice: Choice) -> None:
         """Go on under another configuration of the kubelet."""
@@ -95,14 +95,22 @@ class Campaign:
             await self._make_room(1 / max(4, len(self.cluster.live)))
         await self.settle()
 
-    async def burst(self, pods: int, *, meanwhile: Action | None = None) -> None:
-        """Create pods all at once, do something in the middle, and look when all is quiet."""
+    async def burst(
+        self, pods: int, *, meanwhile: Action | None = None, restarting: bool = False
+    ) -> None:
+        """Create pods all at once, do something in the middle, and look when all is quiet.
+
+        Args:
+            pods: how many.
+            meanwhile: what to do.
+            restarting: whether that takes kubelet or device plugins away from the pods.
+        """
         await self.settle()
         maker = self._maker()
         documents = [maker.draw(self._name("b")) for _ in range(pods)]
         created = asyncio.gather(*(self.cluster.create(document) for document in documents))
         await created
-        self._starting = meanwhile is not None
+        self._restarting = restarting
         if meanwhile is not None:
             await meanwhile()
         names = [document["metadata"]["name"] for document in documents]
@@ -112,7 +120,7 @@ class Campaign:
             await self._account(document, verdicts, settled, burst=True)
         await self._make_room(0.6)
         await self.settle()
-        self._starting = False
+        self._restarting = False
 
     async def disturb(self, name: str, action: Action) -> None:
         """Let something happen to the node while its pods run."""
@@ -276,7 +284,7 @@ class Campaign:
         It takes those that were bound while it was away by their age, before device plugins are
         back, and rejects pods that it had admitted before: nobody can foresee that.
         """
-        return f"{kind} at a kubelet's start" if self._starting else kind
+        return f"{kind} during a restart" if self._restarting else kind
 
     def _maker(self) -> PodMaker:
         return PodMaker(

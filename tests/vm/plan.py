@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import cycle
+from typing import Final
 
 from tests.vm.campaign import Action, Campaign
 from tests.vm.kubelets import Choice
@@ -36,11 +37,14 @@ async def _bursts(campaign: Campaign, pods: int) -> None:
         pods -= size
 
 
+_TAKES_AWAY: Final = ("kubelet restarts", "kubelet and exporter restarts", "device plugin restarts")
+
+
 async def _happen(campaign: Campaign, name: str, action: Action) -> None:
     """Let something happen while pods run or, every third time, while they come."""
     if campaign.rng.random() < 1 / 3:
         campaign.counts[name] += 1
-        await campaign.burst(10, meanwhile=action)
+        await campaign.burst(10, meanwhile=action, restarting=name in _TAKES_AWAY)
     else:
         await campaign.disturb(name, action)
 
