@@ -30,6 +30,8 @@ PACKAGES: Final = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
 }
+if os.geteuid() != 0:
+    PACKAGES["newuidmap"] = "uidmap"
 CACHE: Final = Path(os.environ.get("NUMAKUBE_VM_CACHE", ".vm")).absolute()
 DISK_SIZE: Final = "4G"
 FEATURES: Final = "has_journal,extent,dir_index,filetype"
