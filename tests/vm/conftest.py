@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,22 +21,26 @@ class Settings:
         pods: over all configurations of the kubelet, in the namespace; the machine gets a fifth.
         restarts: likewise.
         seed: of everything that is random.
+        numakube: the command that is tried; that of this working copy if not said otherwise.
     """
 
     shape: str
     pods: int
     restarts: int
     seed: int
+    numakube: Path
 
 
 @pytest.fixture(scope="session")
 def settings() -> Settings:
     """What the environment says."""
+    default = Path(sys.executable).with_name("numakube")
     return Settings(
         shape=os.environ.get("NUMAKUBE_VM_SHAPE", "two-smt"),
-        pods=int(os.environ.get("NUMAKUBE_VM_PODS", "60")),
-        restarts=int(os.environ.get("NUMAKUBE_VM_RESTARTS", "20")),
+        pods=int(os.environ.get("NUMAKUBE_VM_PODS", "42")),
+        restarts=int(os.environ.get("NUMAKUBE_VM_RESTARTS", "14")),
         seed=int(os.environ.get("NUMAKUBE_VM_SEED", "1")),
+        numakube=Path(os.environ.get("NUMAKUBE_VM_COMMAND") or default),
     )
 
 

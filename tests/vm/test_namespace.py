@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
@@ -32,13 +31,11 @@ REST_SECONDS = 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def running(short_folder: Path) -> AsyncIterator[Cluster]:
+async def running(short_folder: Path, settings: Settings) -> AsyncIterator[Cluster]:
     """A cluster whose node has four NUMA nodes."""
-    numakube = Path(sys.executable).with_name("numakube")
+    opener = opener_of("namespace", "four", numakube=settings.numakube)
     try:
-        async with cluster(
-            short_folder / "c", opener_of("namespace", "four", numakube=numakube)
-        ) as one:
+        async with cluster(short_folder / "c", opener, numakube=settings.numakube) as one:
             yield one
     except Missing as error:
         pytest.fail(str(error), pytrace=False)
