@@ -31,7 +31,7 @@ def main() -> int:
     except Missing as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except asyncio.CancelledError:
         return 130
 
 
@@ -51,6 +51,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _run(options: argparse.Namespace) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     opener = opener_of(options.node, options.shape, numakube=_command(options.numakube))
     with _folder(options.folder) as folder:
         if options.command == "up":
@@ -60,13 +64,10 @@ async def _run(options: argparse.Namespace) -> int:
 
 async def _up(options: argparse.Namespace, folder: Path, opener: NodeOpener) -> int:
     choice = parse_choice(options.policy or "")
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with cluster(folder, opener, numakube=_command(options.numakube)) as running:
         await running.start_kubelet(choice)
         _tell(running, folder, choice)
-        await stopped.wait()
+        await asyncio.Event().wait()
     return 0
 
 
