@@ -33,8 +33,8 @@ REST_SECONDS = 60
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(short_folder: Path, settings: Settings) -> AsyncIterator[Cluster]:
     """A cluster whose node has four NUMA nodes."""
-    opener = opener_of("namespace", "four", numakube=settings.numakube)
     try:
+        opener = opener_of("namespace", "four", numakube=settings.numakube)
         async with cluster(short_folder / "c", opener, numakube=settings.numakube) as one:
             yield one
     except Missing as error:

@@ -40,8 +40,8 @@ CHOICES = (Choice(), Choice(policy="restricted", scope="pod"))
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(short_folder: Path, settings: Settings) -> AsyncIterator[Cluster]:
     """A cluster whose node is a virtual machine."""
-    opener = opener_of("vm", settings.shape, numakube=settings.numakube)
     try:
+        opener = opener_of("vm", settings.shape, numakube=settings.numakube)
         async with cluster(short_folder / "c", opener, numakube=settings.numakube) as one:
             yield one
     except (Missing, NodeFailed) as error:

@@ -26,10 +26,10 @@ import msgspec
 from tests.real.api_server import free_ports
 from tests.vm import guest
 from tests.vm.containers import basic_images, numakube_image
-from tests.vm.image import PACKAGES, Image, image
+from tests.vm.image import Image, image
 from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
-from tests.vm.programs import Program, asset, require, search_path
+from tests.vm.programs import Program, asset, search_path
 from tests.vm.qemu import NIC, VF, accelerator_of, command
 
 from numakube.api.yamls import dump_yaml
@@ -236,12 +236,7 @@ class VirtualNode:
 async def virtual_node(
     folder: Path, machine: Machine, *, kubeconfig: Path, numakube: Path
 ) -> AsyncIterator[VirtualNode]:
-    """Boot a machine of that shape; the kubelet starts when it is configured.
-
-    Raises:
-        Missing: a program is not there.
-    """
-    require(PACKAGES)
+    """Boot a machine of that shape; the kubelet starts when it is configured."""
     made = await asyncio.to_thread(image)
     folder.mkdir(parents=True)
     overlay, stuff = folder / "root.qcow2", folder / "stuff.ext4"
