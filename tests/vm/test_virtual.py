@@ -74,6 +74,7 @@ async def test_an_exporter_at_rest_stays_small(running: Cluster) -> None:
 async def test_an_enforcer_pins_and_lets_go(running: Cluster, driver: str) -> None:
     """With drift, a crash, ``--restore``, the end of a pod and the end of the enforcer."""
     assert isinstance(running.node, VirtualNode)
+    await running.delete_all()
     await running.node.use_driver(driver)
     await running.configure_kubelet(NOTHING_ALIGNED)
     machine = running.node.machine

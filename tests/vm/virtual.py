@@ -145,11 +145,15 @@ class VirtualNode:
         await self.run(f"rm -f {files}; systemctl daemon-reload; systemctl start kubelet")
 
     async def use_driver(self, driver: str) -> None:
-        """Let runtime and kubelet make control groups by systemd or by themselves."""
+        """Let runtime and kubelet make control groups by systemd or by themselves.
+
+        There must be no pods: the groups that the other driver has left are removed.
+        """
         self.kind["cgroupDriver"] = driver
         change = f"s/SystemdCgroup = .*/SystemdCgroup = {str(driver == 'systemd').lower()}/"
         await self.run(
-            f"systemctl stop kubelet; sed -i '{change}' /etc/containerd/config.toml;"
+            f"systemctl stop kubelet kubepods.slice; sed -i '{change}' /etc/containerd/config.toml;"
+            " find /sys/fs/cgroup/kubepods -depth -type d -exec rmdir {} + 2>/dev/null;"
             " systemctl restart containerd"
         )
 
