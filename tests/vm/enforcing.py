@@ -17,13 +17,14 @@ from numakube.values.cpuset import CpuSet
 NOTHING_ALIGNED: Final = Choice(policy="none", cpu="none", memory="None")
 """A kubelet that leaves everything to the enforcer."""
 STATUS: Final = "scheduling.koordinator.sh/resource-status"
-# All processes of a pod's control groups, by uid with either of the drivers' spellings.
+# All processes of a pod's control groups, by uid with either of the drivers' spellings; some may
+# be gone meanwhile.
 _LOOK: Final = """
 for group in $(find /sys/fs/cgroup -type d \\( -name '*pod{uid}*' -o -name '*pod{escaped}*' \\)); do
   cat $(find $group -name cgroup.procs)
-done | sort -u | while read pid; do
+done 2>/dev/null | sort -u | while read pid; do
   awk '/^(Cpus|Mems)_allowed_list/ {{ printf "%s ", $2 }} END {{ print "" }}' /proc/$pid/status
-done
+done 2>/dev/null || true
 """
 _DRIFT: Final = """
 for group in $(find /sys/fs/cgroup -type d \\( -name '*pod{uid}*' -o -name '*pod{escaped}*' \\)); do
