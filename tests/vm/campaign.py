@@ -339,7 +339,7 @@ def only_devices_differ(event: Mapping[str, Any]) -> bool:
     Among devices that are equally good the kubelet takes any, unless their plugin has a preference.
     """
     predicted, reported = event["predicted"], event["reported"]
-    if not predicted or "zones" not in reported:
+    if "zones" not in (predicted or ()) or "zones" not in reported:
         return False
     return _without_devices(predicted["zones"]) == _without_devices(reported["zones"])
 

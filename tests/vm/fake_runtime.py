@@ -15,7 +15,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from numakube.node.protos import _build
+from numakube.node.protos import build
 
 READY, NOT_READY = 0, 1
 CREATED, RUNNING, EXITED = 0, 1, 2
@@ -145,7 +145,7 @@ _MESSAGES: Final[Mapping[str, Mapping[str, tuple[int, str]]]] = {
     },
 }
 
-CRI: Final = _build("runtime.v1", "cri_v1.proto", _MESSAGES)
+CRI: Final = build("runtime.v1", "cri_v1.proto", _MESSAGES)
 
 
 class FakeRuntime:
