@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -13,7 +15,7 @@ from aiohttp import web
 
 from numakube.apps.certificates import TlsFiles
 from numakube.apps.metrics import new_registry
-from numakube.apps.serving import Health, Listen, Serving, parse_address
+from numakube.apps.serving import Health, Listen, Serving, body_of, parse_address
 from numakube.errors import ConfigError
 from numakube.lab.api.certificates import Authority
 
@@ -192,3 +194,92 @@ async def test_certificates_that_cannot_be_used_are_named(health: Health, tmp_pa
     files = TlsFiles(certificate=tmp_path / "none.crt", key=tmp_path / "none.key")
     with pytest.raises(ConfigError, match=r"none\.crt"):
         await serving(health, Listen(tls=files)).__aenter__()
+
+
+async def length(request: web.Request) -> web.Response:
+    """Answer how long the body is."""
+    return web.Response(text=str(len(await body_of(request, seconds=0.2))))
+
+
+def reading(health: Health, **options: float) -> Serving:
+    """A server that reads bodies of up to a thousand bytes."""
+    routes = [web.post("/length", length)]
+    registry = new_registry("test")
+    return Serving(
+        Listen(), health=health, registry=registry, routes=routes, max_body_bytes=1000, **options
+    )
+
+
+async def said(server: Serving, sent: bytes) -> bytes:
+    """Return the first line that *server* answers to these bytes; empty if it hangs up."""
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(sent)
+    try:
+        return await asyncio.wait_for(reader.readline(), 30)
+    finally:
+        writer.close()
+
+
+HEAD = b"POST /length HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"", b"GET /livez HTTP/1.1\r\nHost: x\r\n", HEAD + b"X-Slow: "],
+    ids=["nothing", "a head without end", "half a header"],
+)
+async def test_who_never_finishes_asking_is_cut_off(health: Health, sent: bytes) -> None:
+    """A connection costs memory as long as it is open."""
+    async with reading(health, head_seconds=0.1) as server:
+        assert await said(server, sent) == b""
+
+
+async def test_who_has_asked_in_time_may_ask_again(
+    health: Health, session: aiohttp.ClientSession
+) -> None:
+    """The time is for the first request only; connections are kept for the next."""
+    async with reading(health, head_seconds=0.1) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        ask = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        writer.write(ask)
+        assert b" 200 " in await reader.readline()
+        assert await said(server, b"") == b"", "one that came later is cut off already"
+        await reader.readuntil(b"ok")
+        writer.write(ask)
+        assert b" 200 " in await asyncio.wait_for(reader.readline(), 30)
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (HEAD + b"Content-Length: 1001\r\n\r\n", b" 413 "),
+        (HEAD + b"Content-Length: 5\r\n\r\nab", b" 408 "),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nab", b" 400 "),
+        (HEAD + b"Content-Length: -5\r\n\r\n", b" 400 "),
+        (b"\xff\xfe\x00 HTTP\r\n\r\n", b" 400 "),
+    ],
+    ids=["too long", "too slow", "not in chunks", "less than nothing", "not HTTP"],
+)
+async def test_bodies_that_will_not_do_get_a_4xx(
+    health: Health, sent: bytes, status: bytes
+) -> None:
+    """Never a 500, and at once."""
+    async with reading(health) as server:
+        assert status in await said(server, sent)
+
+
+async def test_compressed_bodies_are_not_unpacked(
+    health: Health, session: aiohttp.ClientSession
+) -> None:
+    """A kilobyte could become a megabyte; nobody who calls us compresses."""
+    packed = gzip.compress(b" " * 500_000)
+    async with (
+        reading(health) as server,
+        session.post(
+            f"{server.url}/length", data=packed, headers={"Content-Encoding": "gzip"}
+        ) as response,
+    ):
+        assert (response.status, await response.text()) == (200, str(len(packed)))

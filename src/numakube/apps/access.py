@@ -12,7 +12,7 @@ for this purpose: it names the audience `AUDIENCE`, and is good for nothing else
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
@@ -21,16 +21,15 @@ from numakube.errors import NumakubeError
 from numakube.kube.catalog import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
+    from numakube.apps.serving import Handler
     from numakube.kube.client import Client
 
 HEADER: Final = "X-Numakube-Token"
 AUDIENCE: Final = "numakube.dev/debug"
 REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 1000
-
-Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 
 
 class Access:
@@ -100,6 +99,8 @@ class Access:
         Raises:
             NumakubeError: the API server does not answer.
         """
+        if not token.isascii():
+            return False  # no server issues such tokens, and JSON cannot carry all of them
         now = self._client.clock.monotonic()
         key = (token, method, path, audience)
         known = self._known.get(key)

@@ -10,11 +10,14 @@ checks that fail; ``?verbose`` lists all of them, as API servers do. ``/metrics`
 text or OpenMetrics format. A process adds routes of its own.
 
 Servers listen on loopback unless told otherwise. Off loopback they need TLS, or the explicit word
-that plain HTTP is meant.
+that plain HTTP is meant. Nobody is waited for: who does not finish the handshake or the head of a
+first request in time is cut off, bodies have a size and a time (`body_of`), and compressed ones are
+not unpacked.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -34,9 +37,12 @@ if TYPE_CHECKING:
 
 Check: TypeAlias = Callable[[], str]
 """Returns what is wrong, or the empty text."""
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MAX_BODY_BYTES: Final = 1 << 20
 KEEP_ALIVE_SECONDS: Final = 75.0
+READ_SECONDS: Final = 10.0
+"""For each of: the handshake, the head of the first request on a connection, a body."""
 _LOOPBACK: Final = "127.0.0.1"
 _OK: Final = 200
 _FAILING: Final = 503
@@ -97,6 +103,24 @@ def parse_address(text: str) -> tuple[str, int]:
     return host or "0.0.0.0", int(port)  # noqa: S104 - refused by `Listen` unless it is meant
 
 
+async def body_of(request: web.Request, *, seconds: float = READ_SECONDS) -> bytes:
+    """Return the body of *request*.
+
+    Raises:
+        HTTPException: it is too long, came too slowly, or not in the form of HTTP.
+    """
+    length, most = request.content_length or 0, request.client_max_size
+    if length > most:
+        raise web.HTTPRequestEntityTooLarge(max_size=most, actual_size=length)
+    try:
+        async with asyncio.timeout(seconds):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout(text="the request came too slowly\n") from None
+    except (web.RequestPayloadError, ValueError) as error:
+        raise web.HTTPBadRequest(text=f"the body cannot be read: {error}\n") from None
+
+
 def is_loopback(host: str) -> bool:
     """Tell whether only this machine can reach *host*."""
     if host == "localhost":
@@ -143,16 +167,20 @@ class Serving:
         routes: Iterable[web.AbstractRouteDef] = (),
         max_body_bytes: int = MAX_BODY_BYTES,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
+        head_seconds: float = READ_SECONDS,
     ) -> None:
         self._listen = listen
         self._health = health
         self._registry = registry
-        application = web.Application(client_max_size=max_body_bytes)
+        self._head_seconds = head_seconds
+        self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        application = web.Application(client_max_size=max_body_bytes, middlewares=[self._hear])
         application.add_routes([*self._own_routes(), *routes])
         self._runner = web.AppRunner(
             application,
             handle_signals=False,
             access_log=None,
+            auto_decompress=False,
             keepalive_timeout=keep_alive_seconds,
         )
         moved = listen.elsewhere is not None and listen.elsewhere.move
@@ -161,14 +189,19 @@ class Serving:
     async def __aenter__(self) -> Self:
         tls = self._tls()
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, ssl_context=tls)
         try:
-            await site.start()
+            self._server = await asyncio.get_running_loop().create_server(
+                self._impatient,
+                self._host,
+                self._port,
+                ssl=tls,
+                ssl_handshake_timeout=None if tls is None else self._head_seconds,
+            )
         except OSError as error:
             await self._runner.cleanup()
             where = f"{self._listen.host}:{self._listen.port}"
             raise ConfigError(f"cannot listen on {where}: {error.strerror}") from None
-        self._port = self._runner.addresses[0][1]
+        self._port = self._server.sockets[0].getsockname()[1]
         if self._listen.elsewhere is not None:
             self._listen.elsewhere.announce(self._listen.port, self.url)
         return self
@@ -179,6 +212,9 @@ class Serving:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._server.close()
+        for timer in self._silent.values():
+            timer.cancel()
         await self._runner.cleanup()
 
     @property
@@ -190,6 +226,27 @@ class Serving:
 
     def _tls(self) -> ssl.SSLContext | None:
         return None if self._listen.tls is None else server_context(self._listen.tls)
+
+    def _impatient(self) -> asyncio.Protocol:
+        """Return the protocol of a new connection, which ends unless a request comes in time."""
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError("a connection came before the server was set up")
+        protocol = server()
+        loop = asyncio.get_running_loop()
+        self._silent[protocol] = loop.call_later(self._head_seconds, self._cut_off, protocol)
+        return protocol
+
+    def _cut_off(self, protocol: web.RequestHandler) -> None:
+        del self._silent[protocol]
+        protocol.force_close()
+
+    @web.middleware
+    async def _hear(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        timer = self._silent.pop(request.protocol, None)
+        if timer is not None:
+            timer.cancel()
+        return await handler(request)
 
     def _own_routes(self) -> list[web.RouteDef]:
         health = self._health
@@ -208,7 +265,7 @@ class Serving:
 
 def _answering(
     examine: Callable[[], dict[str, str]],
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         found = examine()
         failing = [name for name, trouble in found.items() if trouble]

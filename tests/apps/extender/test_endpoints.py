@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import aiohttp
@@ -47,6 +48,10 @@ MALFORMED: tuple[Any, ...] = (
     b"42",
     b'"text"',
     b"[" * 100_000,
+    b'{"Pod": {"metadata": {"name": "\xff\xfe"}}, "NodeNames": [7]}',
+    b'{"Pod": {"spec": null}, "NodeNames": ["\xc3"], "PodName": 7, "Node": "\xc3"}',
+    b'{"Pod": {"metadata": {"uid": "\\ud800"}}, "NodeNames": [7], "PodName": "\\ud800"}',
+    b'{"Pod": {"metadata": {}}, "Nodes": {"items": [{"metadata": {"name": "\xff"}}]}}',
     {},
     {"Pod": None},
     {"Pod": []},
@@ -159,6 +164,47 @@ async def test_a_token_is_asked_for_if_there_is_one(place: Place, tmp_path: Path
     pair = base64.b64encode(b"numakube:secret").decode()
     status, _ = await post(extender, "filter", body, headers={"Authorization": f"Basic {pair}"})
     assert status == 200
+
+
+async def test_a_token_that_is_no_text_is_a_wrong_one(place: Place) -> None:
+    """And not an error of ours."""
+    extender = await place.start(token=lambda: "secret")
+    host, port = extender.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        b"POST /filter HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n"
+        b"Content-Length: 2\r\n\r\n{}"
+    )
+    assert b" 401 " in await asyncio.wait_for(reader.readline(), 20)
+    writer.close()
+
+
+async def test_spoilt_requests_are_never_an_error_of_ours(place: Place) -> None:
+    """Five hundred, each with a few bytes of a good one replaced, doubled or cut out."""
+    extender = await place.start()
+    await place.node("n", 8)
+    chance = Random(17)
+    victims = {"NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}
+    bound = {"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "n"}
+    good = json.dumps({"Pod": POD, "NodeNames": ["n"], **victims, **bound}).encode()
+    async with aiohttp.ClientSession() as session:
+        for number in range(500):
+            body = spoilt(good, chance)
+            url = f"{extender.url}/{VERBS[number % len(VERBS)]}"
+            async with session.post(url, data=body) as response:
+                assert response.status < 500, (url, body, await response.text())
+
+
+def spoilt(body: bytes, chance: Random) -> bytes:
+    """Return *body* with one to three places changed."""
+    for _ in range(chance.randint(1, 3)):
+        at = chance.randrange(len(body))
+        upto = at + chance.randint(0, 4)
+        new = chance.choice(
+            (b"", b"\xff", b"null", b"[", b'"', b"-1e999", b"\\ud800", body[at : at + 30])
+        )
+        body = body[:at] + new + body[upto:]
+    return body
 
 
 async def test_nothing_is_answered_before_everything_is_listed(place: Place) -> None:

@@ -10,17 +10,19 @@ async with serving:
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
 
 from aiohttp import web
 
 from numakube.apps.dashboard.gate import COOKIE, HEADERS, SESSION_SECONDS
 from numakube.apps.dashboard.live import Live
 from numakube.apps.dashboard.pages import Pages
+from numakube.apps.serving import body_of
 
 if TYPE_CHECKING:
-    from numakube.apps.access import Handler
     from numakube.apps.dashboard.gate import Gate
     from numakube.apps.dashboard.source import Source
+    from numakube.apps.serving import Handler
 
 PREFIX: Final = "/dashboard/"
 _LONGEST_FORM: Final = 1 << 16
@@ -93,9 +95,9 @@ class Dashboard:
         length = request.content_length
         if length is None or length > _LONGEST_FORM:
             raise web.HTTPRequestEntityTooLarge(max_size=_LONGEST_FORM, actual_size=length or 0)
-        form = await request.post()
-        target = self._gate.inward(str(form.get("next", "")))
-        number = await self._gate.enter(str(form.get("token", "")).strip())
+        form = dict(parse_qsl((await body_of(request)).decode(errors="replace")))
+        target = self._gate.inward(form.get("next", ""))
+        number = await self._gate.enter(form.get("token", "").strip())
         if not number:
             return self._pages.login(target=target, wrong=True)
         answer = web.HTTPSeeOther(target, headers=HEADERS)

@@ -20,7 +20,8 @@ from numakube.apps.serving import is_loopback
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
-    from numakube.apps.access import Access, Handler
+    from numakube.apps.access import Access
+    from numakube.apps.serving import Handler
     from numakube.kube.clock import Clock
 
 COOKIE: Final = "numakube-session"

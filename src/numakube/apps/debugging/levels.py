@@ -15,6 +15,7 @@ from aiohttp import web
 
 from numakube.apps.debugging.documents import json_answer
 from numakube.apps.loglevel import LEVELS, SWITCH, Subject, level_of_verbosity
+from numakube.apps.serving import body_of
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.durations import SECOND, parse_duration
 
@@ -62,7 +63,7 @@ class Levels:
         return json_answer(self._speaker.document("LogLevels", general=general, rules=rules))
 
     async def _set(self, request: web.Request) -> web.Response:
-        level = _level((await request.text()).strip()[:_LONGEST_BODY])
+        level = _level((await body_of(request)).decode(errors="replace").strip()[:_LONGEST_BODY])
         subject, text = _subject(request), request.query.get("for")
         seconds = None if text is None else _seconds(text)
         if subject is not None:

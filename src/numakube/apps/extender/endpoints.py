@@ -10,11 +10,10 @@ stand there as the password: ``https://numakube:TOKEN@numakube-extender...``.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hmac
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 from aiohttp import web
@@ -28,6 +27,7 @@ from numakube.apps.extender.protocol import (
     write,
 )
 from numakube.apps.extender.requests import Requests
+from numakube.apps.serving import READ_SECONDS, body_of
 from numakube.errors import MalformedObject, NumakubeError
 
 if TYPE_CHECKING:
@@ -35,13 +35,11 @@ if TYPE_CHECKING:
 
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.verbs import Verbs
+    from numakube.apps.serving import Handler
     from numakube.kube.clock import Clock
-
-    Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 
 MAX_BODY_BYTES: Final = 32 << 20
 """Five thousand nodes as whole objects; with names a request has some hundred kilobytes."""
-READ_SECONDS: Final = 10.0
 KEEP_ALIVE_SECONDS: Final = 300.0
 """kube-scheduler drops idle connections after 90 seconds; it must be the one who closes."""
 
@@ -62,7 +60,6 @@ class Endpoints:
         *,
         not_ready: Callable[[], str],
         token: Callable[[], str] | None = None,
-        max_body_bytes: int = MAX_BODY_BYTES,
         read_seconds: float = READ_SECONDS,
     ) -> None:
         self._verbs = verbs
@@ -70,7 +67,6 @@ class Endpoints:
         self._clock = clock
         self._not_ready = not_ready
         self._token = token
-        self._max_body_bytes = max_body_bytes
         self._read_seconds = read_seconds
         self._requests = Requests()
 
@@ -106,7 +102,7 @@ class Endpoints:
         missing = self._not_ready()
         if missing:
             raise web.HTTPServiceUnavailable(text=f"not ready: {missing}\n")
-        body = await self._body(request)
+        body = await body_of(request, seconds=self._read_seconds)
         started = self._clock.monotonic()
         try:
             return web.Response(body=await answer(body), content_type=_JSON)
@@ -120,24 +116,12 @@ class Endpoints:
         finally:
             self._metrics.seconds.labels(verb).observe(self._clock.monotonic() - started)
 
-    async def _body(self, request: web.Request) -> bytes:
-        if (request.content_length or 0) > self._max_body_bytes:
-            raise web.HTTPRequestEntityTooLarge(
-                max_size=self._max_body_bytes, actual_size=request.content_length or 0
-            )
-        try:
-            async with asyncio.timeout(self._read_seconds):
-                return await request.read()
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text="the request came too slowly\n") from None
-        except web.RequestPayloadError:
-            raise web.HTTPBadRequest(text="the body is not as its headers say\n") from None
-
     def _check_token(self, request: web.Request) -> None:
         if self._token is None:
             return
         shown = token_in(request.headers.get("Authorization", ""))
-        if not hmac.compare_digest(shown.encode(), self._token().encode()):
+        # A header may have bytes that are no text.
+        if not hmac.compare_digest(shown.encode(errors="replace"), self._token().encode()):
             raise web.HTTPUnauthorized(
                 text="show the token: as bearer, or as the password in urlPrefix\n",
                 headers={"WWW-Authenticate": "Basic"},

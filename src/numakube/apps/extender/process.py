@@ -21,12 +21,7 @@ from numakube.apps.debugging.documents import Speaker
 from numakube.apps.debugging.endpoints import Debugging
 from numakube.apps.extender.booking import Booking
 from numakube.apps.extender.claims import Claims
-from numakube.apps.extender.endpoints import (
-    KEEP_ALIVE_SECONDS,
-    MAX_BODY_BYTES,
-    READ_SECONDS,
-    Endpoints,
-)
+from numakube.apps.extender.endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
 from numakube.apps.extender.holds import HOLD_SECONDS, Holds
 from numakube.apps.extender.judging import Judge
 from numakube.apps.extender.metrics import ExtenderMetrics
@@ -38,7 +33,7 @@ from numakube.apps.metrics import new_registry
 from numakube.apps.mirror import Mirror
 from numakube.apps.process import cluster_of, listen_of
 from numakube.apps.recording import Recording, recorder_of
-from numakube.apps.serving import Health, Listen, Serving, parse_address
+from numakube.apps.serving import READ_SECONDS, Health, Listen, Serving, parse_address
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
 from numakube.scheduling.nominations import Nominations
@@ -201,7 +196,6 @@ class ExtenderProcess:
             self._client.clock,
             not_ready=self.mirror.missing,
             token=self._options.token,
-            max_body_bytes=self._options.max_body_bytes,
             read_seconds=self._options.read_seconds,
         )
         debugging = Debugging(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final
 
 import structlog
 from aiohttp import web
 
 from numakube.allotment.checking import TEMPLATES
+from numakube.apps.serving import READ_SECONDS, body_of
 from numakube.apps.webhook.judging import judge
 from numakube.apps.webhook.protocol import read_review, write_review
 from numakube.errors import MalformedObject
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 PATH: Final = "/validate"
 MAX_BODY_BYTES: Final = 8 << 20
 """An object has less than 2 MiB in etcd, and an update comes with two of them."""
-READ_SECONDS: Final = 10.0
 _KINDS: Final = ("Pod", "Node", *TEMPLATES)
 """Kinds that are counted by name; whoever can call may send any other."""
 
@@ -43,7 +42,7 @@ class Endpoint:
         return [web.post(PATH, self._answer)]
 
     async def _answer(self, request: web.Request) -> web.Response:
-        body = await self._body(request)
+        body = await body_of(request, seconds=self._read_seconds)
         try:
             review = read_review(body)
         except MalformedObject as error:
@@ -54,15 +53,6 @@ class Endpoint:
         self._metrics.seconds.observe(self._clock.monotonic() - started)
         self._note(review, response)
         return web.Response(body=write_review(response), content_type="application/json")
-
-    async def _body(self, request: web.Request) -> bytes:
-        try:
-            async with asyncio.timeout(self._read_seconds):
-                return await request.read()
-        except TimeoutError:
-            raise web.HTTPRequestTimeout(text="the request came too slowly\n") from None
-        except web.RequestPayloadError:
-            raise web.HTTPBadRequest(text="the body is not as its headers say\n") from None
 
     def _note(self, review: AdmissionRequest, response: AdmissionResponse) -> None:
         tree = review.object or {}
