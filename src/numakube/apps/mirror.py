@@ -19,7 +19,7 @@ from numakube.apps.kinds import CLAIMS, KINDS, NAMESPACES
 from numakube.apps.unusable import UnusableObjects
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
-from numakube.kube.objects import key_of
+from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
@@ -130,6 +130,14 @@ class Mirror:
         """Return as soon as decisions can be made."""
         while self.missing():
             await self._client.clock.sleep(0.02)
+
+    def waiting(self, pod: PodInfo) -> PodInfo | None:
+        """Return *pod* as the server tells of it, if it does and the pod has no node yet."""
+        known = self.pods.store.get(ObjectKey(pod.namespace, pod.name))
+        if known is None or known.metadata.uid != pod.uid:
+            return None
+        told = pod if known == pod.pod else PodInfo(known)
+        return None if told.node_name or told.has_ended or told.is_being_deleted else told
 
     def assume(self, pod: PodInfo, node: str) -> None:
         """Count *pod* on *node* until the server tells of it or it is forgotten."""

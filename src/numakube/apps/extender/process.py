@@ -148,6 +148,7 @@ class ExtenderProcess:
         self.waking = Waking(client, judge, holds, self.metrics)
         self.verbs = Verbs(
             clock=client.clock,
+            mirror=self.mirror,
             judge=judge,
             holds=holds,
             booking=self._booking,

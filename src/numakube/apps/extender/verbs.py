@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
     from numakube.apps.extender.waking import Waking
+    from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.kube.clock import Clock
     from numakube.scheduling.framework.events import ClusterEvent
@@ -53,6 +54,7 @@ class Verbs:
         self,
         *,
         clock: Clock,
+        mirror: Mirror,
         judge: Judge,
         holds: Holds,
         booking: Booking,
@@ -62,6 +64,7 @@ class Verbs:
         recording: Recording,
     ) -> None:
         self._clock = clock
+        self._mirror = mirror
         self._judge = judge
         self._holds = holds
         self._booking = booking
@@ -83,7 +86,7 @@ class Verbs:
             return FilterResult(error=f"the pod is being bound to {there}")
         now = self._clock.monotonic()
         found = self._judge.judge(pod, names, self._holds.others(pod.uid, now))
-        self._note(pod, names, found, now)
+        self._note(pod, names, found)
         self.recording.asked(
             pod, found.refusals, nodes=len(names), kept=len(found.kept), started=now
         )
@@ -100,8 +103,7 @@ class Verbs:
         scores = self._judge.rate(pod, names)
         best = max(scores, default=0)
         if scores.count(best) == 1:
-            now = self._clock.monotonic()
-            self._holds.put(pod, names[scores.index(best)], certain=False, now=now)
+            self._hold(pod, names[scores.index(best)], certain=False)
         if names:
             first = names[scores.index(best)]
             self.recording.told(
@@ -121,7 +123,8 @@ class Verbs:
             return PreemptionResult(node_name_to_meta_victims={})
         budgets = budgets_of(self._judge.cluster.objects.disruption_budgets.values())
         found = reconsider(self._judge, pod, _proposals(args), budgets)
-        self._rooms.note(pod, found, now)
+        if self._mirror.waiting(pod) is not None:
+            self._rooms.note(pod, found, now)
         self.recording.told(pod.uid, "preempted", nodes=len(found), example=next(iter(found), ""))
         return PreemptionResult(node_name_to_meta_victims=found)
 
@@ -147,6 +150,7 @@ class Verbs:
             self._judge.nominations.nominate(pod, pod.nominated_node_name)
         else:
             self._judge.nominations.drop(pod.uid)
+        self._holds.seen(pod)
         self._waking.seen(pod)
 
     def pod_placed(self, pod: PodInfo) -> None:
@@ -189,17 +193,22 @@ class Verbs:
         self._metrics.holds.set(len(self._holds))
         self._metrics.waiting.set(len(self._waking))
 
-    def _note(self, pod: PodInfo, names: Sequence[str], found: Judgement, now: float) -> None:
+    def _note(self, pod: PodInfo, names: Sequence[str], found: Judgement) -> None:
         hold = self._holds.drop(pod.uid)
         if found.kept:
             self._waking.settled(pod.uid)
             if len(found.kept) == 1:
-                self._holds.put(pod, found.kept[0], certain=True, now=now)
+                self._hold(pod, found.kept[0], certain=True)
         elif names:
             self._metrics.refused_pods.inc()
-            self._waking.refused(pod, found.asked if found.all_known else None)
+            told, asked = self._mirror.waiting(pod), found.asked if found.all_known else None
+            self._waking.refused(told or pod, asked, unseen=told is None)
         if hold is not None and hold.node not in found.kept:
             self._waking.room_on(hold.node)
+
+    def _hold(self, pod: PodInfo, node: str, *, certain: bool) -> None:
+        told, now = self._mirror.waiting(pod), self._clock.monotonic()
+        self._holds.put(told or pod, node, certain=certain, now=now, unseen=told is None)
 
     def _forget(self, uid: str) -> None:
         self._holds.drop(uid)

@@ -15,6 +15,7 @@ conditions.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,8 @@ SHORTEST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 60.0
 PATCHES_PER_SECOND: Final = 20.0
 _BURST: Final = 50
+_MOST_UNSEEN: Final = 1000
+"""Pods that we were asked about and the API server has not told of: yet, or ever."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -74,6 +77,7 @@ class Waking:
         self._holds = holds
         self._metrics = metrics
         self._waiting: dict[str, _Waiting] = {}
+        self._unseen: OrderedDict[str, _Waiting] = OrderedDict()
         self._nodes: set[str] = set()
         self._something = asyncio.Event()
         self._budget = TokenBucket(rate=PATCHES_PER_SECOND, burst=_BURST, clock=client.clock)
@@ -81,25 +85,34 @@ class Waking:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def refused(self, pod: PodInfo, asked: Mask | None) -> None:
-        """Note that *pod* fits none of the nodes *asked* about; ``None`` for any node."""
+    def refused(self, pod: PodInfo, asked: Mask | None, *, unseen: bool = False) -> None:
+        """Note that *pod* fits none of the nodes *asked* about; ``None`` for any node.
+
+        One that is *unseen* is woken only after the API server has told of it.
+        """
         known = self._waiting.get(pod.uid)
-        if known is None:
+        if unseen:
+            self._unseen[pod.uid] = _Waiting(pod, asked)
+            if len(self._unseen) > _MOST_UNSEEN:
+                self._unseen.popitem(last=False)
+        elif known is None:
             self._waiting[pod.uid] = _Waiting(pod, asked)
         else:
             known.pod, known.asked = pod, asked
 
     def seen(self, pod: PodInfo) -> None:
         """Take a waiting pod as the API has it; one that was refused by us is remembered."""
-        known = self._waiting.get(pod.uid)
+        known = self._unseen.pop(pod.uid, None) or self._waiting.get(pod.uid)
         if known is not None:
             known.pod = pod
+            self._waiting[pod.uid] = known
         elif was_refused(pod):
             self._waiting[pod.uid] = _Waiting(pod, None)
 
     def settled(self, uid: str) -> None:
         """Forget a pod: it has found a node, or is gone."""
         self._waiting.pop(uid, None)
+        self._unseen.pop(uid, None)
 
     def room_on(self, node: str) -> None:
         """Note that *node* may have more room than before."""
