@@ -11,7 +11,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.apps.sriov.reading import read_config
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
-from numakube.manifests.extender import ExtenderManifest
+from numakube.manifests.extender import ExtenderManifest, as_comment
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.readers import view_role
 from numakube.manifests.scheduler import SchedulerManifest
@@ -30,9 +30,9 @@ def namespace(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-def is_up_to_date(name: str, documents: list[dict[str, Any]]) -> bool:
+def is_up_to_date(name: str, documents: list[dict[str, Any]], remark: str = "") -> bool:
     """Tell whether a file has just these objects, ready for ``kubectl apply -f``."""
-    built = HEAD + "---\n".join(dump_yaml(one) for one in documents)
+    built = HEAD + remark + "---\n".join(dump_yaml(one) for one in documents)
     path = FOLDER / name
     if os.environ.get("UPDATE_MANIFESTS"):
         path.write_text(built, encoding="utf-8")
@@ -64,10 +64,10 @@ def test_the_enforcer_file_is_up_to_date() -> None:
 
 
 def test_the_extender_file_is_up_to_date() -> None:
-    """With a second kube-scheduler that calls it."""
+    """With a second kube-scheduler that calls it, and how their Secrets are made."""
     manifest = ExtenderManifest()
     documents = [namespace(manifest.namespace), *manifest.objects()]
-    assert is_up_to_date("extender.yaml", documents)
+    assert is_up_to_date("extender.yaml", documents, as_comment(manifest.certificates()))
 
 
 def test_the_operator_file_is_up_to_date() -> None:

@@ -97,6 +97,7 @@ class _Pair:
 def _moment(files: TlsFiles) -> tuple[int, ...]:
     """Return what changes when a file is replaced; files that are missing are not there yet."""
     try:
-        return tuple(path.stat().st_mtime_ns for path in (files.certificate, files.key))
+        paths = (files.certificate, files.key, files.client_authority)
+        return tuple(path.stat().st_mtime_ns for path in paths if path is not None)
     except OSError:
         return ()

@@ -105,7 +105,7 @@ def serving_settings(
             flag="--insecure-serving/--no-insecure-serving",
             default=False,
             key=f"{section}.insecure",
-            help="Serve plain HTTP even where others can reach it.",
+            help="Serve plain HTTP, and whoever calls, even where others can reach it.",
         ),
     )
 

@@ -70,7 +70,7 @@ class Listen:
         host: an address or a name; loopback by default.
         port: 0 takes a free one.
         tls: certificate and key for HTTPS; plain HTTP without.
-        plain: plain HTTP is meant, even where others can reach it.
+        plain: plain HTTP and unknown callers are meant, even where others can reach it.
         elsewhere: where it really is; ``host`` still decides who is let in.
     """
 
@@ -89,6 +89,12 @@ class Listen:
                 f"{self.host}:{self.port} can be reached by others: give a certificate and a key "
                 "for HTTPS, or allow plain HTTP explicitly"
             )
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether callers are of this machine, have shown a certificate, or are meant to be any."""
+        shown = self.tls is not None and self.tls.client_authority is not None
+        return shown or self.plain or is_loopback(self.host)
 
 
 def parse_address(text: str) -> tuple[str, int]:

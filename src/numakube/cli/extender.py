@@ -16,7 +16,7 @@ from numakube.apps.surroundings import Surroundings
 from numakube.cli.lazy import LazyGroup
 from numakube.cli.logs import configure_logs
 from numakube.kube.collector import quiet_collector
-from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
+from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest, as_comment
 
 if TYPE_CHECKING:
     from numakube.apps.settings import Values
@@ -80,16 +80,35 @@ command = LazyGroup(
 @click.option(
     "--tls/--no-tls", default=True, show_default=True, help="Whether calls are encrypted."
 )
-@click.option("--mutual-tls", is_flag=True, help="Have kube-scheduler show a certificate as well.")
+@click.option(
+    "--mutual-tls/--no-mutual-tls",
+    default=None,
+    help="Whether only a kube-scheduler that shows its certificate is answered; yes with TLS.",
+)
 @click.option("--manifests", is_flag=True, help="Print everything that is deployed.")
-def config(*, deployment: str, manifests: bool, **values: Any) -> None:  # noqa: ANN401
+@click.option("--certificates", is_flag=True, help="Print the commands that make its Secrets.")
+def config(
+    *,
+    deployment: str,
+    manifests: bool,
+    certificates: bool,
+    mutual_tls: bool | None,
+    **values: Any,  # noqa: ANN401
+) -> None:
     """Print a KubeSchedulerConfiguration with the extender, or all manifests.
 
     The configuration of a second kube-scheduler is among its manifests. That of the main one goes
-    to where it reads its own, on every machine of the control plane.
+    to where it reads its own, on every machine of the control plane, and so do ca.crt, tls.crt and
+    tls.key of the Secret for clients.
     """
-    if values["mutual_tls"] and not values["tls"]:
+    if mutual_tls and not values["tls"]:
         raise click.UsageError("--mutual-tls: there is no TLS with --no-tls")
-    manifest = ExtenderManifest(second=deployment == "second", **values)
+    second, mutual = deployment == "second", mutual_tls is not False
+    manifest = ExtenderManifest(second=second, mutual_tls=mutual, **values)
+    if certificates:
+        click.echo(manifest.certificates(), nl=False)
+        return
     documents = manifest.objects() if manifests else [manifest.configuration()]
+    if manifests:
+        click.echo(as_comment(manifest.certificates()), nl=False)
     click.echo("---\n".join(dump_yaml(one) for one in documents), nl=False)

@@ -2,6 +2,9 @@
 
 Two deployments: ``main`` makes the extender one of the cluster's own kube-scheduler, for all pods;
 ``second`` runs another kube-scheduler beside it, for the pods that name it.
+
+Whoever may call the extender can bind pods and have room kept. So it asks for a certificate of the
+authority in its Secret, and kube-scheduler has one in a Secret of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.yamls import dump_yaml
+from numakube.manifests.certificates import authority, issued, secret
 from numakube.manifests.debugging import EXTENDER, debugging_access
 from numakube.manifests.images import IMAGE
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
@@ -22,6 +26,7 @@ SCHEDULER_NAME: Final = SECOND
 PORT: Final = 10263
 HEALTH_PORT: Final = 10264
 SECRET: Final = "numakube-extender-tls"  # noqa: S105 - the name of a Secret
+CLIENT_SECRET: Final = "numakube-extender-client-tls"  # noqa: S105 - likewise
 WEIGHT: Final = 5
 """A whole scale of alignment then weighs 500 points, against 100 of most other scores."""
 _TLS: Final = "/etc/numakube/extender"
@@ -40,7 +45,8 @@ class ExtenderManifest:
         url_prefix: where kube-scheduler reaches the extender; its Service by default.
         kubeconfig: how kube-scheduler reaches the API server; that of its pod by default.
         tls: whether calls are encrypted, with the files of the Secret `SECRET`.
-        mutual_tls: whether kube-scheduler must show a certificate as well.
+        mutual_tls: whether kube-scheduler must show a certificate as well, that of `CLIENT_SECRET`;
+            without TLS nobody does.
     """
 
     namespace: str = "numakube"
@@ -53,7 +59,25 @@ class ExtenderManifest:
     kubeconfig: str = ""
     replicas: int = 2
     tls: bool = True
-    mutual_tls: bool = False
+    mutual_tls: bool = True
+
+    @property
+    def asks_for_certificates(self) -> bool:
+        """Whether only who shows a certificate may call the extender."""
+        return self.tls and self.mutual_tls
+
+    def certificates(self) -> str:
+        """Return the commands that make the Secrets, for a shell with OpenSSL and kubectl."""
+        if not self.tls:
+            return ""
+        made = [
+            authority(f"{self.name}-ca"),
+            issued("server", f"{self.name}.{self.namespace}.svc"),
+            secret(SECRET, "server", self.namespace),
+        ]
+        if self.asks_for_certificates:
+            made += [issued("client", SECOND), secret(CLIENT_SECRET, "client", self.namespace)]
+        return "".join(made)
 
     def configuration(self) -> dict[str, Any]:
         """Return the KubeSchedulerConfiguration."""
@@ -113,7 +137,7 @@ class ExtenderManifest:
             **on_control_plane(),
             **spread({_LABEL: self.name}),
             "containers": [self._container()],
-            **({"volumes": [_tls_volume()]} if self.tls else {}),
+            **({"volumes": [_tls_volume(SECRET)]} if self.tls else {}),
         }
         deployment = self._deployment(self.name, self.replicas, pod)
         template = deployment["spec"]["template"]
@@ -157,7 +181,7 @@ class ExtenderManifest:
             entry["tlsConfig"] = {
                 "serverName": host,
                 "caFile": f"{_TLS}/ca.crt",
-                **(client if self.mutual_tls else {}),
+                **(client if self.asks_for_certificates else {}),
             }
         return entry
 
@@ -170,12 +194,12 @@ class ExtenderManifest:
         ]
         if self.replicas == 1:
             args.append("--no-claims")
-        if not self.tls:
-            args.append("--insecure-serving")
-        else:
+        if self.tls:
             args += [f"--tls-cert-file={_TLS}/tls.crt", f"--tls-key-file={_TLS}/tls.key"]
-        if self.mutual_tls:
+        if self.asks_for_certificates:
             args.append(f"--tls-client-ca-file={_TLS}/ca.crt")
+        else:
+            args.append("--insecure-serving")
         return {
             "name": "extender",
             "image": self.image,
@@ -199,7 +223,7 @@ class ExtenderManifest:
         volumes: list[dict[str, Any]] = [{"name": "config", "configMap": {"name": SECOND}}]
         if self.tls:
             mounts.append(_tls_mount())
-            volumes.append(_tls_volume())
+            volumes.append(self._client_volume())
         probe = {"port": 10259, "scheme": "HTTPS"}
         container = {
             "name": "kube-scheduler",
@@ -221,6 +245,14 @@ class ExtenderManifest:
             "volumes": volumes,
         }
 
+    def _client_volume(self) -> dict[str, Any]:
+        """Return what kube-scheduler gets to see: never the key of the extender."""
+        if self.asks_for_certificates:
+            return _tls_volume(CLIENT_SECRET)
+        volume = _tls_volume(SECRET)
+        volume["secret"]["items"] = [{"key": "ca.crt", "path": "ca.crt"}]
+        return volume
+
     def _named(self, name: str) -> dict[str, Any]:
         labels = {_LABEL: name, "app.kubernetes.io/part-of": "numakube"}
         return {"metadata": {"name": name, "namespace": self.namespace, "labels": labels}}
@@ -233,6 +265,12 @@ class ExtenderManifest:
         }
         spec["template"] = {**spec["template"], "spec": pod}  # type: ignore[dict-item]
         return {"apiVersion": "apps/v1", "kind": "Deployment", **self._named(name), "spec": spec}
+
+
+def as_comment(commands: str) -> str:
+    """Return the *commands* that make Secrets as a remark in YAML, if there are any."""
+    lines = ["The Secrets with certificates are made by", *commands.splitlines()]
+    return "".join(f"# {line}\n" for line in lines) if commands else ""
 
 
 def cluster_rules() -> list[dict[str, Any]]:
@@ -267,8 +305,8 @@ _CONTAINER_SECURITY: Final = {
 }
 
 
-def _tls_volume() -> dict[str, Any]:
-    return {"name": "tls", "secret": {"secretName": SECRET}}
+def _tls_volume(secret: str) -> dict[str, Any]:
+    return {"name": "tls", "secret": {"secretName": secret}}
 
 
 def _tls_mount() -> dict[str, Any]:

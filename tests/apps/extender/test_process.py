@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -19,7 +20,10 @@ from click.testing import CliRunner
 from tests.apps.extender.place import node_document, pod_document, report
 from tests.sites.bare import BareOpener, BareServer
 
+from numakube.apps.certificates import TlsFiles
 from numakube.apps.extender import command
+from numakube.apps.metrics import new_registry
+from numakube.apps.serving import Health, Listen, Serving
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.main import cli
 from numakube.errors import ConfigError
@@ -149,6 +153,10 @@ async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
         (("--args-file=/nowhere",), "--args-file /nowhere: No such file"),
         (("--token-file=/nowhere",), "--token-file /nowhere: No such file"),
         (("--bind-address=0.0.0.0:0",), "give a certificate and a key"),
+        (
+            ("--bind-address=0.0.0.0:0", "--tls-cert-file=/c", "--tls-key-file=/k"),
+            "could bind pods and have room kept: give --tls-client-ca-file",
+        ),
         (("--health-address=nowhere",), "is not an address"),
     ],
 )
@@ -178,6 +186,83 @@ def test_both_configurations_are_printed() -> None:
         kinds = [one["kind"] for one in yaml.safe_load_all(objects.output)]
         assert kinds.count("Deployment") == (2 if deployment == "second" else 1)
     assert json.dumps(kinds)
+
+
+def test_only_who_shows_a_certificate_is_answered_unless_told_otherwise() -> None:
+    """In the configuration, the Deployment, and the Secrets that each side sees."""
+    manifest = ExtenderManifest()
+    (entry,) = manifest.configuration()["extenders"]
+    assert entry["tlsConfig"]["certFile"] == "/etc/numakube/extender/tls.crt"
+    assert entry["tlsConfig"]["keyFile"] == "/etc/numakube/extender/tls.key"
+    seen = _secrets_of(manifest)
+    assert seen == {
+        "numakube-extender": {"secretName": "numakube-extender-tls"},
+        "numakube-kube-scheduler": {"secretName": "numakube-extender-client-tls"},
+    }
+    assert "--tls-client-ca-file=/etc/numakube/extender/ca.crt" in _args_of(manifest)
+    assert "--insecure-serving" not in _args_of(manifest)
+
+
+def test_without_certificates_of_clients_that_is_said_and_no_key_is_shared() -> None:
+    """kube-scheduler needs the authority only."""
+    manifest = ExtenderManifest(mutual_tls=False)
+    assert "--insecure-serving" in _args_of(manifest)
+    assert _secrets_of(manifest)["numakube-kube-scheduler"] == {
+        "secretName": "numakube-extender-tls",
+        "items": [{"key": "ca.crt", "path": "ca.crt"}],
+    }
+
+
+def _args_of(manifest: ExtenderManifest) -> list[str]:
+    args: list[str] = manifest.deployment()["spec"]["template"]["spec"]["containers"][0]["args"]
+    return args
+
+
+def _secrets_of(manifest: ExtenderManifest) -> dict[str, Any]:
+    return {
+        one["metadata"]["name"]: volume["secret"]
+        for one in manifest.objects()
+        if one["kind"] == "Deployment"
+        for volume in one["spec"]["template"]["spec"]["volumes"]
+        if "secret" in volume
+    }
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+async def test_the_printed_commands_make_certificates_that_each_serve_one_side(
+    tmp_path: Path,
+) -> None:
+    """The client's lets in, no certificate and the server's own do not."""
+    printed = CliRunner().invoke(cli, ["extender", "config", "--certificates"])
+    assert printed.exit_code == 0
+    commands = "kubectl() { :; }\n" + printed.output
+    made = await asyncio.create_subprocess_exec(
+        "sh", "-ec", commands, cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+    )
+    _, error = await made.communicate()
+    assert made.returncode == 0, error
+    files = TlsFiles(
+        certificate=tmp_path / "server.crt",
+        key=tmp_path / "server.key",
+        client_authority=tmp_path / "ca.crt",
+    )
+    async with Serving(Listen(tls=files), health=Health(), registry=new_registry("test")) as server:
+        assert await _status(server.url, tmp_path, "client") == 200
+        for stranger in ("", "server"):
+            with pytest.raises(aiohttp.ClientError):
+                await _status(server.url, tmp_path, stranger)
+
+
+async def _status(url: str, folder: Path, side: str) -> int:
+    context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+    if side:
+        context.load_cert_chain(folder / f"{side}.crt", folder / f"{side}.key")
+    name = "numakube-extender.numakube.svc"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/livez", ssl=context, server_hostname=name) as response,
+    ):
+        return response.status
 
 
 def test_mutual_tls_needs_tls() -> None:

@@ -120,7 +120,7 @@ async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Eve
         cluster, clock=around.clock, env=around.env, user_agent="numakube-extender", rate=0
     ) as client:
         process = ExtenderProcess(options, client)
-        listen = listen_of(values, locate=around.locate) if around.serve else None
+        listen = _listen_of(values, options, around) if around.serve else None
         return await process.run(stop, None if listen is None else around.placed(listen))
 
 
@@ -233,6 +233,21 @@ class ExtenderProcess:
         while True:
             await self._client.clock.sleep(self._options.numa.cache.resync_seconds)
             self.mirror.apply(self.mirror.cache.resync(self._client.clock.monotonic()))
+
+
+def _listen_of(values: Mapping[str, Any], options: ExtenderOptions, around: Surroundings) -> Listen:
+    """Return where to serve.
+
+    Raises:
+        ConfigError: anybody could call, and nobody said that this is meant.
+    """
+    listen = listen_of(values, locate=around.locate)
+    if not listen.knows_callers and options.token is None:
+        raise ConfigError(
+            f"whoever reaches {listen.host}:{listen.port} could bind pods and have room kept: give "
+            "--tls-client-ca-file or --token-file, or allow that with --insecure-serving"
+        )
+    return listen
 
 
 def _always() -> bool:
