@@ -201,12 +201,17 @@ async def length(request: web.Request) -> web.Response:
     return web.Response(text=str(len(await body_of(request, seconds=0.2))))
 
 
-def reading(health: Health, **options: float) -> Serving:
+def reading(health: Health, head_seconds: float = 10.0) -> Serving:
     """A server that reads bodies of up to a thousand bytes."""
     routes = [web.post("/length", length)]
     registry = new_registry("test")
     return Serving(
-        Listen(), health=health, registry=registry, routes=routes, max_body_bytes=1000, **options
+        Listen(),
+        health=health,
+        registry=registry,
+        routes=routes,
+        max_body_bytes=1000,
+        head_seconds=head_seconds,
     )
 
 
@@ -283,3 +288,15 @@ async def test_compressed_bodies_are_not_unpacked(
         ) as response,
     ):
         assert (response.status, await response.text()) == (200, str(len(packed)))
+
+
+async def test_pages_of_other_sites_cannot_change_anything_on_this_machine(
+    health: Health, session: aiohttp.ClientSession
+) -> None:
+    """A browser says where a page is from; programs say nothing."""
+    async with reading(health) as server:
+        for origin, status in (("https://evil.example", 403), (server.url, 200), ("null", 403)):
+            async with session.post(
+                f"{server.url}/length", data=b"x", headers={"Origin": origin}
+            ) as response:
+                assert response.status == status, origin

@@ -1,8 +1,10 @@
-"""Who may look inside: debugging endpoints are for those whom the API server lets.
+"""Who may look inside: metrics and debugging endpoints are for those whom the API server lets.
 
-On loopback everybody on the machine may. Elsewhere a caller shows a bearer token, which the API
-server must know (TokenReview), and needs the right to the path (SubjectAccessReview), as with
-Kubernetes' own components. Answers are remembered for a short while.
+On loopback everybody on the machine may; but a page of the web must not read what is ours through a
+name that it makes point to 127.0.0.1, so the request has to name the machine itself. Elsewhere a
+caller shows a bearer token, which the API server must know (TokenReview), and needs the right to
+the path (SubjectAccessReview), as with Kubernetes' own components. Answers are remembered for a
+short while.
 
 Who comes through the API server's proxy cannot show a token in the usual place: the API server
 takes ``Authorization`` away once it knows the caller, and that is as it should be, since a pod must
@@ -13,6 +15,7 @@ for this purpose: it names the audience `AUDIENCE`, and is good for nothing else
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -32,6 +35,17 @@ REMEMBERED_SECONDS: Final = 10.0
 _MOST_REMEMBERED: Final = 1000
 
 
+def check_host(request: web.Request) -> None:
+    """Refuse a request to this machine under a name that is not its own.
+
+    Raises:
+        HTTPMisdirectedRequest: it names another.
+    """
+    host = urlsplit(f"//{request.host}").hostname or ""
+    if not is_loopback(host):
+        raise web.HTTPMisdirectedRequest(text=f"this is localhost; {host} is not\n")
+
+
 class Access:
     """Decides about callers of one server."""
 
@@ -44,7 +58,9 @@ class Access:
         """Return *handler* for those who may call it."""
 
         async def check(request: web.Request) -> web.StreamResponse:
-            if not self._open:
+            if self._open:
+                check_host(request)
+            else:
                 await self._check(request)
             return await handler(request)
 

@@ -7,7 +7,7 @@
 
 ``/livez``, ``/readyz`` (and ``/healthz``, the same as ``/livez``) answer 200 ``ok`` or 503 with the
 checks that fail; ``?verbose`` lists all of them, as API servers do. ``/metrics`` is in Prometheus'
-text or OpenMetrics format. A process adds routes of its own.
+text or OpenMetrics format, for those who may get it. A process adds routes of its own.
 
 Servers listen on loopback unless told otherwise. Off loopback they need TLS, or the explicit word
 that plain HTTP is meant. Nobody is waited for: who does not finish the handshake or the head of a
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from prometheus_client import CollectorRegistry
+
+    from numakube.apps.access import Access
 
 Check: TypeAlias = Callable[[], str]
 """Returns what is wrong, or the empty text."""
@@ -170,6 +172,7 @@ class Serving:
         *,
         health: Health,
         registry: CollectorRegistry,
+        access: Access | None = None,
         routes: Iterable[web.AbstractRouteDef] = (),
         max_body_bytes: int = MAX_BODY_BYTES,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
@@ -178,6 +181,7 @@ class Serving:
         self._listen = listen
         self._health = health
         self._registry = registry
+        self._access = access
         self._head_seconds = head_seconds
         self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         application = web.Application(client_max_size=max_body_bytes, middlewares=[self._hear])
@@ -252,6 +256,8 @@ class Serving:
         timer = self._silent.pop(request.protocol, None)
         if timer is not None:
             timer.cancel()
+        if is_loopback(self._listen.host) and _comes_from_a_page(request):
+            raise web.HTTPForbidden(text="pages of other sites may not ask this machine\n")
         return await handler(request)
 
     def _own_routes(self) -> list[web.RouteDef]:
@@ -260,13 +266,32 @@ class Serving:
             web.get("/livez", _answering(health.liveness)),
             web.get("/healthz", _answering(health.liveness)),
             web.get("/readyz", _answering(health.readiness)),
-            web.get("/metrics", self._metrics),
+            web.get("/metrics", self._for_known_callers(self._metrics)),
         ]
+
+    def _for_known_callers(self, handler: Handler) -> Handler:
+        if self._listen.knows_callers:
+            return handler
+        return _to_nobody if self._access is None else self._access.guarded(handler)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         body = encode(self._registry)
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _comes_from_a_page(request: web.Request) -> bool:
+    """Tell whether a browser sends this for a page that is not ours, to change something."""
+    origin = request.headers.get("Origin", "")
+    changes = request.method not in ("GET", "HEAD")
+    return changes and bool(origin) and origin.partition("://")[2] != request.host
+
+
+async def _to_nobody(_: web.Request) -> web.StreamResponse:
+    raise web.HTTPForbidden(
+        text="there is no cluster to ask who you are: this needs --tls-client-ca-file or "
+        "--insecure-serving\n"
+    )
 
 
 def _answering(

@@ -16,7 +16,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.manifests.certificates import authority, issued, secret
 from numakube.manifests.debugging import EXTENDER, debugging_access
 from numakube.manifests.images import IMAGE
-from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+from numakube.manifests.roles import READ, ask_who_calls, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
 
 NAME: Final = "numakube-extender"
@@ -281,9 +281,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("", ["pods/binding"], ["create"]),
         rule("policy", ["poddisruptionbudgets"], READ),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
-        # Who may see the dashboard is for the API server to say.
-        rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
-        rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+        *ask_who_calls(),
     ]
 
 

@@ -25,6 +25,14 @@ def rule(
     return allowed
 
 
+def ask_who_calls() -> list[dict[str, Any]]:
+    """Let a server ask the API server who a caller is, and what he may."""
+    return [
+        rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    ]
+
+
 def service_account(name: str, namespace: str) -> dict[str, Any]:
     """Return the account that a component runs as."""
     return {

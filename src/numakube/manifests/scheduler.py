@@ -11,7 +11,7 @@ from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debugging import SCHEDULER, debugging_access
 from numakube.manifests.images import IMAGE
 from numakube.manifests.readers import tenant_role
-from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+from numakube.manifests.roles import READ, ask_who_calls, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
 
 NAME: Final = "numakube-scheduler"
@@ -148,8 +148,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("", ["events"], ["create", "patch"]),
-        rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
-        rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+        *ask_who_calls(),
     ]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.manifests.images import IMAGE
-from numakube.manifests.roles import cluster_role, rule, service_account
+from numakube.manifests.roles import ask_who_calls, cluster_role, rule, service_account
 
 NAME: Final = "numakube-webhook"
 SECRET: Final = "numakube-webhook-tls"  # noqa: S105 - the name of a Secret
@@ -162,9 +162,12 @@ class WebhookManifest:
 
 
 def cluster_rules() -> list[dict[str, Any]]:
-    """Return what the webhook may do: look at its own configuration and change it."""
+    """Return what the webhook may do: look at its own configuration, change it, ask who calls."""
     resources = ["validatingwebhookconfigurations"]
-    return [rule("admissionregistration.k8s.io", resources, ["get", "patch"], names=[NAME])]
+    return [
+        rule("admissionregistration.k8s.io", resources, ["get", "patch"], names=[NAME]),
+        *ask_who_calls(),
+    ]
 
 
 def _asked(

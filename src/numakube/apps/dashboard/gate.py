@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from aiohttp import web
 
+from numakube.apps.access import check_host
 from numakube.apps.serving import is_loopback
 from numakube.errors import NumakubeError
 
@@ -87,7 +88,8 @@ class Gate:
         """Return *handler* for everybody who asks this very machine."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            self._check_host(request)
+            if self._open:
+                check_host(request)
             try:
                 response = await handler(request)
             except web.HTTPException as refusal:
@@ -151,15 +153,6 @@ class Gate:
             return await self._access.is_allowed(token, "GET", self.path)
         except NumakubeError as error:
             raise web.HTTPServiceUnavailable(text=f"cannot check who you are: {error}\n") from None
-
-    def _check_host(self, request: web.Request) -> None:
-        if not self._open:
-            return
-        host = urlsplit(f"//{request.host}").hostname or ""
-        if not is_loopback(host):
-            raise web.HTTPMisdirectedRequest(
-                text=f"this is the dashboard of localhost; {host} is not\n"
-            )
 
 
 def _missing_in(response: web.StreamResponse) -> dict[str, str]:

@@ -26,12 +26,15 @@ from numakube.kube.store import Store
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
+    from typing import TypeAlias
 
     from numakube.apps.serving import Listen
     from numakube.apps.surroundings import Surroundings
     from numakube.insight.collected import Collected
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.clock import Clock
+
+    _Opened: TypeAlias = tuple[Dashboard, Health, Access | None]
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -54,14 +57,15 @@ async def run(
     Raises:
         ConfigError: it cannot even start.
     """
-    listen = listen_of(_with_port(values), locate=around.locate)
+    listen = around.placed(listen_of(_with_port(values), locate=around.locate))
     opened = _recorded if values["bundle"] else _live
     async with AsyncExitStack() as stack:
-        dashboard, health = await stack.enter_async_context(opened(values, around, listen))
+        dashboard, health, access = await stack.enter_async_context(opened(values, around, listen))
         serving = Serving(
             listen,
             health=health,
             registry=new_registry("dashboard"),
+            access=access,
             routes=dashboard.routes(at_root=True),
         )
         server = await stack.enter_async_context(serving)
@@ -75,7 +79,7 @@ async def run(
 @asynccontextmanager
 async def _live(
     values: Mapping[str, Any], around: Surroundings, listen: Listen
-) -> AsyncIterator[tuple[Dashboard, Health]]:
+) -> AsyncIterator[_Opened]:
     config = cluster_of(values, env=around.env, root=around.root)
     async with (
         connect(
@@ -89,14 +93,14 @@ async def _live(
         health = Health()
         health.ready("caches", reflection.not_ready)
         work = tasks.create_task(reflection.run())
-        yield Dashboard(reflection.source, gate=gate, title=values["title"]), health
+        yield Dashboard(reflection.source, gate=gate, title=values["title"]), health, access
         work.cancel()
 
 
 @asynccontextmanager
 async def _recorded(
     values: Mapping[str, Any], around: Surroundings, listen: Listen
-) -> AsyncIterator[tuple[Dashboard, Health]]:
+) -> AsyncIterator[_Opened]:
     if not is_loopback(listen.host):
         raise ConfigError(
             f"--from with --bind-address {listen.host}: without a cluster nobody can say who may "
@@ -105,7 +109,7 @@ async def _recorded(
     facts = facts_of(_collected(around.locate(values["bundle"])))
     gate = Gate(around.clock, host=listen.host, path=PREFIX)
     source = source_of_facts(facts, around.clock)
-    yield Dashboard(source, gate=gate, title=values["title"]), Health()
+    yield Dashboard(source, gate=gate, title=values["title"]), Health(), None
 
 
 def source_of_facts(facts: ClusterFacts, clock: Clock) -> Source:

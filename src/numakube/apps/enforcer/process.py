@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
+from numakube.apps.access import Access
 from numakube.apps.enforcer.enforcer import Enforcer
 from numakube.apps.enforcer.executing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics
@@ -113,6 +114,7 @@ class EnforcerProcess:
     ) -> None:
         self._values = values
         self._around = around
+        self._client = client
         name = node_name_of(values)
         self._name = name
         self._registry = new_registry("enforcer")
@@ -243,7 +245,8 @@ class EnforcerProcess:
         if self._values["nri"] == "on":
             health.ready("nri", lambda: self._link.trouble)
         listen = self._around.placed(listen_of(self._values, locate=self._around.locate))
-        serving = Serving(listen, health=health, registry=self._registry)
+        access = Access(self._client, host=listen.host)
+        serving = Serving(listen, health=health, registry=self._registry, access=access)
         _log.info("serving", url=(await stack.enter_async_context(serving)).url)
 
 

@@ -105,7 +105,7 @@ class ExporterOptions:
             host=self["metrics_address"],
             port=self["metrics_port"],
             tls=self._tls(locate) if mode == settings.HTTPS else None,
-            plain=mode == settings.HTTP,
+            plain=mode != settings.LOCAL,  # both modes are the word that others may look
         )
 
     def _tls(self, locate: Locate) -> TlsFiles:

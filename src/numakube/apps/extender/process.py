@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import structlog
 
+from numakube.apps.access import Access
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.debugging.documents import Speaker
@@ -208,6 +209,7 @@ class ExtenderProcess:
             listen,
             health=health,
             registry=self.registry,
+            access=Access(self._client, host=listen.host),
             routes=[*endpoints.routes(), *pages, *debugging.routes(listen.host)],
             max_body_bytes=self._options.max_body_bytes,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from numakube.apps.access import Access
 from numakube.apps.gc.collector import Collector
 from numakube.apps.gc.metrics import GcMetrics
 from numakube.apps.metrics import new_registry
@@ -67,6 +68,7 @@ class GcProcess:
         self, values: Mapping[str, Any], client: Client, echo: Callable[[str], None]
     ) -> None:
         self._values = values
+        self._client = client
         self._clock = client.clock
         self._echo = echo
         self._registry = new_registry("gc")
@@ -149,8 +151,9 @@ class GcProcess:
         health = Health()
         health.ready("collection", lambda: self._trouble)
         listen = listen_of(self._values)
+        access = Access(self._client, host=listen.host)
         server = await stack.enter_async_context(
-            Serving(listen, health=health, registry=self._registry)
+            Serving(listen, health=health, registry=self._registry, access=access)
         )
         _log.info("serving", url=server.url)
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import structlog
 
+from numakube.apps.access import Access
 from numakube.apps.metrics import new_registry
 from numakube.apps.operator.controller import Controller
 from numakube.apps.operator.executor import Executor
@@ -210,7 +211,8 @@ class OperatorProcess:
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
         health.ready("caches", self.watched.missing)
+        access = Access(self._client, host=listen.host)
         server = await stack.enter_async_context(
-            Serving(listen, health=health, registry=self.registry)
+            Serving(listen, health=health, registry=self.registry, access=access)
         )
         _log.info("serving", url=server.url)

@@ -229,8 +229,13 @@ class SchedulerProcess:
         )
         pages, close = mounted(self._client, self.mirror, inside, host=listen.host)
         source = source_of(self._client, self.mirror, inside)
-        routes = [*endpoints.routes(access), *Tenants(source).routes(access), *pages]
-        serving = Serving(listen, health=health, registry=self.registry, routes=routes)
+        serving = Serving(
+            listen,
+            health=health,
+            registry=self.registry,
+            access=access,
+            routes=[*endpoints.routes(access), *Tenants(source).routes(access), *pages],
+        )
         server = await stack.enter_async_context(serving)
         stack.callback(close)
         _log.info("serving", url=server.url)

@@ -134,7 +134,8 @@ def _serving(
     health.ready("scan", agent.scan_trouble)
     health.ready("kubelet", agent.registration_trouble)
     health.ready("configuration", lambda: agent.config_trouble)
-    return Serving(listen_of(values, locate=around.locate), health=health, registry=registry)
+    listen = around.placed(listen_of(values, locate=around.locate))
+    return Serving(listen, health=health, registry=registry)
 
 
 def _survey_options(values: Values) -> SurveyOptions:

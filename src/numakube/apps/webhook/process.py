@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from numakube.apps.access import Access
 from numakube.apps.metrics import new_registry
 from numakube.apps.process import cluster_of, listen_of
 from numakube.apps.serving import Health, Serving
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.apps.surroundings import Surroundings
+    from numakube.kube.client import Client
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -35,14 +37,17 @@ async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Eve
     registry = new_registry("webhook")
     metrics, health = WebhookMetrics(registry), Health()
     async with AsyncExitStack() as stack:
-        registration = await _registration(values, around, stack)
+        client = await _client(values, around, stack)
+        registration = _registration(values, around, client)
         if registration is not None:
             health.ready("registration", lambda: registration.trouble)
+        listen = around.placed(listen_of(values, locate=around.locate))
         server = await stack.enter_async_context(
             Serving(
-                around.placed(listen_of(values, locate=around.locate)),
+                listen,
                 health=health,
                 registry=registry,
+                access=None if client is None else Access(client, host=listen.host),
                 routes=Endpoint(metrics, around.clock).routes(),
                 max_body_bytes=MAX_BODY_BYTES,
             )
@@ -68,13 +73,21 @@ async def _keep(
         await around.clock.sleep(seconds)
 
 
-async def _registration(
+async def _client(
     values: Mapping[str, Any], around: Surroundings, stack: AsyncExitStack
-) -> Registration | None:
+) -> Client | None:
+    """Return a client of the cluster, if there is anything to do there."""
     if not values["ca_file"]:
         return None
     config = cluster_of(values, env=around.env, root=around.root)
-    client = await stack.enter_async_context(
+    return await stack.enter_async_context(
         connect(config, clock=around.clock, env=around.env, user_agent="numakube-webhook")
     )
+
+
+def _registration(
+    values: Mapping[str, Any], around: Surroundings, client: Client | None
+) -> Registration | None:
+    if client is None:
+        return None
     return Registration(client, values["configuration"], around.locate(values["ca_file"]))
