@@ -198,7 +198,7 @@ async def test_certificates_that_cannot_be_used_are_named(health: Health, tmp_pa
 
 async def length(request: web.Request) -> web.Response:
     """Answer how long the body is."""
-    return web.Response(text=str(len(await body_of(request, seconds=0.2))))
+    return web.Response(text=str(len(await body_of(request, seconds=1.0))))
 
 
 def reading(health: Health, head_seconds: float = 10.0) -> Serving:
@@ -244,7 +244,7 @@ async def test_who_has_asked_in_time_may_ask_again(
     health: Health, session: aiohttp.ClientSession
 ) -> None:
     """The time is for the first request only; connections are kept for the next."""
-    async with reading(health, head_seconds=0.1) as server:
+    async with reading(health, head_seconds=1.0) as server:
         host, port = server.url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         ask = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"

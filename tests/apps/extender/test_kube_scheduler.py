@@ -16,6 +16,7 @@ import yaml
 from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
 
+from numakube.apps.certificates import TlsFiles
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.serving import Listen
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
@@ -33,7 +34,7 @@ pytestmark = [
 
 @contextlib.asynccontextmanager
 async def extended(
-    world: World, folder: Path, *, token: str = "", replicas: int = 1
+    world: World, folder: Path, *, token: str = "", replicas: int = 1, tls: bool = False
 ) -> AsyncIterator[list[ExtenderProcess]]:
     """Run extenders, and a kube-scheduler that calls the first of them."""
     await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
@@ -41,14 +42,15 @@ async def extended(
     options = replace(ExtenderOptions.default(), token=check)
     stop = asyncio.Event()
     processes = [ExtenderProcess(options, world.connect()) for _ in range(replicas)]
-    tasks = [asyncio.create_task(one.run(stop, Listen())) for one in processes]
+    listen = Listen(tls=await certificates(folder) if tls else None)
+    tasks = [asyncio.create_task(one.run(stop, listen)) for one in processes]
     for one in processes:
         await one.serving.wait()
         await one.mirror.synced()
     url = processes[0].url
     if token:
         url = url.replace("http://", f"http://numakube:{token}@")
-    config = configuration(url, world.site.kubeconfig)
+    config = configuration(url, world.site.kubeconfig, folder if tls else None)
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     async with kube_scheduler(folder, path):
@@ -59,10 +61,33 @@ async def extended(
         await one._client.aclose()
 
 
-def configuration(url: str, kubeconfig: Path) -> dict[str, Any]:
-    """Return what we print for a second kube-scheduler, outside of a cluster."""
-    manifest = ExtenderManifest(tls=False, url_prefix=url, kubeconfig=str(kubeconfig))
-    return manifest.configuration()
+def configuration(url: str, kubeconfig: Path, secret: Path | None) -> dict[str, Any]:
+    """Return what we print for a second kube-scheduler, outside of a cluster.
+
+    Its certificate is in the folder *secret*, if it has one.
+    """
+    manifest = ExtenderManifest(tls=secret is not None, url_prefix=url, kubeconfig=str(kubeconfig))
+    config = manifest.configuration()
+    if secret is not None:
+        files = {"caFile": "ca.crt", "certFile": "client.crt", "keyFile": "client.key"}
+        told = config["extenders"][0]["tlsConfig"]
+        assert files.keys() <= told.keys()
+        told |= {key: str(secret / name) for key, name in files.items()}
+    return config
+
+
+async def certificates(folder: Path) -> TlsFiles:
+    """Make certificates by the commands that we print, all but the Secrets."""
+    commands = "kubectl() { :; }\n" + ExtenderManifest().certificates()
+    made = await asyncio.create_subprocess_exec(
+        "sh", "-ec", commands, cwd=folder, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await made.wait() == 0
+    return TlsFiles(
+        certificate=folder / "server.crt",
+        key=folder / "server.key",
+        client_authority=folder / "ca.crt",
+    )
 
 
 @contextlib.asynccontextmanager
@@ -113,6 +138,16 @@ async def test_pods_run_where_they_are_aligned_and_the_rest_waits(
         await world.delete(min(world.by_phase("Running")))
         await world.until(lambda: len(world.by_phase("Running")) == 12)
         assert world.by_phase("Failed") == set()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+async def test_kube_scheduler_shows_its_certificate(sites: Opener, tmp_path: Path) -> None:
+    """As we configure it, with certificates that are made as we say."""
+    async with world_of(1, on=sites) as world, extended(world, tmp_path, tls=True) as (extender,):
+        assert extender.url.startswith("https://")
+        await world.create(pod("p", "6"))
+        await world.until(lambda: "p" in world.by_phase("Running"))
+        assert extender.metrics.bindings.labels("bound")._value.get() == 1
 
 
 async def test_a_zone_is_cleared_for_an_important_pod(sites: Opener, tmp_path: Path) -> None:
