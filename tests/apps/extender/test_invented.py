@@ -27,8 +27,19 @@ async def test_room_is_not_kept_for_a_pod_that_does_not_exist(place: Place) -> N
     for number in range(3):
         pod = invented(f"invented-{number}")
         assert extender.verbs.filter(asked(pod, "n")).node_names == ["n"]
-        extender.verbs.prioritize(asked(pod, "n"))
     assert extender.verbs.filter(asked(real, "n")).node_names == ["n"]
+
+
+async def test_a_pod_that_does_not_exist_turns_nobody_away_from_the_best_node(
+    place: Place,
+) -> None:
+    """Neither does a guess where it might go."""
+    extender = await place.start(hold_seconds=30.0)
+    await place.node("tight", 6)
+    await place.node("wide", 8)
+    real = await place.pod("real")
+    extender.verbs.prioritize(asked(invented("invented"), "tight", "wide"))
+    assert extender.verbs.filter(asked(real, "tight", "wide")).node_names == ["tight", "wide"]
 
 
 async def test_another_pod_of_the_same_name_is_not_the_one_that_exists(place: Place) -> None:
