@@ -104,9 +104,9 @@ def test_reports_of_vanished_nodes_are_collected(lab: Callable[..., Ended]) -> N
     assert (ended.code, ended.out) == (0, "")
 
 
-def test_a_node_is_exported_once(lab: Callable[..., Ended], runtime: Path) -> None:
-    """By the program itself, beside the lab's own exporter."""
-    (node,) = runtime.rglob("nodes/node-0")
+def test_a_node_is_exported_once(lab: Callable[..., Ended]) -> None:
+    """By the program itself, beside the lab's own exporter, from the folder that it asks for."""
+    node = Path(lab("lab", "node", "path", "node-0").out.strip())
     ended = lab(
         *("exporter", "--oneshot", "--hostname", "node-0", "--sysfs", node / "sys"),
         *("--kubelet-state-dir", node, "--kubelet-config-file", node / "config.yaml"),

@@ -205,8 +205,10 @@ class Lab:
         return {"nodes": [plan.name for plan in plans]}
 
     async def steer_node(self, name: str, action: str) -> dict[str, Any]:
-        """Kill, start, restart, pause, resume or remove a node."""
+        """Kill, start, restart, pause, resume or remove a node, or have its folder written."""
         match action:
+            case "folder":
+                return {"path": str(await self.pool.folder(name))}
             case "kill":
                 await self.pool.kill(name)
             case "start":

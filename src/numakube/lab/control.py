@@ -33,7 +33,7 @@ class Steering(Protocol):
         ...
 
     async def steer_node(self, name: str, action: str) -> Answer:
-        """Restart, pause, resume or remove a node."""
+        """Restart, pause, resume or remove a node, or have its folder written."""
         ...
 
     async def add_fault(self, request: Mapping[str, Any]) -> Answer:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 
 async def call(world: World, folder: Path, *words: str) -> tuple[int, list[str]]:
     """Run the enforcer of the node on the host; return its exit code and what it printed."""
+    await world.lab.pool.folder(NODE)
     tree = world.tree()
     line = parse(
         (

@@ -30,6 +30,7 @@ async def running(
     world: World, folder: Path, *options: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the program for the lab's node."""
+    await world.lab.pool.folder(NODE)
     tree = world.tree()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, "enforcer", "--log-format", "json"),

@@ -37,6 +37,7 @@ async def site(sites: Opener) -> AsyncIterator[Site]:
     """A cluster of one node, which knows the objects and exports nothing."""
     plans = uniform_plans(1, from_shape(SHAPE), "", "1.35")
     async with sites(SiteOptions(plans=plans, exporters=False)) as site:
+        await site.crew.pool.folder(NODE)
         yield site
 
 

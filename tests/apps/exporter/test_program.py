@@ -57,7 +57,7 @@ async def test_it_runs_serves_and_ends_when_told(site: Site) -> None:
     """In less than 80 MB, and every line of its log is an event."""
     sockets = site.crew.pool.sockets("node-0")
     assert sockets is not None
-    node = sockets.pod_resources.parent.parent
+    node = await site.crew.pool.folder("node-0")
     args = (
         *("--kubeconfig", str(site.kubeconfig), "--hostname", "node-0"),
         *("--sysfs", str(node / "sys"), "--kubelet-state-dir", str(node)),

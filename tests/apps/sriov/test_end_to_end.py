@@ -71,6 +71,7 @@ async def lab() -> AsyncIterator[Lab]:
         async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
             await install_definition(lab.client)
             await lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+            await lab.pool.folder(NODE)
             fake_pci(lab).vfs(CARDS[1][0], 1)
             yield lab
 

@@ -296,14 +296,35 @@ async def test_a_restarted_kubelet_takes_its_state_from_its_files(lab: Lab, serv
     await reaches(lab, "b", "Failed")
 
 
+async def test_a_node_that_nobody_looks_into_has_no_files(lab: Lab) -> None:
+    """A thousand of them would have millions; its kubelet keeps its state all the same."""
+    await lab.node()
+    await lab.create("a", cpu="4")
+    await lab.runs("a")
+    held = lab.cpus("a")
+    sockets = lab.pool.sockets("n1")
+    assert sockets is not None
+    await lab.pool.restart("n1")
+    assert lab.cpus("a") == held
+    assert not [path for path in sockets.registration.parents[1].rglob("*") if path.is_file()]
+
+
+async def test_a_node_that_is_removed_takes_its_folder_along(lab: Lab) -> None:
+    """As a machine does; the next one of that name has its own."""
+    await lab.node()
+    folder = await lab.pool.folder("n1")
+    await lab.pool.remove("n1")
+    assert not folder.exists()
+    await lab.node()
+    assert (await lab.pool.folder("n1") / "config.yaml").exists()
+
+
 async def test_the_folder_looks_like_a_nodes_disk(lab: Lab) -> None:
     """Configuration, sysfs and checkpoints are where tools look for them."""
     await lab.node()
     await lab.create("a", cpu="4")
     pod = await lab.runs("a")
-    sockets = lab.pool.sockets("n1")
-    assert sockets is not None
-    folder = sockets.registration.parents[1]
+    folder = await lab.pool.folder("n1")
     state = read_cpu_manager_state((folder / "cpu_manager_state").read_bytes(), policy="static")
     assert tuple(state.entries[pod.metadata.uid]["main"]) == lab.cpus("a")
     config = read_kubelet_config((folder / "config.yaml").read_bytes())

@@ -44,6 +44,17 @@ def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> N
         click.echo(f"node/{node} added")
 
 
+@command.command("path")
+@name_option
+@click.argument("node")
+def path(name: str, node: str) -> None:
+    """Print the folder of NODE: its fake sysfs, control groups, kubelet files and sockets.
+
+    It is written when it is first asked for, by this command or by a pod that really runs.
+    """
+    click.echo(ask_lab(name, "POST", f"/nodes/{node}/folder")["path"])
+
+
 def _steering(action: str, past: str, summary: str) -> None:
     @command.command(action, help=summary)
     @name_option

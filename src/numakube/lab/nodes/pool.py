@@ -71,8 +71,9 @@ class NodePool:
 
         Args:
             client: the API; its clock is the clock of all nodes.
-            root: where every node gets a folder for its checkpoint files, sysfs and sockets; keep
-                the path short. Without it nodes keep their state in memory.
+            root: where every node has its sockets, and a folder for its checkpoint files and sysfs
+                once somebody asks for it (see `folder`); keep the path short. Without it nodes
+                keep their state in memory.
             sockets: whether nodes serve PodResources and take device plugins on unix sockets under
                 *root*; if not given, the first 64 nodes do.
             runtime: what runs containers; the simulation if not given.
@@ -85,6 +86,7 @@ class NodePool:
         self._with_sockets = sockets
         self._kubelets: dict[str, LabKubelet] = {}
         self._sockets: dict[str, NodeSockets] = {}
+        self._disks: dict[str, NodeFolder] = {}
         self._folders = FolderWatch()
         self._numbers: dict[str, int] = {}
         self._queue: WorkQueue[str] = WorkQueue(clock=client.clock, cap=LONGEST_RETRY_SECONDS)
@@ -150,7 +152,7 @@ class NodePool:
     async def add(self, *plans: NodePlan) -> None:
         """Start nodes; returns when they are registered."""
         for plan in plans:
-            await self._create(plan)
+            self._create(plan)
             await self._open_sockets(plan.name)
         for plan in plans:
             await self.registered(plan.name)
@@ -165,6 +167,8 @@ class NodePool:
         del self._kubelets[name], self._registered[name]
         self._sockets.pop(name, None)
         self._heartbeats.forget(name)
+        if (disk := self._disks.pop(name, None)) is not None:
+            await disk.remove()
         self._tell(name)
         await kubelet.reporter.unregister()
 
@@ -208,6 +212,16 @@ class NodePool:
         """Return a node's sockets, if it has any."""
         return self._sockets.get(name)
 
+    async def folder(self, name: str, *, cgroups: bool = True) -> Path:
+        """Return a node's folder with everything that its disk has, and its control groups."""
+        kubelet = self.kubelet(name)
+        if kubelet.cgroups is None:
+            raise ConfigError("nodes have folders only if a root folder is given")
+        path = await self._disks[name].make()
+        if cgroups:
+            _ = kubelet.cgroups.tree
+        return path
+
     def lag(self, name: str, seconds: float) -> None:
         """Let a node notice changes of its pods only after *seconds*."""
         self.kubelet(name).lag_seconds = seconds
@@ -227,16 +241,15 @@ class NodePool:
         """Return as soon as a node has registered and has admitted the pods that it had."""
         await self._registered[name].wait()
 
-    async def _create(self, plan: NodePlan) -> None:
+    def _create(self, plan: NodePlan) -> None:
         name = plan.name
         if name in self._kubelets:
             raise ConfigError(f"node {name!r} is there already")
-        folder = None if self._root is None else NodeFolder(self._root / name)
+        folder = None if self._root is None else NodeFolder(self._root / name, plan)
         sockets = self._sockets_in(folder, name)
         cgroups = None
         if folder is not None:
-            # A sysfs tree has thousands of files.
-            await asyncio.to_thread(folder.prepare, plan)
+            self._disks[name] = folder
             version = Version(plan.cgroup_version)
             cgroups = NodeCgroups(plan.machine, folder.path / SYSFS, version)
         kubelet = LabKubelet(

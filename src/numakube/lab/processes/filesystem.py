@@ -21,7 +21,7 @@ from numakube.lab.processes.trouble import CannotStart
 from numakube.lab.processes.volumes import ACCOUNT_VOLUME, files_of, write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from numakube.api.volumes import HostPathVolumeSource
     from numakube.lab.processes.podspec import (
@@ -42,11 +42,11 @@ class NodeFiles:
     """The file systems of the lab's nodes, below the folder in which each has one.
 
     Attributes:
-        asked: is told of a node's path before somebody gets to see it.
+        make: has a path of a node written; called before somebody gets to see it.
     """
 
     root: Path
-    asked: Callable[[str, str], None] = lambda node, path: None
+    make: Callable[[str, str], Awaitable[None]]
 
     def path(self, node: str, path: str) -> Path:
         """Return where a node's *path* is."""
@@ -57,7 +57,6 @@ class NodeFiles:
             (host / _KUBELET).symlink_to(folder.resolve())
             (folder / _SYSFS).mkdir(exist_ok=True)
             (host / _SYSFS).symlink_to((folder / _SYSFS).resolve())
-        self.asked(node, path)
         return (host / path.lstrip("/")).resolve()
 
 
@@ -79,6 +78,8 @@ class PodFiles:
         if await sources.mounts_token(pod):
             volumes.append(ACCOUNT_VOLUME)
         for volume in volumes:
+            if volume.host_path is not None:
+                await self._nodes.make(pod.spec.node_name, volume.host_path.path)
             files = await files_of(pod, volume, sources)
             if files is None:
                 self._homes[volume.name] = self._folder_of(pod, volume)

@@ -129,11 +129,11 @@ class ProcessRuntime:
         self._pool = pool
         pool.pods.subscribe(self._on_pod)
 
-    def _make_path(self, node: str, path: str) -> None:
-        """Let a node have control groups as soon as a pod looks at them."""
+    async def _make_path(self, node: str, path: str) -> None:
+        """Let a node have files as soon as a pod looks at them, and control groups likewise."""
         kubelet = self._pool.kubelets.get(node) if self._pool is not None else None
-        if path.startswith(f"/sys/{MOUNT}") and kubelet is not None and kubelet.cgroups is not None:
-            _ = kubelet.cgroups.tree
+        if self._pool is not None and kubelet is not None and kubelet.cgroups is not None:
+            await self._pool.folder(node, cgroups=path.startswith(f"/sys/{MOUNT}"))
 
     def process(self, uid: str, container: str) -> ContainerProcess | None:
         """Return a container of the pod *uid*, if it is one that runs here."""
