@@ -3,42 +3,64 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.cli.conftest import Ended
 
-from numakube.lab.rundir import RunDir
-
-if TYPE_CHECKING:
-    from tests.cli.conftest import Ended
+from numakube.lab.rundir import LabInfo, RunDir
 
 PROGRAM = "from numakube.cli.main import main; main()"
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start a command as a user does, with *folder* for labs."""
+    env = {"XDG_RUNTIME_DIR": str(folder), "PATH": ""}
+    command = [sys.executable, "-c", PROGRAM, *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True)  # noqa: S603
+
+
+def ended(folder: Path, *words: str) -> Ended:
+    """Run a command as a user does."""
+    with started(folder, *words) as process:
+        out, err = process.communicate()
+        return Ended(process.returncode, out, err)
 
 
 @pytest.fixture(scope="module")
 def runtime() -> Iterator[Path]:
     """A runtime folder in which a lab of one node runs, started as a user starts it."""
     with tempfile.TemporaryDirectory(prefix="x-") as path:
-        env = {"XDG_RUNTIME_DIR": path, "PATH": ""}
-
-        def numakube(*words: str) -> str:
-            command = [sys.executable, "-c", PROGRAM, *words]
-            done = subprocess.run(command, env=env, check=True, capture_output=True, text=True)  # noqa: S603
-            return done.stdout
-
         shape = "2 sockets, 4 cores, smt 2, 16Gi"
-        said = numakube("lab", "up", "--nodes", "1", "--machine", shape, "--detach")
-        assert "Lab 'lab' is up with 1 nodes." in said
-        (example,) = (line.split()[-1] for line in said.splitlines() if "kubectl apply" in line)
+        up = ended(Path(path), "lab", "up", "--nodes", "1", "--machine", shape, "--detach")
+        assert "Lab 'lab' is up with 1 nodes." in up.out
+        (example,) = (line.split()[-1] for line in up.out.splitlines() if "kubectl apply" in line)
         assert Path(example).is_file()
         yield Path(path)
-        assert "lab" in numakube("lab", "down")
-        assert not RunDir.of("lab", env).path.exists()
+        assert "lab" in ended(Path(path), "lab", "down").out
+        assert not run_dir(Path(path)).path.exists()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A runtime folder without labs."""
+    with tempfile.TemporaryDirectory(prefix="x-") as path:
+        yield Path(path)
+
+
+def run_dir(folder: Path, name: str = "lab") -> RunDir:
+    """Return where a lab keeps its files."""
+    return RunDir.of(name, {"XDG_RUNTIME_DIR": str(folder)})
 
 
 @pytest.fixture
@@ -47,7 +69,7 @@ def lab(
 ) -> Callable[..., Ended]:
     """What runs a command beside that lab."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    kubeconfig = RunDir.of("lab", {"XDG_RUNTIME_DIR": str(runtime)}).kubeconfig
+    kubeconfig = run_dir(runtime).kubeconfig
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     return numakube
 
@@ -93,24 +115,80 @@ def test_mistakes_are_one_line(
     lab: Callable[..., Ended], words: tuple[str, ...], code: int, complaint: str
 ) -> None:
     """With the usual exit codes."""
-    ended = lab("lab", "fault", *words)
-    assert ended.code == code
-    assert complaint in ended.err
+    end = lab("lab", "fault", *words)
+    assert end.code == code
+    assert complaint in end.err
 
 
 def test_reports_of_vanished_nodes_are_collected(lab: Callable[..., Ended]) -> None:
     """The garbage collector works on any cluster; here it finds nothing."""
-    ended = lab("gc", "--oneshot", "--grace-period", "0s", "--dry-run", "--log-level", "error")
-    assert (ended.code, ended.out) == (0, "")
+    end = lab("gc", "--oneshot", "--grace-period", "0s", "--dry-run", "--log-level", "error")
+    assert (end.code, end.out) == (0, "")
 
 
 def test_a_node_is_exported_once(lab: Callable[..., Ended]) -> None:
     """By the program itself, beside the lab's own exporter, from the folder that it asks for."""
     node = Path(lab("lab", "node", "path", "node-0").out.strip())
-    ended = lab(
+    end = lab(
         *("exporter", "--oneshot", "--hostname", "node-0", "--sysfs", node / "sys"),
         *("--kubelet-state-dir", node, "--kubelet-config-file", node / "config.yaml"),
         *("--podresources-socket", node / "pod-resources" / "kubelet.sock"),
         *("--metrics-mode", "disabled", "--log-level", "error"),
     )
-    assert (ended.code, ended.err) == (0, "")
+    assert (end.code, end.err) == (0, "")
+
+
+def test_a_lab_that_is_still_starting_is_ended(place: Path) -> None:
+    """And leaves nothing; who waits for it is told."""
+    up = started(place, "lab", "up", "--nodes", "5000", "--detach")
+    folder = run_dir(place)
+    while not folder.progress():
+        time.sleep(0.01)
+        assert up.poll() is None
+    said = ended(place, "lab", "status").out
+    assert "is still starting" in said
+    down = ended(place, "lab", "down")
+    assert (down.code, down.out) == (0, "Lab 'lab' is down.\n")
+    assert not folder.path.exists()
+    assert "the lab was told to end before it was up" in up.communicate()[1]
+    assert up.returncode == 1
+
+
+def test_what_a_killed_lab_left_is_removed(place: Path) -> None:
+    """By the command that ends labs."""
+    assert ended(place, "lab", "up", "--nodes", "0", "--detach").code == 0
+    folder = run_dir(place)
+    pid = folder.owner()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    while folder.owner() is not None:
+        time.sleep(0.01)
+    assert folder.path.exists()
+    assert ended(place, "lab", "down").code == 0
+    assert not folder.path.exists()
+    assert "no lab called 'lab' is running" in ended(place, "lab", "down").err
+
+
+def test_a_lab_that_cannot_start_in_the_background_says_why(place: Path) -> None:
+    """Its log is gone with it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        up = ended(place, "lab", "up", "--nodes", "0", "--port", port, "--detach")
+    assert up.code == 1
+    assert up.err.startswith("error: the lab could not start: ")
+    assert "address already in use" in up.err
+    assert not run_dir(place).path.exists()
+
+
+def test_a_lab_that_does_not_answer_hides_no_other(
+    lab: Callable[..., Ended], runtime: Path
+) -> None:
+    """It is shown with the reason."""
+    silent = run_dir(runtime, "silent")
+    silent.create()
+    silent.write_info(LabInfo("silent", os.getpid(), "http://x", "http://y", "/z"))
+    shown = lab("lab", "status")
+    silent.remove()
+    assert shown.code == 0
+    assert "node-0" in shown.out
+    assert f"silent: the lab at {silent.control_socket} does not answer" in shown.out

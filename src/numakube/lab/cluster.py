@@ -40,7 +40,7 @@ from numakube.lab.rundir import LabInfo
 from numakube.lab.summaries import node_summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -98,7 +98,10 @@ class Lab:
         exporters: what publishes the nodes' zones, if the options ask for it.
     """
 
-    def __init__(self, options: LabOptions, folder: RunDir) -> None:
+    def __init__(
+        self, options: LabOptions, folder: RunDir, *, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Prepare a lab; *tell* is told how far the start of nodes is."""
         self.ended = asyncio.Event()
         self._options = options
         self._folder = folder
@@ -122,6 +125,7 @@ class Lab:
             inside=self._inside,
             plans=options.plans,
             exporters=options.exporters,
+            tell=tell,
         )
         self.runtime = self.crew.runtime
         self.pool = self.crew.pool

@@ -45,6 +45,7 @@ class Crew:
         inside: Callable[[], InsideAddress],
         plans: tuple[NodePlan, ...] = (),
         exporters: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepare a crew.
 
@@ -54,12 +55,14 @@ class Crew:
             inside: tells where pods that really run reach the API server.
             plans: the nodes to start with.
             exporters: whether every node has an exporter.
+            tell: is told how far the start of nodes is.
         """
         self.client = client
         self.runtime = ProcessRuntime(client, folder=folder.pods, nodes=folder.nodes, inside=inside)
         self.pool = NodePool(client, root=folder.nodes, runtime=self.runtime)
         self.exporters = ExporterPool(client, self.pool) if exporters else None
         self._plans = plans
+        self._tell = tell
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -86,6 +89,8 @@ class Crew:
 
     async def add(self, *plans: NodePlan) -> None:
         """Start more nodes; returns when they have registered and were reported."""
-        await self.pool.add(*plans)
+        await self.pool.add(*plans, tell=self._tell)
         if self.exporters is not None:
-            await self.exporters.reported(*(plan.name for plan in plans))
+            for number, plan in enumerate(plans, 1):
+                await self.exporters.reported(plan.name)
+                self._tell(f"{number} of {len(plans)} nodes are reported")

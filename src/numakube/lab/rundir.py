@@ -1,13 +1,15 @@
 """Where a running lab keeps its files, and how other commands find it.
 
-One folder a lab below the user's runtime folder: ``kubeconfig``, ``control.sock``, ``lab.json``
-with the process id and addresses, ``log`` of a detached lab, ``nodes/`` with what each kubelet
-keeps on disk and ``pods/`` with the volumes of pods that really run. It is removed when the lab
-ends. Paths are short because unix sockets allow 107 bytes.
+One folder a lab below the user's runtime folder: ``pid`` of its process, which keeps it locked,
+``progress`` of its start, ``lab.json`` with the addresses once it is up, ``kubeconfig``,
+``control.sock``, ``log`` of a detached lab, ``nodes/`` with what each kubelet keeps on disk and
+``pods/`` with the volumes of pods that really run. It is removed when the lab ends. Paths are short
+because unix sockets allow 107 bytes.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -22,8 +24,11 @@ from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from io import FileIO
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+_PID = "pid"
+_PROGRESS = "progress"
 
 
 class LabInfo(msgspec.Struct, frozen=True):
@@ -76,13 +81,41 @@ class RunDir:
 
     def create(self) -> None:
         """Make the folder; only its owner may look into it."""
-        if self.info() is not None:
+        if self.info() is not None or self.owner() is not None:
             raise ConfigError(
                 f"a lab called {self.path.name!r} is running already; "
                 f"stop it with: numakube lab down --name {self.path.name}"
             )
         self.remove()
         self.path.mkdir(parents=True, mode=0o700)
+
+    def claim(self) -> FileIO:
+        """Make this process the lab's, for as long as it or a fork of it keeps the result open."""
+        file = (self.path / _PID).open("w+b", buffering=0)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(str(os.getpid()).encode())
+        return file
+
+    def owner(self) -> int | None:
+        """Return the id of the lab's process, however far it is; ``None`` if there is none."""
+        try:
+            with (self.path / _PID).open("rb") as file:
+                return int(file.read() or 0) or None if _is_locked(file.fileno()) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write_progress(self, text: str) -> None:
+        """Say how far the start is."""
+        partial = self.path / ".progress"
+        partial.write_text(text, encoding="utf-8")
+        partial.rename(self.path / _PROGRESS)
+
+    def progress(self) -> str:
+        """Return how far the start is."""
+        try:
+            return (self.path / _PROGRESS).read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
 
     def write_info(self, info: LabInfo) -> None:
         """Make the lab known."""
@@ -113,12 +146,21 @@ def runtime_root(environment: Mapping[str, str]) -> Path:
     return Path(tempfile.gettempdir()) / f"numakube-{os.getuid()}"
 
 
-def running_labs(environment: Mapping[str, str]) -> list[LabInfo]:
-    """Return the labs of this user that are running."""
+def labs_here(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of this user's labs that run or are about to."""
     root = runtime_root(environment)
     folders = sorted(root.iterdir()) if root.is_dir() else []
-    infos = (RunDir(folder).info() for folder in folders)
-    return [info for info in infos if info is not None]
+    found = (RunDir(folder) for folder in folders)
+    return [one.path.name for one in found if one.owner() is not None or one.info() is not None]
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Tell whether another process has locked a file: a number alone may be anybody's by now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _alive(pid: int) -> bool:

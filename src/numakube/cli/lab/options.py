@@ -27,6 +27,11 @@ def run_dir(name: str) -> RunDir:
     return RunDir.of(name, os.environ)
 
 
+def no_such_lab(name: str) -> ConfigError:
+    """Return the error for a name that no lab has."""
+    return ConfigError(f"no lab called {name!r} is running; start one with: numakube lab up")
+
+
 def ask_lab(
     name: str, method: str, path: str, body: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -35,5 +40,7 @@ def ask_lab(
 
     folder = run_dir(name)
     if folder.info() is None:
-        raise ConfigError(f"no lab called {name!r} is running; start one with: numakube lab up")
+        if folder.owner() is None:
+            raise no_such_lab(name)
+        raise ConfigError(f"the lab {name!r} is still starting: {folder.progress()}")
     return asyncio.run(ControlClient(folder.control_socket).call(method, path, body))

@@ -9,6 +9,7 @@ import click
 
 from numakube.cli.lab.options import ask_lab
 from numakube.cli.output import Output, make_console, output_option, print_document
+from numakube.errors import NumakubeError
 
 
 @click.command("status")
@@ -16,10 +17,9 @@ from numakube.cli.output import Output, make_console, output_option, print_docum
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 def command(name: str | None, output: Output) -> None:
     """Show the labs that run, or one in detail."""
-    from numakube.lab.rundir import running_labs
+    from numakube.lab.rundir import labs_here
 
-    names = [name] if name else [info.name for info in running_labs(os.environ)]
-    labs = [ask_lab(one, "GET", "/status") for one in names]
+    labs = [_ask(name)] if name else [_ask_kindly(one) for one in labs_here(os.environ)]
     if output is not Output.TABLE:
         print_document(labs[0] if name else labs, output)
         return
@@ -29,9 +29,24 @@ def command(name: str | None, output: Output) -> None:
         _print(lab)
 
 
+def _ask(name: str) -> dict[str, Any]:
+    return ask_lab(name, "GET", "/status")
+
+
+def _ask_kindly(name: str) -> dict[str, Any]:
+    """Return the status of one among several: the others are told even if it does not answer."""
+    try:
+        return _ask(name)
+    except NumakubeError as error:
+        return {"name": name, "error": str(error)}
+
+
 def _print(lab: dict[str, Any]) -> None:
     from rich.table import Table
 
+    if "error" in lab:
+        click.echo(f"{lab['name']}: {lab['error']}")
+        return
     click.echo(f"{lab['name']}: {lab['server']}, dashboard {lab['dashboard']}")
     click.echo(f"kubeconfig {lab['kubeconfig']}")
     table = Table(box=None, pad_edge=False)

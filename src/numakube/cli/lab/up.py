@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import os
 import signal
 import sys
-import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,20 +14,24 @@ from typing import TYPE_CHECKING
 import click
 
 import numakube
+from numakube.cli.lab import background
 from numakube.cli.lab.options import name_option, run_dir
+from numakube.cli.lab.progress import Progress
 from numakube.cli.logs import configure_logs, log_options
 from numakube.cli.sources import MachineParameter, load_machine, read_text
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numakube.lab.cluster import Lab, LabOptions
+    from collections.abc import Iterator
+
+    from numakube.lab.cluster import LabOptions
     from numakube.lab.nodes.plan import NodePlan
     from numakube.lab.rundir import LabInfo, RunDir
 
 DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
 _EXAMPLE = Path(numakube.__file__).parent / "examples" / "aligned-deployment.yaml"
-# A lab of a thousand nodes is ready within a minute.
-_DETACH_SECONDS = 120
+_PROGRESS_SECONDS = 0.2
+"""How often others are told how far the start is."""
 _MOST_VFS = 248
 """What fits on one PCI bus beside the physical function."""
 
@@ -146,15 +149,12 @@ def command(
     )
     folder = run_dir(name)
     folder.create()
-    if detach and os.fork():
-        _announce(_await_child(folder), options)
-        return
+    claim = folder.claim()
     if detach:
-        _become_daemon(folder)
-    try:
-        asyncio.run(_run(options, folder, quiet=detach))
-    finally:
-        folder.remove()
+        _announce(background.detach(folder, claim, lambda: _run(options, folder)), options)
+        return
+    with Progress() as progress:
+        _run(options, folder, progress)
 
 
 def _labels(words: tuple[str, ...]) -> dict[str, str]:
@@ -186,31 +186,59 @@ def _plans(
     return uniform_plans(count, load_machine(machine), kubelet, kubernetes)
 
 
-async def _run(options: LabOptions, folder: RunDir, *, quiet: bool) -> None:
+def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) -> None:
+    """Run a lab until it is told to end; without *progress* there is nobody to talk to."""
     from numakube.kube.collector import quiet_collector
+
+    try:
+        with quiet_collector():
+            asyncio.run(_serve(options, folder, progress))
+    finally:
+        folder.remove()
+
+
+async def _serve(options: LabOptions, folder: RunDir, progress: Progress | None) -> None:
     from numakube.lab.cluster import Lab
 
-    loop = asyncio.get_running_loop()
-    with quiet_collector():
-        await _serve(Lab(options, folder), options, folder, loop, quiet=quiet)
+    clock, written_at = asyncio.get_running_loop().time, -1.0
+
+    def tell(text: str) -> None:
+        nonlocal written_at
+        if clock() - written_at > _PROGRESS_SECONDS:
+            folder.write_progress(text)
+            written_at = clock()
+        if progress is not None:
+            progress.show(text)
+
+    lab = Lab(options, folder, tell=tell)
+    with _ending(lab.ended) as begun:
+        async with lab:
+            begun.set()
+            folder.write_info(lab.info())
+            if progress is not None:
+                progress.close()
+                _announce(lab.info(), options)
+                click.echo("\nRunning; Ctrl-C ends it and leaves nothing behind.")
+            await lab.ended.wait()
 
 
-async def _serve(
-    lab: Lab,
-    options: LabOptions,
-    folder: RunDir,
-    loop: asyncio.AbstractEventLoop,
-    *,
-    quiet: bool,
-) -> None:
-    async with lab:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, lab.ended.set)
-        folder.write_info(lab.info())
-        if not quiet:
-            _announce(lab.info(), options)
-            click.echo("\nRunning; Ctrl-C ends it and leaves nothing behind.")
-        await lab.ended.wait()
+@contextmanager
+def _ending(ended: asyncio.Event) -> Iterator[asyncio.Event]:
+    """Let signals end the lab: by *ended* once the event that is given has been set, or at once."""
+    begun = asyncio.Event()
+    task = asyncio.current_task()
+
+    def end() -> None:
+        ended.set()
+        if not begun.is_set() and task is not None:
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    try:
+        yield begun
+    except asyncio.CancelledError:
+        raise ConfigError("the lab was told to end before it was up") from None
 
 
 def _announce(info: LabInfo, options: LabOptions) -> None:
@@ -223,28 +251,3 @@ def _announce(info: LabInfo, options: LabOptions) -> None:
     click.echo("  kubectl get nodes -o wide")
     click.echo(f"  kubectl apply -f {_EXAMPLE}")
     click.echo(f"  numakube lab status{name}")
-
-
-def _await_child(folder: RunDir) -> LabInfo:
-    """Wait until the background process has made itself known."""
-    deadline = time.monotonic() + _DETACH_SECONDS
-    while time.monotonic() < deadline:
-        info = folder.info()
-        if info is not None:
-            return info
-        if not folder.path.exists():
-            raise ConfigError("the lab could not start; run it without --detach to see why")
-        time.sleep(0.05)
-    raise ConfigError(f"the lab is not ready after {_DETACH_SECONDS} s; see {folder.log}")
-
-
-def _become_daemon(folder: RunDir) -> None:
-    """Leave the terminal; what is printed goes to the log."""
-    os.setsid()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    log = os.open(folder.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(log, 1)
-    os.dup2(log, 2)

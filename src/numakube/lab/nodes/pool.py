@@ -149,13 +149,17 @@ class NodePool:
             known = ", ".join(sorted(self._kubelets)) or "none"
             raise ConfigError(f"no node {name!r} in this lab; there are: {known}") from None
 
-    async def add(self, *plans: NodePlan) -> None:
-        """Start nodes; returns when they are registered."""
-        for plan in plans:
+    async def add(self, *plans: NodePlan, tell: Callable[[str], None] = lambda _: None) -> None:
+        """Start nodes; returns when they are registered. *tell* is told how far it is."""
+        for number, plan in enumerate(plans, 1):
             self._create(plan)
             await self._open_sockets(plan.name)
-        for plan in plans:
+            tell(f"{number} of {len(plans)} nodes are started")
+            # A thousand of them take a while, in which others want to go on.
+            await asyncio.sleep(0)
+        for number, plan in enumerate(plans, 1):
             await self.registered(plan.name)
+            tell(f"{number} of {len(plans)} nodes are registered")
 
     async def remove(self, name: str) -> None:
         """End a node and delete its objects; its pods stay, as when a machine is taken away."""
