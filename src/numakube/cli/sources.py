@@ -61,6 +61,11 @@ def read_text(file: str) -> str:
         raise MalformedObject("standard input" if file == "-" else file, "not UTF-8") from None
 
 
+def read_bytes(file: str) -> bytes:
+    """Return the content of *file*, or of standard input for ``-``, whatever it is."""
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()

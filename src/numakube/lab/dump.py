@@ -1,135 +1,111 @@
-"""Lab nodes from a dump of a real cluster: ``kubectl get nodes,noderesourcetopologies -o yaml``.
+"""What was dumped of a real cluster, for a lab that is to be like it.
 
-A node's NUMA zones come from its NodeResourceTopology; without one it is a machine of one zone with
-the node's capacity. What such objects do not tell (threads, caches, sockets) is taken to be plain:
-one thread a core, a socket a zone.
+A dump is what ``kubectl get nodes,pods,noderesourcetopologies -o yaml`` prints (with ``-A`` for all
+pods), or a bundle of ``kubectl numa bundle``, which has the kubelets' configurations besides.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
 from numakube.api.core import Node
-from numakube.api.nrt import NodeResourceTopology, attribute_value, convert_nrt, numa_id_of
-from numakube.errors import InvalidValue, MalformedObject
-from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
-from numakube.lab.kubelet_options import lab_configuration
-from numakube.lab.nodes.plan import NodePlan
-from numakube.values.quantity import value
-from numakube.values.resources import CPU, MEMORY, hugepage_bytes, is_extended, is_hugepages
+from numakube.api.kubelet_config import decode_configz
+from numakube.api.nrt import NodeResourceTopology, convert_nrt
+from numakube.api.yamls import load_manifests
+from numakube.apps.bundle import unpack
+from numakube.errors import MalformedObject
+from numakube.insight.collected import NODES, PODS, TOPOLOGIES, configz_file, list_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.nrt import Zone
+    from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.insight.collected import Collected
 
-_POLICY = "topologyManagerPolicy"
-_SCOPE = "topologyManagerScope"
-_LOCAL, _REMOTE = 10, 20
-
-
-def plans_from_dump(documents: Iterable[Mapping[str, Any]], subject: str) -> list[NodePlan]:
-    """Return a plan for each Node among *documents*."""
-    nodes: list[Node] = []
-    topologies: dict[str, NodeResourceTopology] = {}
-    for document in documents:
-        if document.get("kind") == "Node":
-            nodes.append(convert(Node, document))
-        elif document.get("kind") == "NodeResourceTopology":
-            topology = convert_nrt(document)
-            topologies[topology.metadata.name] = topology
-    if not nodes:
-        raise MalformedObject(subject, "has no objects of kind Node")
-    return [_plan(node, topologies.get(node.metadata.name)) for node in nodes]
+_GZIP: Final = b"\x1f\x8b"
+_KINDS: Final = {NODES: "Node", TOPOLOGIES: "NodeResourceTopology", PODS: "Pod"}
 
 
-def _plan(node: Node, topology: NodeResourceTopology | None) -> NodePlan:
-    capacity = {name: value(text) for name, text in node.status.capacity.items()}
-    zones = _zones(topology) if topology else {}
-    machine = _machine(zones or {0: capacity}, _costs(topology))
-    return NodePlan(
-        name=node.metadata.name,
-        machine=machine,
-        config=lab_configuration(machine, _words(topology)),
-        labels=node.metadata.labels,
-        taints=node.spec.taints,
+@dataclass(frozen=True, slots=True)
+class Dump:
+    """What is known of a cluster.
+
+    Attributes:
+        topologies: by the name of their node.
+        pods: as they were written.
+        configs: of kubelets, by the name of their node.
+    """
+
+    nodes: tuple[Node, ...]
+    topologies: Mapping[str, NodeResourceTopology]
+    pods: tuple[Mapping[str, Any], ...] = ()
+    configs: Mapping[str, KubeletConfiguration] = field(
+        default_factory=lambda: MappingProxyType({})
     )
 
 
-def _words(topology: NodeResourceTopology | None) -> dict[str, str]:
-    """Return the kubelet options that the topology's attributes tell."""
-    if topology is None:
-        return {}
-    found = {
-        "policy": attribute_value(topology.attributes, _POLICY),
-        "scope": attribute_value(topology.attributes, _SCOPE),
-    }
-    return {name: text for name, text in found.items() if text}
+def read_dump(content: bytes, subject: str) -> Dump:
+    """Return what is in the file *subject*.
 
-
-def _zones(topology: NodeResourceTopology) -> dict[int, dict[str, int]]:
-    zones = {}
-    for zone in topology.zones:
-        if zone.type == "Node":
-            zones[_numa_id(zone)] = {one.name: value(one.capacity) for one in zone.resources}
-    return zones
-
-
-def _costs(topology: NodeResourceTopology | None) -> dict[tuple[int, int], int]:
-    costs = {}
-    for zone in topology.zones if topology else ():
-        for cost in zone.costs:
-            try:
-                costs[_numa_id(zone), numa_id_of(cost.name)] = cost.value
-            except (InvalidValue, MalformedObject):
-                continue
-    return costs
-
-
-def _numa_id(zone: Zone) -> int:
+    Raises:
+        MalformedObject: it is no dump, and no bundle.
+    """
+    if content.startswith(_GZIP):
+        return _from_bundle(content, subject)
     try:
-        return numa_id_of(zone.name)
-    except InvalidValue as error:
-        raise MalformedObject("NodeResourceTopology", str(error), path="zones") from None
+        documents = load_manifests(content.decode(), subject)
+    except (UnicodeDecodeError, MalformedObject):
+        raise _neither(subject) from None
+    return dump_of(documents, subject)
 
 
-def _machine(
-    zones: Mapping[int, Mapping[str, int]], costs: Mapping[tuple[int, int], int]
-) -> Machine:
-    nodes: list[NumaNode] = []
-    devices: dict[str, list[Device]] = {}
-    first = 0
-    for number, resources in sorted(zones.items()):
-        count = resources.get(CPU, 0)
-        nodes.append(
-            NumaNode(
-                id=number,
-                memory_bytes=resources.get(MEMORY, 0),
-                cores=tuple(Core(cpu, (cpu,), number) for cpu in range(first, first + count)),
-                hugepages=_hugepages(resources),
-                distances=tuple(
-                    costs.get((number, other), _LOCAL if other == number else _REMOTE)
-                    for other in sorted(zones)
-                ),
-            )
-        )
-        first += count
-        for name, amount in resources.items():
-            if is_extended(name):
-                ids = (f"{name.rpartition('/')[2]}-{number}-{index}" for index in range(amount))
-                devices.setdefault(name, []).extend(Device(one, (number,)) for one in ids)
-    return Machine(
-        nodes=tuple(nodes),
-        cpu_count=first,
-        socket_count=len(nodes),
-        devices={name: tuple(members) for name, members in devices.items()},
+def dump_of(documents: Iterable[Mapping[str, Any]], subject: str) -> Dump:
+    """Return what *documents* tell; those of other kinds are passed over."""
+    found: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in _KINDS.values()}
+    for document in documents:
+        found.get(str(document.get("kind")), []).append(document)
+    if not found["Node"]:
+        raise MalformedObject(subject, "has no objects of kind Node")
+    topologies = map(convert_nrt, found["NodeResourceTopology"])
+    return Dump(
+        nodes=tuple(convert(Node, one) for one in found["Node"]),
+        topologies={one.metadata.name: one for one in topologies},
+        pods=tuple(found["Pod"]),
     )
 
 
-def _hugepages(resources: Mapping[str, int]) -> tuple[HugePages, ...]:
-    return tuple(
-        HugePages(hugepage_bytes(name), amount // hugepage_bytes(name))
-        for name, amount in resources.items()
-        if is_hugepages(name)
+def _from_bundle(content: bytes, subject: str) -> Dump:
+    try:
+        collected = unpack(content, name=subject)
+    except MalformedObject:
+        raise _neither(subject) from None
+    dump = dump_of(_documents(collected, subject), subject)
+    return Dump(dump.nodes, dump.topologies, dump.pods, dict(_configs(collected, dump.nodes)))
+
+
+def _documents(collected: Collected, subject: str) -> Iterable[Mapping[str, Any]]:
+    for plural, kind in _KINDS.items():
+        text = collected.files.get(list_file(plural), b"")
+        # The items of a list that an API server gives do not name their kind.
+        for document in load_manifests(text, f"{subject}: {list_file(plural)}") if text else ():
+            yield {**document, "kind": kind}
+
+
+def _configs(
+    collected: Collected, nodes: Iterable[Node]
+) -> Iterable[tuple[str, KubeletConfiguration]]:
+    for node in nodes:
+        name = node.metadata.name
+        if content := collected.files.get(configz_file(name)):
+            yield name, decode_configz(content, configz_file(name))
+
+
+def _neither(subject: str) -> MalformedObject:
+    return MalformedObject(
+        subject,
+        "neither a dump of a cluster (kubectl get nodes,pods,noderesourcetopologies -A -o yaml) "
+        "nor a bundle (kubectl numa bundle)",
     )

@@ -13,14 +13,17 @@ import msgspec
 
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation
 from numakube.errors import ConfigError
+from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
-from numakube.values.resources import MEMORY
+from numakube.values.quantity import value
+from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.kubelet.machine import Machine
+    from numakube.kubelet.settings import KubeletSettings
 
 DEFAULTS: Final = {
     "policy": "single-numa-node",
@@ -30,6 +33,16 @@ DEFAULTS: Final = {
 }
 UNALIGNED: Final = "policy=none,cpu=none,memory=None"
 """Words of a kubelet that aligns nothing."""
+
+_FIELDS: Final = {
+    "policy": "topology_manager_policy",
+    "scope": "topology_manager_scope",
+    "cpu": "cpu_manager_policy",
+    "memory": "memory_manager_policy",
+    "reserved-cpus": "reserved_system_cpus",
+    "max-pods": "max_pods",
+}
+"""What a word sets."""
 
 _NAMES: Final = (*DEFAULTS, "reserved-cpus", "max-pods")
 _KUBE_RESERVED: Final = "412Mi"
@@ -42,10 +55,10 @@ def parse_kubelet_options(text: str) -> dict[str, str]:
     """Return the words of ``--kubelet`` by name."""
     words: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        name, equals, value = part.partition("=")
-        if not equals or not value:
+        name, equals, text_of = part.partition("=")
+        if not equals or not text_of:
             raise ConfigError(f"--kubelet: {part!r} is not of the form name=value")
-        words[name.strip()] = value.strip()
+        words[name.strip()] = text_of.strip()
     known = {*_NAMES, *_cpu_options(), *_topology_options()}
     for name in words:
         if name not in known:
@@ -77,6 +90,99 @@ def lab_configuration(machine: Machine, words: Mapping[str, str]) -> KubeletConf
     return msgspec.structs.replace(config, reserved_memory=(reservation,))
 
 
+def configuration_of(settings: KubeletSettings) -> KubeletConfiguration:
+    """Return a configuration that gives a kubelet these *settings*."""
+    milli = settings.reserved_cpu_milli
+    config = KubeletConfiguration(
+        topology_manager_policy=settings.topology_policy,
+        topology_manager_scope=settings.topology_scope,
+        topology_manager_policy_options=dict(settings.topology_options),
+        cpu_manager_policy=settings.cpu_policy,
+        cpu_manager_policy_options=dict(settings.cpu_options),
+        memory_manager_policy=settings.memory_policy,
+        reserved_system_cpus=str(settings.reserved_cpus or ""),
+        kube_reserved={CPU: f"{milli}m"} if milli else {},
+        feature_gates=dict(settings.feature_gates),
+        reserved_memory=tuple(
+            MemoryReservation(numa_node=node, limits={kind: str(n) for kind, n in sizes.items()})
+            for node, sizes in settings.reserved_memory.items()
+        ),
+    )
+    kept = settings.memory_reservation
+    if kept is None:
+        # Nobody has checked it, so it is what the Memory Manager wants it to be.
+        return _with_reservation(
+            config, sum(sizes.get(MEMORY, 0) for sizes in settings.reserved_memory.values())
+        )
+    return _with_reservation(config, kept.get(MEMORY, 0))
+
+
+def with_memory_reserved(
+    config: KubeletConfiguration, machine: Machine, amount: int
+) -> KubeletConfiguration:
+    """Return *config* with so many bytes kept from pods, all of them on one NUMA node."""
+    config = _with_reservation(config, amount)
+    if config.memory_manager_policy != "Static":
+        return config
+    kept = MemoryReservation(numa_node=_largest_node(machine), limits={MEMORY: str(amount)})
+    return msgspec.structs.replace(config, reserved_memory=(kept,))
+
+
+def _with_reservation(config: KubeletConfiguration, amount: int) -> KubeletConfiguration:
+    """Return *config* with *amount* as the sum of what it reserves and where it evicts."""
+    threshold = min(amount, value(_EVICTION))
+    return msgspec.structs.replace(
+        config,
+        kube_reserved={**config.kube_reserved, MEMORY: str(amount - threshold)},
+        eviction_hard={"memory.available": str(threshold) if threshold else "0%"},
+    )
+
+
+def overridden(
+    config: KubeletConfiguration, machine: Machine, words: Mapping[str, str]
+) -> KubeletConfiguration:
+    """Return *config* changed by *words*, completed so that a kubelet starts with it."""
+    if not words:
+        return config
+    wanted = lab_configuration(machine, words)
+    changed = msgspec.structs.replace(
+        config, **{name: getattr(wanted, name) for word, name in _FIELDS.items() if word in words}
+    )
+    options = {**config.cpu_manager_policy_options, **wanted.cpu_manager_policy_options}
+    changed = msgspec.structs.replace(
+        changed,
+        cpu_manager_policy_options=options if changed.cpu_manager_policy == "static" else {},
+        topology_manager_policy_options={
+            **config.topology_manager_policy_options,
+            **wanted.topology_manager_policy_options,
+        },
+        feature_gates={**wanted.feature_gates, **config.feature_gates},
+    )
+    return _completed(changed, machine, wanted)
+
+
+def _completed(
+    config: KubeletConfiguration, machine: Machine, wanted: KubeletConfiguration
+) -> KubeletConfiguration:
+    """Reserve what the managers need to have reserved."""
+    plain = msgspec.structs.replace(config, memory_manager_policy="None")
+    settings = settings_of(plain, machine)
+    if config.cpu_manager_policy == "static" and not (
+        settings.reserved_cpus or settings.reserved_cpu_milli
+    ):
+        cpus = wanted.reserved_system_cpus
+        config = msgspec.structs.replace(config, reserved_system_cpus=cpus)
+    if config.memory_manager_policy != "Static":
+        return msgspec.structs.replace(config, reserved_memory=())
+    if config.reserved_memory:
+        return config
+    amount = (settings.memory_reservation or {}).get(MEMORY, 0)
+    if not amount:
+        return with_memory_reserved(config, machine, value(_RESERVED_TOTAL))
+    kept = MemoryReservation(numa_node=_largest_node(machine), limits={MEMORY: str(amount)})
+    return msgspec.structs.replace(config, reserved_memory=(kept,))
+
+
 def _reserved_cpus(machine: Machine, words: Mapping[str, str]) -> str:
     """Return the wanted CPUs (``0+4-5``: commas separate words), or the first core's."""
     if "reserved-cpus" in words:
@@ -98,7 +204,7 @@ def _max_pods(words: Mapping[str, str]) -> int:
 
 
 def _picked(words: Mapping[str, str], options: Mapping[str, object]) -> dict[str, str]:
-    return {name: value for name, value in words.items() if name in options}
+    return {name: text for name, text in words.items() if name in options}
 
 
 def _cpu_options() -> Mapping[str, object]:

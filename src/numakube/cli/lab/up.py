@@ -12,19 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 import numakube
 from numakube.cli.lab import background
 from numakube.cli.lab.options import name_option, run_dir
 from numakube.cli.lab.progress import Progress
 from numakube.cli.logs import configure_logs, log_options
-from numakube.cli.sources import MachineParameter, load_machine, read_text
+from numakube.cli.sources import MachineParameter, load_machine, read_bytes
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.lab.cluster import LabOptions
+    from numakube.lab.dump import Dump
     from numakube.lab.nodes.plan import NodePlan
     from numakube.lab.rundir import LabInfo, RunDir
 
@@ -46,14 +48,20 @@ _MOST_VFS = 248
     show_default=True,
     help="Machine of every node: a shape, a preset, a file or a sysfs tree.",
 )
-@click.option("--from", "dump", metavar="FILE", help="Nodes of a dump of Nodes and NRT objects.")
+@click.option(
+    "--from",
+    "dump",
+    metavar="FILE",
+    help="Nodes as in a dump (kubectl get nodes,pods,noderesourcetopologies -A -o yaml) or a "
+    "bundle (kubectl numa bundle).",
+)
 @click.option(
     "--kubelet",
     metavar="WORDS",
     default="",
     help="As in policy=restricted,scope=pod,full-pcpus-only=true.",
 )
-@click.option("--kubernetes", default="1.35", show_default=True, help="Version of the kubelets.")
+@click.option("--kubernetes", help="Version of the kubelets.  [default: 1.35, or those of --from]")
 @click.option(
     "--vfs",
     type=click.IntRange(0, _MOST_VFS),
@@ -99,7 +107,7 @@ def command(
     machine: str,
     dump: str | None,
     kubelet: str,
-    kubernetes: str,
+    kubernetes: str | None,
     vfs: int,
     host: str,
     port: int,
@@ -137,7 +145,7 @@ def command(
                 cgroup_version=cgroups,
                 labels={**plan.labels, **_labels(labels)},
             )
-            for plan in _plans(nodes, machine, dump, kubelet, kubernetes)
+            for plan in _plans(nodes, machine, _dump(dump), kubelet, kubernetes)
         ),
         host=host,
         port=port,
@@ -175,15 +183,32 @@ def _is_loopback(host: str) -> bool:
 
 
 def _plans(
-    count: int, machine: str, dump: str | None, kubelet: str, kubernetes: str
+    count: int, machine: str, dump: Dump | None, kubelet: str, kubernetes: str | None
 ) -> tuple[NodePlan, ...]:
-    from numakube.api.yamls import load_manifests
+    from numakube.kubelet.versions import DEFAULT
     from numakube.lab.cluster import uniform_plans
-    from numakube.lab.dump import plans_from_dump
+    from numakube.lab.dumped_machines import plans_of
+    from numakube.lab.kubelet_options import parse_kubelet_options
 
     if dump is not None:
-        return tuple(plans_from_dump(load_manifests(read_text(dump), dump), dump))
-    return uniform_plans(count, load_machine(machine), kubelet, kubernetes)
+        return plans_of(dump, parse_kubelet_options(kubelet), kubernetes=kubernetes)
+    return uniform_plans(count, load_machine(machine), kubelet, kubernetes or DEFAULT)
+
+
+def _dump(file: str | None) -> Dump | None:
+    from numakube.lab.dump import read_dump
+
+    if file is None:
+        return None
+    given = [name for name in ("nodes", "machine") if _is_given(name)]
+    if given:
+        raise click.UsageError(f"--from has its own nodes and machines; leave out --{given[0]}.")
+    return read_dump(read_bytes(file), file)
+
+
+def _is_given(parameter: str) -> bool:
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.COMMANDLINE
 
 
 def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.kubelet.versions import DEFAULT
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from numakube.api.placement import Taint
     from numakube.kubelet.machine import Machine
+
+
+STORAGE_BYTES: Final = 100 << 30
+"""The size of a node's disk if nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,7 @@ class NodePlan:
     kubernetes: str = DEFAULT
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     taints: tuple[Taint, ...] = ()
-    ephemeral_storage_bytes: int = 100 << 30
+    ephemeral_storage_bytes: int = STORAGE_BYTES
     cgroup_version: int = 2
     virtual_functions: int = 0
 
