@@ -192,3 +192,20 @@ def test_a_lab_that_does_not_answer_hides_no_other(
     assert shown.code == 0
     assert "node-0" in shown.out
     assert f"silent: the lab at {silent.control_socket} does not answer" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("--with-pods",), 2, "--with-pods needs --from"),
+        (("--from", __file__, "--nodes", "2"), 2, "leave out --nodes"),
+        (("--from", __file__), 1, "test_lab.py: neither a dump of a cluster (kubectl get nodes"),
+    ],
+)
+def test_a_lab_from_the_wrong_file_is_refused(
+    numakube: Callable[..., Ended], words: tuple[str, ...], code: int, complaint: str
+) -> None:
+    """In one line."""
+    end = numakube("lab", "up", *words)
+    assert end.code == code
+    assert complaint in end.err

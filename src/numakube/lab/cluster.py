@@ -25,6 +25,7 @@ from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
 from numakube.lab.api.authentication import AUTHENTICATED, MASTERS, User
 from numakube.lab.api.certificates import server_context
 from numakube.lab.api.server import ApiServer
+from numakube.lab.bringing import Bringing
 from numakube.lab.control import ControlServer
 from numakube.lab.crew import Crew
 from numakube.lab.dashboard import LabDashboard
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from numakube.kubelet.machine import Machine
+    from numakube.lab.dump import Dump
     from numakube.lab.rundir import RunDir
 
 ADMIN = "lab-admin"
@@ -61,6 +63,7 @@ class LabOptions:
         rbac: whether users other than the administrator need rights.
         exporters: whether every node has an exporter, which publishes its zones.
         enforcers: whether every node has the enforcer, deployed as on a real cluster.
+        pods_of: a dump whose pods are brought along; the nodes are to be of it too.
     """
 
     name: str = "lab"
@@ -72,6 +75,7 @@ class LabOptions:
     rbac: bool = False
     exporters: bool = False
     enforcers: bool = False
+    pods_of: Dump | None = None
 
 
 def uniform_plans(
@@ -131,6 +135,8 @@ class Lab:
         self.pool = self.crew.pool
         self.exporters = self.crew.exporters
         self._dashboard = LabDashboard(self.client, name=options.name, host=options.host)
+        self._tell = tell
+        self._notes: list[str] = []
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -149,6 +155,10 @@ class Lab:
             await stack.enter_async_context(control)
             self._folder.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
             self._folder.kubeconfig.chmod(0o600)
+            if self._options.pods_of is not None:
+                bringing = Bringing(self.client, self.pool, self._options.pods_of)
+                await bringing.bring(self._tell)
+                self._notes = bringing.notes
             if self._options.enforcers:
                 await deploy_enforcers(self.client)
             self._stack = stack.pop_all()
@@ -175,6 +185,7 @@ class Lab:
             server=self.url,
             dashboard=self._dashboard.url,
             kubeconfig=str(self._folder.kubeconfig),
+            notes=tuple(self._notes),
         )
 
     async def status(self) -> dict[str, Any]:

@@ -32,13 +32,18 @@ _PROGRESS = "progress"
 
 
 class LabInfo(msgspec.Struct, frozen=True):
-    """What other processes need to know of a lab."""
+    """What other processes need to know of a lab.
+
+    Attributes:
+        notes: what is other than in the dump that it is made from.
+    """
 
     name: str
     pid: int
     server: str
     dashboard: str
     kubeconfig: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

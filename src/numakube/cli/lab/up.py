@@ -34,6 +34,7 @@ DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
 _EXAMPLE = Path(numakube.__file__).parent / "examples" / "aligned-deployment.yaml"
 _PROGRESS_SECONDS = 0.2
 """How often others are told how far the start is."""
+_MOST_NOTES = 20
 _MOST_VFS = 248
 """What fits on one PCI bus beside the physical function."""
 
@@ -55,6 +56,7 @@ _MOST_VFS = 248
     help="Nodes as in a dump (kubectl get nodes,pods,noderesourcetopologies -A -o yaml) or a "
     "bundle (kubectl numa bundle).",
 )
+@click.option("--with-pods", is_flag=True, help="Bring the pods of --from, where they ran.")
 @click.option(
     "--kubelet",
     metavar="WORDS",
@@ -117,6 +119,7 @@ def command(
     *,
     labels: tuple[str, ...],
     cgroups: int,
+    with_pods: bool,
     tls: bool,
     rbac: bool,
     exporters: bool,
@@ -134,6 +137,9 @@ def command(
     configure_logs(log_level, log_format, stream=Routed(sys.stderr))
     if not tls and not _is_loopback(host):
         raise click.UsageError(f"--host {host} can be reached by others: it needs --tls.")
+    if with_pods and dump is None:
+        raise click.UsageError("--with-pods needs --from.")
+    found = _dump(dump)
     if enforcer:
         kubelet = f"{UNALIGNED},{kubelet}"
     options = LabOptions(
@@ -145,7 +151,7 @@ def command(
                 cgroup_version=cgroups,
                 labels={**plan.labels, **_labels(labels)},
             )
-            for plan in _plans(nodes, machine, _dump(dump), kubelet, kubernetes)
+            for plan in _plans(nodes, machine, found, kubelet, kubernetes)
         ),
         host=host,
         port=port,
@@ -154,6 +160,7 @@ def command(
         rbac=rbac,
         exporters=exporters,
         enforcers=enforcer,
+        pods_of=found if with_pods else None,
     )
     folder = run_dir(name)
     folder.create()
@@ -271,6 +278,10 @@ def _announce(info: LabInfo, options: LabOptions) -> None:
     click.echo(f"Lab {info.name!r} is up with {len(options.plans)} nodes.")
     click.echo(f"  kubeconfig  {info.kubeconfig}")
     click.echo(f"  dashboard   {info.dashboard}")
+    for note in info.notes[:_MOST_NOTES]:
+        click.echo(f"  other than dumped: {note}")
+    if len(info.notes) > _MOST_NOTES:
+        click.echo(f"  ... and {len(info.notes) - _MOST_NOTES} more")
     click.echo("\nTry:")
     click.echo(f"  export KUBECONFIG={info.kubeconfig}")
     click.echo("  kubectl get nodes -o wide")
