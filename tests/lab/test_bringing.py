@@ -129,3 +129,11 @@ async def test_all_kinds_of_pods_come_along() -> None:
         assert refused.startswith("team/large is refused by n: ")
         own_pod = pods["own"]
         assert lab.runtime.process(own_pod.metadata.uid, "c") is None
+
+
+async def test_placements_that_nobody_knows_are_not_said_to_be_the_same() -> None:
+    """Without exact data there is nothing to compare with."""
+    async with lab_from(dump_of([NODE, document("a", 2)], "dump")) as lab:
+        assert lab.info().notes == (
+            "what pods held is not known, and may differ: no exact data of n",
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
 from numakube.api.core import Pod
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.topology.exact import ExactReport
 
 Document = dict[str, Any]
+_FEW: Final = 3
 
 
 class Bringing:
@@ -78,6 +79,10 @@ class Bringing:
             pod = convert(Pod, document)
             pods.setdefault(pod.spec.node_name, []).append(pod)
         waiting = pods.pop("", [])
+        if unknown := [name for name in pods if self._is_unknown(name)]:
+            told = f"no exact data of {', '.join(unknown[:_FEW])}"
+            more = f" and {len(unknown) - _FEW} more" if len(unknown) > _FEW else ""
+            self.notes.append(f"what pods held is not known, and may differ: {told}{more}")
         for name, here in pods.items():
             kubelet = self._pool.kubelets.get(name)
             if kubelet is None:
@@ -88,6 +93,9 @@ class Bringing:
             model = KubeletNode(plan.machine, settings, kubernetes=plan.kubernetes)
             yield from (one.metadata.uid for one in in_order(here, model, self._reports.get(name)))
         yield from (pod.metadata.uid for pod in waiting)
+
+    def _is_unknown(self, node: str) -> bool:
+        return node in self._pool.kubelets and self._reports.get(node) is None
 
     async def _create(self, resource: Resource[Any], document: Document) -> Any:  # noqa: ANN401
         """Create an object; return it unless it was there or is refused."""
