@@ -77,7 +77,7 @@ async def reported(lab: Lab) -> ExactReport:
     """Return what a reader of the exporter's annotation knows of the node."""
     sockets = lab.pool.sockets("n1")
     assert sockets is not None
-    folder = sockets.registration.parents[1]
+    folder = await lab.pool.folder("n1")
     reader = NodeReader(
         hardware=partial(asyncio.to_thread, HardwareReader(folder / "sys").read),
         dial=lambda: PodResourcesClient(sockets.pod_resources),
