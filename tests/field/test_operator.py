@@ -129,7 +129,7 @@ async def test_48598_the_scheduler_is_available_with_healthy_conditions(client: 
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "DoNotSchedule",
         "matchLabelKeys": ["pod-template-hash"],
-        "labelSelector": {"matchLabels": template["metadata"]["labels"]},
+        "labelSelector": document["spec"]["selector"],
     }
     pods = await schedulers_run(client, len(ALL))
     assert {one.spec.node_name for one in pods} == set(ALL)

@@ -128,7 +128,8 @@ class SecondaryScheduler:
             "priorityClassName": "system-node-critical",
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             **on_control_plane(),
-            **spread(_LABELS),
+            # As the field's operator has it, and its tests want it.
+            **spread(_LABELS, waits_for_closed_nodes=True),
             "containers": [self._container()],
             "volumes": [{"name": "etckubernetes", "configMap": {"name": CONFIG}}],
         }

@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def spread(labels: Mapping[str, str]) -> dict[str, Any]:
+def spread(labels: Mapping[str, str], *, waits_for_closed_nodes: bool = False) -> dict[str, Any]:
     """Return what keeps the replicas with *labels* on different nodes.
 
     Nodes that a taint keeps them from do not count, so that a cluster of one worker has them all
-    there; nor do pods of an earlier rollout.
+    there, unless they are to wait for such nodes; nor do pods of an earlier rollout.
     """
     constraint = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "DoNotSchedule",
-        "nodeTaintsPolicy": "Honor",
+        **({} if waits_for_closed_nodes else {"nodeTaintsPolicy": "Honor"}),
         "labelSelector": {"matchLabels": dict(labels)},
         "matchLabelKeys": ["pod-template-hash"],
     }

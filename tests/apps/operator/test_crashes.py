@@ -54,7 +54,7 @@ from numakube.manifests.operator import LEASE
 pytestmark = pytest.mark.timeout(240)
 
 NAMESPACE = "ns"
-OBJECTS = 19
+OBJECTS = 24
 """What an operator makes; it writes every one of them, since it does not know who did before."""
 OURS = "app.kubernetes.io/managed-by=numakube-operator"
 KINDS: tuple[Any, ...] = (
