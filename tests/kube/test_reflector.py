@@ -225,6 +225,24 @@ async def test_failures_are_waited_out_with_growing_pauses(
     assert isinstance(errors[0], ServiceUnavailable), "kept until something goes right again"
 
 
+async def test_a_server_that_is_back_with_another_past_is_listed_soon(
+    client: Client, clock: JumpingClock, pods: Collection
+) -> None:
+    """Pauses that grew while it was away do not count: decisions are made on what we know."""
+    reflector = Reflector(client, PODS)
+    async with reflecting(reflector):
+        for number in range(1, 5):
+            await pods.watched()
+            pods.end()
+            await until(lambda: len(clock.slept) >= number)  # noqa: B023 (ends in this round)
+        await pods.watched()
+        pods.error(410, "Expired")
+        await until(lambda: len(clock.slept) >= 5)
+
+    assert clock.slept[3] > 3
+    assert clock.slept[4] <= 0.8
+
+
 async def test_a_server_that_ends_watches_at_once_is_not_asked_in_a_loop(
     client: Client, clock: JumpingClock, pods: Collection
 ) -> None:

@@ -23,6 +23,7 @@ from numakube.errors import (
     ApiError,
     BadRequest,
     ClusterUnreachable,
+    Expired,
     Forbidden,
     Invalid,
     MalformedObject,
@@ -303,6 +304,9 @@ class Reflector(Generic[T]):
     async def _recover(self, failure: NumakubeError) -> None:
         """Decide where to go on after *failure*, and wait a little."""
         self.last_error = failure
+        if isinstance(failure, Expired):
+            # The server is there: pauses that grew while it was not would leave us with the past.
+            self._backoff.reset()
         if self._needs_new_list(failure):
             self._any_version_will_do = False
             self.resource_version = ""
