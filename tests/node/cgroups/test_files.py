@@ -121,6 +121,16 @@ def test_another_parent_can_be_named(tmp_path: Path) -> None:
     assert find_parent(tree.files, "/mine/kubepods") == "mine/kubepods"
 
 
+def test_what_another_driver_left_behind_is_passed_over(tmp_path: Path) -> None:
+    """Pods are where the kubelet makes them now; before the first one nobody can tell."""
+    tree = make(tmp_path, Version.V2)
+    tree.add("kubepods.slice/kubepods-burstable.slice")
+    tree.add("kubepods/burstable")
+    assert find_parent(tree.files) == "kubepods.slice"
+    tree.add(pod_group("kubepods", "Burstable", UID))
+    assert find_parent(tree.files) == "kubepods"
+
+
 def test_the_cpuset_controller_is_handed_down_where_it_is_not() -> None:
     """Every level above gets it."""
     groups = StrictGroups(Version.V2, 0xFF, 0b1)

@@ -37,9 +37,14 @@ class PodGroups:
 
 
 def find_parent(groups: Groups, wanted: str = "") -> str | None:
-    """Return the group of all pods: *wanted*, or one of the usual places; ``None`` if none is."""
+    """Return the group of all pods: *wanted*, or one of the usual places; ``None`` if none is.
+
+    A kubelet whose cgroup driver was changed leaves the old place behind, without pods.
+    """
     places = (wanted.strip("/"),) if wanted else PARENTS
-    return next((place for place in places if groups.identity(place)), None)
+    found = [place for place in places if groups.identity(place)]
+    with_pods = (place for place in found if any(_pods(groups, place)))
+    return next(with_pods, found[0] if found else None)
 
 
 def scan(groups: Groups, parent: str, *, nested: bool) -> dict[str, PodGroups]:
