@@ -57,6 +57,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "lab node restart": ("node-0",),
     "lab node pause": ("node-0",),
     "lab node resume": ("node-0",),
+    "lab node path": ("node-0",),
     "lab node remove": ("node-0",),
     "lab fault": ("fail --code 503 --share 0.5", "list", "clear"),
     "lab fault fail": ("--code 503 --path /pods --times 3",),

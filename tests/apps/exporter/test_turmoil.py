@@ -28,6 +28,7 @@ async def site(sites: Opener) -> AsyncIterator[Site]:
     """A cluster of one node, which knows the objects and exports nothing."""
     plans = uniform_plans(1, from_shape("2 sockets, 4 cores, smt 2, 16Gi, gpu 2"), "", "1.35")
     async with sites(SiteOptions(plans=plans, exporters=False)) as site:
+        await site.crew.pool.folder(NODE)
         yield site
 
 
