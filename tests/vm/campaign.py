@@ -279,7 +279,10 @@ class Campaign:
             for pod in re.findall(r" misprediction .* pod=default/(\S+)", log)[-new:]:
                 events = await self.cluster.events_of(pod)
                 wrong = [event for event in events if event["event"] == "mispredicted"]
-                if wrong and all(map(only_devices_differ, wrong)):
+                if not events:
+                    # Its zones are not recorded: nobody can tell if more than devices differ.
+                    self.counts["foreseen otherwise, of pods bound directly"] += 1
+                elif wrong and all(map(only_devices_differ, wrong)):
                     self.counts["devices that the kubelet took at random"] += 1
                 else:
                     self._wrong(self._kind("mispredicted"), f"{pod}: {wrong or events}")

@@ -222,8 +222,9 @@ class Cluster:
         return int(sum(map(float, lines)))
 
     async def events_of(self, pod: str) -> list[dict[str, Any]]:
-        """Return what the scheduler's recorder has of the pod with that name."""
-        answer = json.loads(await self._ask(f"/debug/pods/default/{pod}"))
+        """Return what the scheduler's recorder has of a pod; nothing if it is not its own."""
+        text = await self._ask(f"/debug/pods/default/{pod}")
+        answer = json.loads(text) if text.startswith("{") else {}
         return [
             event
             for flight in answer.get("flights", ())

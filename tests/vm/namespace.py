@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import shlex
+import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +26,13 @@ from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
 from tests.vm.programs import Program, asset
 
+from numakube.api.checkpoints import peek_cpu_manager_state
 from numakube.api.yamls import dump_yaml
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import PodResources, PodResourcesClient
 from numakube.node.sysfs import write_tree
+from numakube.values.cpuset import CpuSet, union
 
 PACKAGES: Final = {"unshare": "util-linux", "mount": "mount"}
 # What the kubelet needs on a host whose control groups are none of its business.
@@ -53,6 +56,8 @@ TUNABLES: Final[Mapping[str, str]] = {
 }
 _KIB: Final = 1024
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_WRITE_SECONDS: Final = 0.005
+_MOST_WRITES: Final = 200
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -142,9 +147,30 @@ class NamespaceNode:
         self._kubelet.start()
 
     async def restart_kubelet(self) -> None:
-        """Kill the kubelet and start it again."""
+        """Kill the kubelet and start it again.
+
+        Not between the two writes by which it gives out CPUs: it does not start with what is in
+        its file then ("current set of available CPUs doesn't match with CPUs in state").
+        """
+        before = self._known_cpus()
+        for _ in range(_MOST_WRITES):
+            os.kill(self._kubelet.pid, signal.SIGSTOP)
+            if self._known_cpus() >= before:
+                break
+            os.kill(self._kubelet.pid, signal.SIGCONT)
+            await asyncio.sleep(_WRITE_SECONDS)
+            before = max(before, self._known_cpus())
         self._kubelet.kill()
         self._kubelet.start()
+
+    def _known_cpus(self) -> int:
+        """Return how many CPUs the kubelet's file knows of."""
+        data = _bytes(self.state / "cpu_manager_state")
+        if not data:
+            return 0
+        state = peek_cpu_manager_state(data)
+        held = (cpus.bits for sets in state.entries.values() for cpus in sets.values())
+        return len(CpuSet(state.default_cpus.bits | union(held)))
 
     async def restart_plugins(self) -> None:
         """End all device plugins, and start them again."""

@@ -37,7 +37,16 @@ async def _bursts(campaign: Campaign, pods: int) -> None:
         pods -= size
 
 
-_TAKES_AWAY: Final = ("kubelet restarts", "kubelet and exporter restarts", "device plugin restarts")
+_TAKES_AWAY: Final = (
+    "API server restarts",
+    "kubelet restarts",
+    "kubelet and exporter restarts",
+    "device plugin restarts",
+)
+"""What makes a kubelet take pods in another order than that of their bindings, or without devices.
+
+One that lists its pods anew takes those of one second of creation in any order.
+"""
 
 
 async def _happen(campaign: Campaign, name: str, action: Action) -> None:
