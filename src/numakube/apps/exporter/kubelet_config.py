@@ -12,6 +12,7 @@ network is kept until the kubelet may have restarted.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from numakube.kube.connect import connect
 from numakube.kube.transport import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from numakube.api.kubelet_config import KubeletConfiguration
@@ -109,14 +110,13 @@ class ConfigFile:
         return f"there is no file {self.path}"
 
 
-class Asked:
+class Asked(ABC):
     """An answer that takes asking, kept until the kubelet may have another.
 
     A failure is kept for a while too: a scan must not ask again and again what nobody answers.
     """
 
-    def __init__(self, fetch: Callable[[], Awaitable[KubeletConfiguration]], clock: Clock) -> None:
-        self._fetch = fetch
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._config: KubeletConfiguration | None = None
         self._failure: NumakubeError | None = None
@@ -143,26 +143,18 @@ class Asked:
         """Return why there is no answer."""
         return str(self._failure or "")
 
+    @abstractmethod
+    async def _fetch(self) -> KubeletConfiguration:
+        """Ask."""
 
-class ApiConfigz:
+
+class ApiConfigz(Asked):
     """The kubelet's ``/configz``, through the API server; needs the right to ``nodes/proxy``."""
 
     def __init__(self, client: Client, node_name: str) -> None:
+        super().__init__(client.clock)
         self._client = client
         self._path = f"/api/v1/nodes/{node_name}/proxy/configz"
-        self._asked = Asked(self._fetch, client.clock)
-
-    async def read(self) -> KubeletConfiguration | None:
-        """Return the configuration of the running kubelet."""
-        return await self._asked.read()
-
-    def refresh(self) -> None:
-        """Ask again next time."""
-        self._asked.refresh()
-
-    def missing(self) -> str:
-        """Return why there is no answer."""
-        return self._asked.missing()
 
     async def _fetch(self) -> KubeletConfiguration:
         request = Request(method="GET", path=self._path)
@@ -170,13 +162,14 @@ class ApiConfigz:
         return with_defaults(decode_configz(bytes(answer.body), self._path))
 
 
-class KubeletConfigz:
+class KubeletConfigz(Asked):
     """The kubelet's ``/configz`` at its own address, whose certificate nobody has signed.
 
     It needs the right to ``nodes/configz``, or, of kubelets before 1.33, to ``nodes/proxy``.
     """
 
     def __init__(self, url: str, token_file: Path, *, clock: Clock) -> None:
+        super().__init__(clock)
         parts = urlsplit(url)
         self._path = parts.path or "/configz"
         self._url = url
@@ -185,20 +178,6 @@ class KubeletConfigz:
             tls=TlsConfig(insecure=True),
             user=UserConfig(token_file=token_file if token_file.is_file() else None),
         )
-        self._clock = clock
-        self._asked = Asked(self._fetch, clock)
-
-    async def read(self) -> KubeletConfiguration | None:
-        """Return the configuration of the running kubelet."""
-        return await self._asked.read()
-
-    def refresh(self) -> None:
-        """Ask again next time."""
-        self._asked.refresh()
-
-    def missing(self) -> str:
-        """Return why there is no answer."""
-        return self._asked.missing()
 
     async def _fetch(self) -> KubeletConfiguration:
         request = Request(method="GET", path=self._path)

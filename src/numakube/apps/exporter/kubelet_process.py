@@ -28,26 +28,14 @@ if TYPE_CHECKING:
 _COMMAND: Final = "kubelet"
 
 
-class CommandLine:
+class CommandLine(Asked):
     """The command line of the kubelet among the processes in *proc*."""
 
     def __init__(self, proc: Path, *, state_dir: str, locate: Locate, clock: Clock) -> None:
+        super().__init__(clock)
         self._proc = proc
         self._state_dir = state_dir
         self._locate = locate
-        self._asked = Asked(self._fetch, clock)
-
-    async def read(self) -> KubeletConfiguration | None:
-        """Return the configuration that the process was started with."""
-        return await self._asked.read()
-
-    def refresh(self) -> None:
-        """Look again next time."""
-        self._asked.refresh()
-
-    def missing(self) -> str:
-        """Return why there is none."""
-        return self._asked.missing()
 
     async def _fetch(self) -> KubeletConfiguration:
         process = next(self._processes(), None)
