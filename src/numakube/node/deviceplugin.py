@@ -28,6 +28,7 @@ from numakube.node.deviceplugin_messages import (
     write_device,
     write_options,
 )
+from numakube.node.grpc_serving import serve_socket, unary_handler
 from numakube.node.protos import DEVICE_PLUGIN
 
 if TYPE_CHECKING:
@@ -369,31 +370,10 @@ class RegistrationServer:
 
 
 async def _serve(socket: Path, services: Mapping[str, Mapping[str, Any]]) -> Any:  # noqa: ANN401
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers(
-        tuple(
-            grpc.method_handlers_generic_handler(name, handlers)
-            for name, handlers in services.items()
-        )
-    )
     try:
-        server.add_insecure_port(f"unix://{socket}")
+        return await serve_socket(socket, services)
     except RuntimeError as error:
         raise DevicePluginError(f"cannot listen on {socket}: {error}") from None
-    await server.start()
-    return server
-
-
-def unary_handler(
-    answer: Callable[[Any, Any], Awaitable[Any]],
-    request: Any,  # noqa: ANN401 - a class of messages
-) -> Any:  # noqa: ANN401
-    """Return what serves a call with one request and one answer."""
-    return grpc.unary_unary_rpc_method_handler(
-        answer,
-        request_deserializer=request.FromString,
-        response_serializer=lambda message: message.SerializeToString(),
-    )
 
 
 async def _answered(work: Awaitable[Any], context: Any) -> Any:  # noqa: ANN401

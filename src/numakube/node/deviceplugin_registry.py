@@ -19,9 +19,9 @@ from numakube.node.deviceplugin import (
     REGISTRATION_SERVICE,
     DevicePluginError,
     called,
-    unary_handler,
 )
 from numakube.node.deviceplugin_messages import VERSION
+from numakube.node.grpc_serving import unary_handler
 from numakube.node.protos import PLUGIN_REGISTRATION
 
 if TYPE_CHECKING:

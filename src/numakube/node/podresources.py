@@ -16,10 +16,11 @@ import grpc
 import grpc.aio
 
 from numakube.errors import KubeletUnavailable, MalformedObject
+from numakube.node.grpc_serving import serve_socket, unary_handler
 from numakube.node.protos import POD_RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 DEFAULT_SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -205,18 +206,14 @@ class PodResourcesServer:
         """Bind the socket; one that a crashed process left behind is replaced."""
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         self._socket.unlink(missing_ok=True)
-        server = grpc.aio.server()
         handlers = {
-            "List": _unary(self._list, POD_RESOURCES.ListPodResourcesRequest),
-            "Get": _unary(self._get, POD_RESOURCES.GetPodResourcesRequest),
-            "GetAllocatableResources": _unary(
+            "List": unary_handler(self._list, POD_RESOURCES.ListPodResourcesRequest),
+            "Get": unary_handler(self._get, POD_RESOURCES.GetPodResourcesRequest),
+            "GetAllocatableResources": unary_handler(
                 self._allocatable, POD_RESOURCES.AllocatableResourcesRequest
             ),
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        server.add_insecure_port(f"unix://{self._socket}")
-        await server.start()
-        self._server = server
+        self._server = await serve_socket(self._socket, {SERVICE: handlers})
 
     async def stop(self) -> None:
         """Stop serving and remove the socket."""
@@ -293,14 +290,6 @@ def _response_type(method: str) -> Any:  # noqa: ANN401 - a protobuf class
         "Get": POD_RESOURCES.GetPodResourcesResponse,
         "GetAllocatableResources": POD_RESOURCES.AllocatableResourcesResponse,
     }[method]
-
-
-def _unary(answer: Callable[[Any, Any], Awaitable[Any]], request: Any) -> Any:  # noqa: ANN401
-    return grpc.unary_unary_rpc_method_handler(
-        answer,
-        request_deserializer=request.FromString,
-        response_serializer=lambda message: message.SerializeToString(),
-    )
 
 
 def _read_pod(message: Any) -> PodResources:  # noqa: ANN401 - a protobuf message

@@ -64,11 +64,13 @@ def _await_child(folder: RunDir, child: int, log: BufferedRandom) -> LabInfo:
 
 
 def _lament(log: BufferedRandom) -> NoReturn:
-    """Raise what a lab said last; its log is gone by name, but still open."""
+    """Raise the error that a lab ended with; its log is gone by name, but still open."""
     log.seek(0)
-    lines = log.read().decode(errors="replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), "it said nothing")
-    raise ConfigError(f"the lab could not start: {last.removeprefix('error: ')}")
+    lines = [line for line in log.read().decode(errors="replace").split("\n") if line.strip()]
+    # Libraries may warn after the error, while the interpreter ends.
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    last = (errors or lines or ["it said nothing"])[-1]
+    raise ConfigError(f"the lab could not start: {last}")
 
 
 def _become_daemon(claim: FileIO, log: BufferedRandom) -> None:

@@ -86,9 +86,10 @@ class NodeSockets:
         self._remove_stale_sockets()
         pod_resources = PodResourcesServer(source, self.pod_resources, clock=self._clock.monotonic)
         registration = RegistrationServer(self._plugins.register, self.registration)
+        # Kept before they start: a lab that ends meanwhile stops what has started.
+        self._servers = pod_resources, registration
         await pod_resources.start()
         await registration.start()
-        self._servers = pod_resources, registration
         self._found = PluginRegistry(
             self.registry, self._plugins, clock=self._clock, watch=self._watch
         )
