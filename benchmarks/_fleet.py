@@ -13,15 +13,15 @@ from numakube.kube.patches import merge_patch
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube.lab.cluster import uniform_plans
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.nodes.node_object import Offer, base_offer, node_document
 from numakube.topology.model_report import nrt_of
+from numakube_lab.cluster import uniform_plans
+from numakube_lab.exporters.definition import install_definition
+from numakube_lab.nodes.node_object import Offer, base_offer, node_document
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kube.client import Client
-    from numakube.lab.nodes.plan import NodePlan
+    from numakube_lab.nodes.plan import NodePlan
 
 _AT_ONCE = 16
 

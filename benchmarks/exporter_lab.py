@@ -20,10 +20,10 @@ from numakube.kube.client import Client
 from numakube.kube.collector import quiet_collector
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
-from numakube.lab.api.server import ApiServer
-from numakube.lab.exporters.pool import ExporterPool
-from numakube.lab.inprocess import InProcess
-from numakube.lab.nodes.pool import NodePool
+from numakube_lab.api.server import ApiServer
+from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.pool import NodePool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator

@@ -31,9 +31,9 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.state_files import StateFiles, save
-from numakube.lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube.node.podresources import PodResourcesClient, PodResourcesServer
 from numakube.node.sysfs import write_tree
+from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

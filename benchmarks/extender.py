@@ -44,8 +44,8 @@ from numakube.kube.catalog import NAMESPACES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.config import load_config
 from numakube.kube.connect import connect
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
+from numakube_lab.api.server import ApiServer
+from numakube_lab.inprocess import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -25,12 +25,12 @@ from numakube.apps.scheduler.settings import SCHEDULER_NAME, default_configurati
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
 from numakube.kube.transport import Request, Response
-from numakube.lab.nodes.node_object import base_offer
 from numakube.scheduling.cycle import Refused
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.model_report import nrt_of
 from numakube.values.resources import quantities_of
+from numakube_lab.nodes.node_object import base_offer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -51,10 +51,11 @@ def obstacles() -> list[str]:
 
 
 def _python_packages(folder: Path) -> Iterator[Path]:
-    for builder in (WheelBuilder(str(ROOT)), SdistBuilder(str(ROOT))):
-        yield from (
-            Path(one) for one in builder.build(directory=str(folder), versions=["standard"])
-        )
+    for project in (ROOT, ROOT / "packages" / "lab"):
+        for builder in (WheelBuilder(str(project)), SdistBuilder(str(project))):
+            yield from (
+                Path(one) for one in builder.build(directory=str(folder), versions=["standard"])
+            )
 
 
 def _texts_and_archives(folder: Path) -> Iterator[Path]:

@@ -32,8 +32,8 @@ from numakube.apps.sriov import command as sriov
 from numakube.apps.surroundings import Surroundings
 from numakube.apps.webhook import command as webhook
 from numakube.kube.catalog import NAMESPACES
-from numakube.lab.api.certificates import Authority
-from numakube.lab.replay.run import TOKENS
+from numakube_lab.api.certificates import Authority
+from numakube_lab.replay.run import TOKENS
 
 PAGE = ROOT / "docs" / "reference" / "endpoints.md"
 ROW = re.compile(r"^\| ([\w\' ]+) \| `(\w+) (\S+)` \| (\d+) \| (\d+) \| (\d+) \|$", re.MULTILINE)

@@ -23,8 +23,8 @@ from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer, status_document
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -24,10 +24,10 @@ from numakube.kube.catalog import (
 from numakube.kube.objects import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import bind_pod
-from numakube.lab.faults import FaultKind, FaultRule
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.numa.caches.contract import Changes
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube_lab.faults import FaultKind, FaultRule
 
 pytestmark = pytest.mark.timeout(120)
 

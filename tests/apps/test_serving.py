@@ -17,7 +17,7 @@ from numakube.apps.certificates import TlsFiles
 from numakube.apps.metrics import new_registry
 from numakube.apps.serving import Health, Listen, Serving, body_of, parse_address
 from numakube.errors import ConfigError
-from numakube.lab.api.certificates import Authority
+from numakube_lab.api.certificates import Authority
 
 
 @pytest.fixture

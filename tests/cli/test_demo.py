@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from numakube.cli.demo import command
+from numakube_lab.cli.demo import command
 
 
 @pytest.mark.timeout(180)

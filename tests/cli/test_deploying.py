@@ -17,7 +17,7 @@ from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, resource_of
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
+from numakube_lab.cluster import uniform_plans
 
 pytestmark = pytest.mark.timeout(240)
 

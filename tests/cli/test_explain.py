@@ -21,8 +21,8 @@ from tests.insight.explain.town import Town, pod
 from numakube.apps.bundle import pack
 from numakube.insight.facts import ClusterFacts
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(240)
 

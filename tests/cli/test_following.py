@@ -17,8 +17,8 @@ from numakube.kube.catalog import PODS
 from numakube.kube.config import ClusterConfig
 from numakube.kube.connect import connect
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.rundir import RunDir
 
 
 def guaranteed(name: str, node: str) -> Pod:

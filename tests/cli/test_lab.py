@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Ended
 
-from numakube.lab.rundir import LabInfo, RunDir
+from numakube_lab.rundir import LabInfo, RunDir
 
 PROGRAM = "from numakube.cli.main import main; main()"
 

@@ -38,9 +38,9 @@ from numakube.kube.resources import Resource
 from numakube.kube.testing import ScriptedServer, status_document, streaming
 from numakube.kube.transport import Request, Response, Stream
 from numakube.kube.watch import Bookmark, open_watch
-from numakube.lab.kinds import GVK
-from numakube.lab.schema.registry import BUILTIN
-from numakube.lab.schema.types import ListType, MapType, Struct, Type
+from numakube_lab.kinds import GVK
+from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.types import ListType, MapType, Struct, Type
 
 
 async def test_1_aiohttps_default_would_end_watches_and_ours_does_not(

@@ -16,13 +16,13 @@ from numakube.kube.catalog import PODS
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.option_words import lab_configuration
 from numakube.kubelet.outcome import Admitted
-from numakube.lab.cluster import Lab, LabOptions
-from numakube.lab.dump import Dump, dump_of
-from numakube.lab.dumped_machines import plans_of
-from numakube.lab.kubelet_options import lab_configuration
-from numakube.lab.rundir import RunDir
 from numakube.topology.model_report import nrt_of
+from numakube_lab.cluster import Lab, LabOptions
+from numakube_lab.dump import Dump, dump_of
+from numakube_lab.dumped_machines import plans_of
+from numakube_lab.rundir import RunDir
 
 MACHINE = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 2")
 GPU = "vendor.example/gpu"

@@ -20,9 +20,9 @@ from numakube.kube.config import load_config
 from numakube.kube.connect import connect
 from numakube.kubelet.machines.cadvisor import to_cadvisor, write_devices
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.control import ControlClient
-from numakube.lab.rundir import LabInfo, RunDir
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.control import ControlClient
+from numakube_lab.rundir import LabInfo, RunDir
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHAPE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"

@@ -18,12 +18,12 @@ from numakube.kubelet.configuration import allocatable_of, capacity_of, settings
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube.lab.dump import dump_of, read_dump
-from numakube.lab.dumped_machines import plans_of
-from numakube.lab.kubelet_options import lab_configuration
+from numakube.kubelet.option_words import lab_configuration
 from numakube.topology.model_report import nrt_of
 from numakube.topology.rebuild import report_of
 from numakube.values.resources import quantities_of
+from numakube_lab.dump import dump_of, read_dump
+from numakube_lab.dumped_machines import plans_of
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration

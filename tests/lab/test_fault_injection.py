@@ -8,8 +8,8 @@ from random import Random
 import aiohttp
 import pytest
 
-from numakube.lab.api.server import ApiServer
-from numakube.lab.faults import FaultKind, FaultRule, Faults
+from numakube_lab.api.server import ApiServer
+from numakube_lab.faults import FaultKind, FaultRule, Faults
 
 NODES = "/api/v1/nodes"
 

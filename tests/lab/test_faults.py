@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from numakube.errors import ConfigError
-from numakube.lab.faults import Fault, FaultKind, FaultRule, Faults
+from numakube_lab.faults import Fault, FaultKind, FaultRule, Faults
 
 
 def faults(*rules: FaultRule) -> Faults:

@@ -20,8 +20,8 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.resources import Resource
 from numakube.kube.transport import Request
 from numakube.kube.watch import ObjectEvent, open_watch
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
+from numakube_lab.api.server import ApiServer
+from numakube_lab.inprocess import InProcess
 
 
 class ConfigMap(Wire, frozen=True):

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.api.authentication import User
-from numakube.lab.api.server import ApiServer
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
+from numakube_lab.api.authentication import User
+from numakube_lab.api.server import ApiServer
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.rundir import RunDir
 
 # The one that belongs to the real server, if there is one, or else the user's.
 KUBECTL = shutil.which("kubectl", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"]))

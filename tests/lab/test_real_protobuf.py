@@ -13,11 +13,11 @@ from tests.lab.differential.normalising import Normaliser
 from tests.real.api_server import real_server
 from tests.real.marks import needs_assets
 
-from numakube.lab.kinds import GVK
-from numakube.lab.replay.cases import Step, read_cases
-from numakube.lab.replay.run import TOKENS
-from numakube.lab.schema.protobuf import read_protobuf
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.kinds import GVK
+from numakube_lab.replay.cases import Step, read_cases
+from numakube_lab.replay.run import TOKENS
+from numakube_lab.schema.protobuf import read_protobuf
+from numakube_lab.schema.registry import BUILTIN
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 VECTORS = Path(__file__).parents[1] / "vectors" / "apiserver.jsonl.gz"

@@ -18,9 +18,9 @@ from numakube.kube.objects import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.resources import Resource
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.faults import FaultKind, FaultRule
-from numakube.lab.rundir import RunDir
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.rundir import RunDir
 
 SEED = 7
 ROUNDS = 60

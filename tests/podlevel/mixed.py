@@ -25,12 +25,12 @@ from numakube.api.koordinator.pods import ResourceStatus
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions
-from numakube.lab.kubelet_options import UNALIGNED, lab_configuration, parse_kubelet_options
-from numakube.lab.nodes.plan import NodePlan
-from numakube.lab.rundir import RunDir
+from numakube.kubelet.option_words import UNALIGNED, lab_configuration, parse_kubelet_options
 from numakube.manifests.components import Choices
 from numakube.values.cpuset import CpuSet
+from numakube_lab.cluster import Lab, LabOptions
+from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.rundir import RunDir
 
 POLICIES = {
     "BestEffort": "best-effort",

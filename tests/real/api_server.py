@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from numakube.api.yamls import dump_yaml
-from numakube.lab.replay.run import TOKENS, USERS
+from numakube_lab.replay.run import TOKENS, USERS
 
 VARIABLE: Final = "KUBEBUILDER_ASSETS"
 START_SECONDS: Final = 100.0

@@ -42,13 +42,15 @@ def run(*words: str, **environment: str) -> str:
 
 
 def test_a_release_has_every_file_and_its_checksum(dist: Path) -> None:
-    """Wheel, sdist, chart, plug-in, manifests and the list of software."""
+    """Wheels, sdists, chart, plug-in, manifests and the list of software."""
     lines = (dist / SUMS).read_text(encoding="utf-8").splitlines()
     sums = {name: checksum for checksum, _, name in (line.partition("  ") for line in lines)}
     assert sums == {path.name: digest(path) for path in dist.iterdir() if path.name != SUMS}
     assert sums.keys() == {
         f"numakube-{VERSION}-py3-none-any.whl",
         f"numakube-{VERSION}.tar.gz",
+        f"numakube_lab-{VERSION}-py3-none-any.whl",
+        f"numakube_lab-{VERSION}.tar.gz",
         f"numakube-{VERSION}.tgz",
         f"numakube-{VERSION}.cdx.json",
         f"kubectl-numa-{VERSION}.tar.gz",
@@ -74,14 +76,30 @@ def test_the_wheel_runs_and_has_its_data(dist: Path, tmp_path: Path) -> None:
     assert {path.name for path in (ROOT / "examples").iterdir()} <= {
         name.removeprefix("numakube/examples/") for name in names
     }
-    assert not [name for name in names if name.startswith(("tests/", "release/"))]
+    assert {name.partition("/")[0] for name in names} == {
+        "numakube", f"numakube-{VERSION}.dist-info",
+    }  # fmt: skip
+    assert not [name for name in names if "/lab/" in name]
 
 
-def test_a_wheel_can_be_built_from_the_source_distribution(dist: Path, tmp_path: Path) -> None:
+def test_the_lab_is_a_wheel_of_its_own(dist: Path) -> None:
+    """It goes with just this version of numakube, whose program finds it by its entry points."""
+    with zipfile.ZipFile(dist / f"numakube_lab-{VERSION}-py3-none-any.whl") as wheel:
+        info = f"numakube_lab-{VERSION}.dist-info"
+        metadata = wheel.read(f"{info}/METADATA").decode()
+        entries = wheel.read(f"{info}/entry_points.txt").decode()
+    assert f"Requires-Dist: numakube=={VERSION}\n" in metadata
+    assert "[numakube.commands]" in entries
+
+
+@pytest.mark.parametrize("name", ["numakube", "numakube_lab"])
+def test_a_wheel_can_be_built_from_the_source_distribution(
+    name: str, dist: Path, tmp_path: Path
+) -> None:
     """The same one."""
-    with tarfile.open(dist / f"numakube-{VERSION}.tar.gz") as archive:
+    with tarfile.open(dist / f"{name}-{VERSION}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
-    builder = WheelBuilder(str(tmp_path / f"numakube-{VERSION}"))
+    builder = WheelBuilder(str(tmp_path / f"{name}-{VERSION}"))
     (wheel,) = builder.build(directory=str(tmp_path), versions=["standard"])
     assert digest(Path(wheel)) == digest(dist / Path(wheel).name)
 

@@ -17,10 +17,10 @@ from numakube.api.yamls import dump_yaml
 from numakube.kube.client import Client
 from numakube.kube.config import load_config
 from numakube.kube.connect import connect
-from numakube.lab.api.server import ApiServer
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.inprocess import InProcess
-from numakube.lab.replay.run import TOKENS, USERS
+from numakube_lab.api.server import ApiServer
+from numakube_lab.exporters.definition import install_definition
+from numakube_lab.inprocess import InProcess
+from numakube_lab.replay.run import TOKENS, USERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from numakube.kube.client import Client
 from numakube.kube.clock import Clock
 from numakube.kube.config import UserConfig, load_config
 from numakube.kube.connect import connect
-from numakube.lab.cluster import Lab, LabOptions
-from numakube.lab.crew import Crew
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.faults import Faults
-from numakube.lab.rundir import RunDir
+from numakube_lab.cluster import Lab, LabOptions
+from numakube_lab.crew import Crew
+from numakube_lab.exporters.definition import install_definition
+from numakube_lab.faults import Faults
+from numakube_lab.rundir import RunDir
 
 
 @dataclass(frozen=True, slots=True)

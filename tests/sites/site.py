@@ -10,9 +10,9 @@ from typing import Protocol, TypeAlias
 
 from numakube.kube.client import Client
 from numakube.kube.clock import Clock
-from numakube.lab.crew import Crew
-from numakube.lab.faults import Faults
-from numakube.lab.nodes.plan import NodePlan
+from numakube_lab.crew import Crew
+from numakube_lab.faults import Faults
+from numakube_lab.nodes.plan import NodePlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from numakube.errors import ClusterUnreachable
 from numakube.kube.transport import Request, Response, Stream, Transport
-from numakube.lab.faults import Fault, Faults
+from numakube_lab.faults import Fault, Faults
 
 _CHUNK_BYTES = 256 * 1024
 

@@ -18,7 +18,7 @@ from tests.vm.programs import Program, asset
 from numakube.kube.client import Client
 from numakube.kube.config import load_config
 from numakube.kube.connect import connect
-from numakube.lab.exporters.definition import install_definition
+from numakube_lab.exporters.definition import install_definition
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.errors import ConfigError
+from numakube.errors import ConfigError, InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,11 +52,10 @@ def matcher(selector: str) -> Callable[[Mapping[str, str]], bool]:
     """Return a test of labels; the text is what kubectl takes for ``-l``."""
     if not selector:
         return lambda _labels: True
-    from numakube.lab.api.label_selectors import matches, parse_label_selector
-    from numakube.lab.api.refusals import Refusal
+    from numakube.api.selector_text import matches, parse_label_selector
 
     try:
         parsed = parse_label_selector(selector)
-    except Refusal as error:
+    except InvalidValue as error:
         raise ConfigError(f"--selector {selector!r}: {error}") from None
     return lambda labels: matches(parsed, labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from numakube.cli.lazy import Lazy
+from numakube.cli.lazy import LAB, Contributed, Lazy
 
 _LOOK: Final = {
     "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
@@ -60,9 +60,9 @@ _RUN: Final = {
     ),
 }
 _LAB: Final = {
-    "lab": Lazy("numakube.cli.lab", "Run a cluster with NUMA nodes in one process."),
-    "demo": Lazy(
-        "numakube.cli.demo", "Show pods that fit, pods that do not, and who can tell them apart."
+    "lab": Contributed("lab", LAB, "Run a cluster with NUMA nodes in one process."),
+    "demo": Contributed(
+        "demo", LAB, "Show pods that fit, pods that do not, and who can tell them apart."
     ),
 }
 _PROGRAM: Final = {
@@ -71,7 +71,9 @@ _PROGRAM: Final = {
     "help": Lazy("numakube.cli.help", "Explain a command."),
 }
 
-COMMANDS: Final = {**_LOOK, **_PLAN, **_DEPLOY, **_RUN, **_LAB, **_PROGRAM}
+COMMANDS: Final[dict[str, Lazy | Contributed]] = {
+    **_LOOK, **_PLAN, **_DEPLOY, **_RUN, **_LAB, **_PROGRAM,
+}  # fmt: skip
 PROGRAMS: Final = (*_RUN, "dashboard")
 """What runs until it is stopped, with options of its own to reach a cluster."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-OPTIONAL: Final = ("cryptography", "google", "grpc")
+from numakube.cli.lazy import LAB
+
+OPTIONAL: Final = ("cryptography", "google", "grpc", LAB)
 """Libraries, as they are imported, that only extras bring."""
 
 EXTRAS: Final = {

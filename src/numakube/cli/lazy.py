@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,6 +18,12 @@ from numakube.cli.examples import examples_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+ENTRY_POINTS: Final = "numakube.commands"
+"""The group of entry points under which other distributions have commands."""
+
+LAB: Final = "numakube_lab"
+"""The package of the lab, a distribution of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,33 @@ class Lazy:
     summary: str
     attribute: str = "command"
 
+    def load(self) -> click.Command:
+        """Import the command."""
+        command: click.Command = getattr(import_module(self.module), self.attribute)
+        return command
+
+
+@dataclass(frozen=True, slots=True)
+class Contributed:
+    """A command of another distribution, which names it as an entry point, and its line here."""
+
+    name: str
+    package: str
+    summary: str
+
+    def load(self) -> click.Command:
+        """Import the command.
+
+        Raises:
+            ModuleNotFoundError: the distribution is not installed.
+        """
+        from importlib.metadata import entry_points
+
+        for entry in entry_points(group=ENTRY_POINTS, name=self.name):
+            command: click.Command = entry.load()
+            return command
+        raise ModuleNotFoundError(name=self.package)
+
 
 class LazyGroup(click.Group):
     """A group whose list of commands can be shown without importing any of them."""
@@ -35,7 +68,7 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *,
-        lazy: Mapping[str, Lazy] | None = None,
+        lazy: Mapping[str, Lazy | Contributed] | None = None,
         sections: Mapping[str, Sequence[str]] | None = None,
         **attributes: object,
     ) -> None:
@@ -50,10 +83,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command by name, and show examples of its use in its help."""
         entry = self.lazy.get(cmd_name)
-        if entry is None:
-            command = super().get_command(ctx, cmd_name)
-        else:
-            command = getattr(import_module(entry.module), entry.attribute)
+        command = super().get_command(ctx, cmd_name) if entry is None else entry.load()
         if command is not None and not command.epilog:
             program = ctx.find_root().info_name or "numakube"
             command.epilog = examples_text(_path(ctx, cmd_name), program)

@@ -20,9 +20,9 @@ from numakube.errors import ConfigError
 from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, list_file
 from numakube.kube import catalog
 from numakube.kube.client import Client
-from numakube.lab.api.server import ApiServer
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.inprocess import InProcess
+from numakube_lab.api.server import ApiServer
+from numakube_lab.exporters.definition import install_definition
+from numakube_lab.inprocess import InProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,8 +17,8 @@ from numakube.kube.store import Store
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.outcome import Admitted
-from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
 from numakube.topology import names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of

@@ -27,8 +27,8 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.resources import Document
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
 from numakube.manifests.components import DEFAULT, Choices, objects_of
+from numakube_lab.cluster import uniform_plans
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -20,7 +20,7 @@ from numakube.kube.catalog import (
     NODE_RESOURCE_TOPOLOGIES,
 )
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
+from numakube_lab.cluster import uniform_plans
 
 HELM = shutil.which("helm")
 CHART = Path(__file__).parents[3] / "deploy" / "chart"

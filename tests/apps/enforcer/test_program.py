@@ -15,10 +15,10 @@ import pytest
 from tests.apps.enforcer.world import NODE, World, enforced_lab, until
 
 from numakube.apps.enforcer.originals import FILE
-from numakube.lab.nodes.cgroups import group_of
 from numakube.node.cgroups.files import CPUS
 from numakube.node.nri.fake_runtime import FakeRuntime
 from numakube.node.nri.objects import Container, Cpu, Sandbox
+from numakube_lab.nodes.cgroups import group_of
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -23,12 +23,12 @@ from numakube.apps.deployer.engine import Engine
 from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, DAEMON_SETS, PODS
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.kubelet_options import UNALIGNED
-from numakube.lab.nodes.cgroups import group_of_container
-from numakube.lab.rundir import RunDir
+from numakube.kubelet.option_words import UNALIGNED
 from numakube.manifests.components import Choices, objects_of
 from numakube.node.cgroups.fake import FakeCgroups
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.nodes.cgroups import group_of_container
+from numakube_lab.rundir import RunDir
 
 NODE = "node-0"
 SHAPE = "2 sockets, 4 cores, 16Gi"

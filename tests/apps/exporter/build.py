@@ -14,7 +14,6 @@ from numakube.apps.exporter.checkpoints import read_checkpoints
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware, hardware_of
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.kubelet.state_files import save
-from numakube.lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube.node.podresources import (
     AllocatableResources,
     ContainerResources,
@@ -24,6 +23,7 @@ from numakube.node.podresources import (
 )
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value
+from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,9 +8,9 @@ import pytest
 
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.lab.api.server import ApiServer
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.inprocess import InProcess
+from numakube_lab.api.server import ApiServer
+from numakube_lab.exporters.definition import install_definition
+from numakube_lab.inprocess import InProcess
 
 
 @pytest.fixture

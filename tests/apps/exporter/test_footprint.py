@@ -11,7 +11,7 @@ import re, sys
 from pathlib import Path
 from numakube.cli import main
 code = main.run(["exporter", "--dry-run", "--no-kubelet", "--log-level", "error"], program="x")
-loaded = [name for name in ("numpy", "numakube.lab", "numakube.scheduling") if name in sys.modules]
+loaded = [name for name in ("numpy", "numakube_lab", "numakube.scheduling") if name in sys.modules]
 print("loaded:", loaded, file=sys.stderr)
 # The peak of this program alone; getrusage would include that of whoever started it.
 peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())

@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import sys
 import numakube.apps.exporter.report, numakube.apps.exporter.sysfs, numakube.node.podresources
-print(sorted({"numpy", "numakube.scheduling", "numakube.lab"} & set(sys.modules)))
+print(sorted({"numpy", "numakube.scheduling", "numakube_lab"} & set(sys.modules)))
 """
 
 

@@ -20,9 +20,9 @@ from numakube.apps.exporter.static_pods import held_uids, with_api_uids
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
 from numakube.values.cpuset import CpuSet
+from numakube_lab.api.server import ApiServer
+from numakube_lab.inprocess import InProcess
 
 A = ("default", "a")
 

@@ -22,11 +22,11 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
-from numakube.lab.exporters.definition import install_definition
 from numakube.node.deviceplugin import PluginServer
 from numakube.node.deviceplugin_messages import Allocation, PluginOptions
 from numakube.topology import names
+from numakube_lab.cluster import uniform_plans
+from numakube_lab.exporters.definition import install_definition
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"
 NODE = "node-0"

@@ -16,7 +16,7 @@ import pytest
 from tests.sites.site import Opener, Site, SiteOptions
 
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
+from numakube_lab.cluster import uniform_plans
 
 PROGRAM = "from numakube.cli.main import main; main()"
 MEGABYTE = 1024

@@ -16,9 +16,9 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
-from numakube.lab.faults import FaultKind, FaultRule
-from numakube.lab.nodes.kubelet import KubeletState
+from numakube_lab.cluster import uniform_plans
+from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.nodes.kubelet import KubeletState
 
 STEPS = 30
 

@@ -12,8 +12,8 @@ from numakube.errors import MissingDefinition
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
-from numakube.lab.exporters.definition import install_definition
 from numakube.topology import names
+from numakube_lab.exporters.definition import install_definition
 
 
 @pytest.fixture

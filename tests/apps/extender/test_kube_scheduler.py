@@ -20,8 +20,8 @@ from numakube.apps.certificates import TlsFiles
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.serving import Listen
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
-from numakube.lab.exporters.faults import Skew
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
+from numakube_lab.exporters.faults import Skew
 
 SCHEDULER = shutil.which(
     "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])

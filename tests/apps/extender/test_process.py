@@ -36,8 +36,8 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube.lab.api.certificates import Authority
 from numakube.manifests.extender import ExtenderManifest
+from numakube_lab.api.certificates import Authority
 
 
 def free_port() -> int:

@@ -59,7 +59,7 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
+from numakube_lab.cluster import uniform_plans
 
 pytestmark = pytest.mark.timeout(240)
 

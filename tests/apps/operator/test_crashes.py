@@ -48,8 +48,8 @@ from numakube.kube.config import load_config
 from numakube.kube.http import HttpTransport
 from numakube.kube.transport import Request, Response, Stream, Transport
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
 from numakube.manifests.operator import LEASE
+from numakube_lab.cluster import uniform_plans
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -26,8 +26,8 @@ from numakube.kube.client import Client
 from numakube.kube.patches import json_patch, merge_patch
 from numakube.kube.resources import Document, Resource
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
 from numakube.manifests.operator import OperatorManifest
+from numakube_lab.cluster import uniform_plans
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -12,8 +12,8 @@ from tests.apps.scheduler.world import World
 
 from numakube.api.core import Container, Pod
 from numakube.kubelet.outcome import Admitted
-from numakube.lab.nodes.admission import Admission
 from numakube.values.quantity import milli_value, value
+from numakube_lab.nodes.admission import Admission
 
 
 def requests_of(pod: Pod) -> Counter[str]:

@@ -15,8 +15,8 @@ from numakube.allotment.refusals import Why
 from numakube.api.koordinator import keys
 from numakube.kube.catalog import NODES, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
-from numakube.lab.faults import FaultKind, FaultRule
-from numakube.lab.kubelet_options import UNALIGNED
+from numakube.kubelet.option_words import UNALIGNED
+from numakube_lab.faults import FaultKind, FaultRule
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -18,8 +18,8 @@ from tests.sites.site import Opener
 from numakube.allotment.refusals import Why
 from numakube.api.koordinator import keys
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.kubelet_options import UNALIGNED, lab_configuration, parse_kubelet_options
-from numakube.lab.nodes.plan import NodePlan
+from numakube.kubelet.option_words import UNALIGNED, lab_configuration, parse_kubelet_options
+from numakube_lab.nodes.plan import NodePlan
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -11,7 +11,7 @@ from tests.sites.site import Opener
 
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
-from numakube.lab.exporters.faults import Skew
+from numakube_lab.exporters.faults import Skew
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -35,8 +35,8 @@ from numakube.kube.http import HttpTransport
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.kube.transport import Request, Response, Stream
-from numakube.lab.api.request_info import parse_request
 from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
+from numakube_lab.api.request_info import parse_request
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -12,8 +12,8 @@ from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
-from numakube.lab.nodes.plan import NodePlan
+from numakube_lab.cluster import uniform_plans
+from numakube_lab.nodes.plan import NodePlan
 
 pytestmark = pytest.mark.timeout(180)
 

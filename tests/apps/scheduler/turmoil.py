@@ -21,7 +21,7 @@ from tests.apps.scheduler.world import World
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.patches import merge_patch
-from numakube.lab.faults import FaultKind, FaultRule
+from numakube_lab.faults import FaultKind, FaultRule
 
 MOST_PODS = 60
 PAUSE_SECONDS = 0.15

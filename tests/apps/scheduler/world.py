@@ -21,10 +21,10 @@ from numakube.kube.client import Client
 from numakube.kube.objects import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import uniform_plans
-from numakube.lab.exporters.pool import ExporterPool
-from numakube.lab.nodes.plan import NodePlan
-from numakube.lab.nodes.pool import NodePool
+from numakube_lab.cluster import uniform_plans
+from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.pool import NodePool
 
 NAME = "numakube-scheduler"
 PATIENCE_SECONDS = 120.0

@@ -20,7 +20,7 @@ from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.survey import SurveyOptions
 from numakube.kube.clock import SystemClock
-from numakube.lab.nodes.pool import NodePool
+from numakube_lab.nodes.pool import NodePool
 
 PATIENCE = 45.0
 """Seconds after which what should come true never will, on however slow a machine."""

@@ -20,11 +20,11 @@ from numakube.apps.sriov.survey import SurveyOptions
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
-from numakube.lab.nodes.pool import NodePool
 from numakube.node.deviceplugin import DevicePluginError, PluginClient
 from numakube.node.deviceplugin_registry import RegistryClient
+from numakube_lab.api.server import ApiServer
+from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.pool import NodePool
 
 NIC = "intel.com/nic"
 WAYS = pytest.mark.parametrize("way", [Way.REGISTER, Way.REGISTRY])

@@ -34,13 +34,13 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
 )
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.rundir import RunDir
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
 from numakube.node.pci_fake import FakePci
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.exporters.definition import install_definition
+from numakube_lab.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -13,9 +13,9 @@ from tests.sites.site import SiteOptions
 from numakube.kube.catalog import NAMESPACES, PODS, SECRETS, resource_of
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.api.certificates import Authority
-from numakube.lab.nodes.plan import NodePlan
 from numakube.manifests.webhook import NAME, SECRET, WebhookManifest
+from numakube_lab.api.certificates import Authority
+from numakube_lab.nodes.plan import NodePlan
 
 PATIENCE_SECONDS = 60.0
 

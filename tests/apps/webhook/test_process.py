@@ -29,10 +29,10 @@ from numakube.kube.catalog import (
     PODS,
 )
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
-from numakube.lab.api.certificates import Authority
-from numakube.lab.replay.run import TOKENS
 from numakube.manifests.roles import cluster_role, service_account
 from numakube.manifests.webhook import NAME, WebhookManifest, cluster_rules
+from numakube_lab.api.certificates import Authority
+from numakube_lab.replay.run import TOKENS
 
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 BAD = '{"numaTopologyPolicy": "strict"}'

@@ -22,9 +22,9 @@ from numakube.kube.client import Client
 from numakube.kube.config import load_config
 from numakube.kube.connect import connect
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
 from numakube.manifests.components import DEFAULT, Choices, objects_of
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(300)
 PATIENCE_SECONDS = 100

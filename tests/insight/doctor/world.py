@@ -24,8 +24,8 @@ from numakube.kubelet.configuration import allocatable_of, capacity_of, settings
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.outcome import Admitted
-from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.topology.model_report import nrt_of

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from tests.lab.api.client import Client
 
-from numakube.lab.api.server import ApiServer
+from numakube_lab.api.server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

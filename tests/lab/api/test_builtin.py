@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.lab.api.builtin import GROUPS, RESOURCES
-from numakube.lab.api.resources import Resource
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.api.builtin import GROUPS, RESOURCES
+from numakube_lab.api.resources import Resource
+from numakube_lab.schema.registry import BUILTIN
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: f"{r.plural}.{r.group}")

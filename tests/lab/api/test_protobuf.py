@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from numakube.lab.api.server import ApiServer
-from numakube.lab.kinds import GVK
+from numakube_lab.api.server import ApiServer
+from numakube_lab.kinds import GVK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

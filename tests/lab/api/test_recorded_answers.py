@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from numakube.lab.replay.cases import Case, read_cases
-from numakube.lab.replay.run import replay
+from numakube_lab.replay.cases import Case, read_cases
+from numakube_lab.replay.run import replay
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "apiserver.jsonl.gz"
 

@@ -11,17 +11,17 @@ import pytest
 from multidict import MultiDict
 from tests.lab.api.client import Client
 
-from numakube.lab.api import router
-from numakube.lab.api.authentication import User
-from numakube.lab.api.call import Call, Stream
-from numakube.lab.api.request_info import parse_request
-from numakube.lab.api.server import ApiServer
-from numakube.lab.api.store import Key
+from numakube_lab.api import router
+from numakube_lab.api.authentication import User
+from numakube_lab.api.call import Call, Stream
+from numakube_lab.api.request_info import parse_request
+from numakube_lab.api.server import ApiServer
+from numakube_lab.api.store import Key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from numakube.lab.api.pod_logs import LogOptions
+    from numakube_lab.api.pod_logs import LogOptions
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from numakube.lab.api.authentication import User
-from numakube.lab.api.server import ApiServer
+from numakube_lab.api.authentication import User
+from numakube_lab.api.server import ApiServer
 
 if TYPE_CHECKING:
     from pathlib import Path

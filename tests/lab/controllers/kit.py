@@ -19,11 +19,11 @@ from numakube.kube.patches import merge_patch
 from numakube.kube.resources import Resource
 from numakube.kube.store import Change, Removed
 from numakube.kube.subresources import bind_pod
-from numakube.lab.api.server import ApiServer
-from numakube.lab.controllers.mirrors import Cluster, Mirror, Owned
-from numakube.lab.controllers.running import Controllers, Factory
-from numakube.lab.inprocess import InProcess
 from numakube.values.times import format_time
+from numakube_lab.api.server import ApiServer
+from numakube_lab.controllers.mirrors import Cluster, Mirror, Owned
+from numakube_lab.controllers.running import Controllers, Factory
+from numakube_lab.inprocess import InProcess
 
 T = TypeVar("T", bound=Owned)
 

@@ -10,10 +10,10 @@ from tests.lab.controllers.kit import Bench, add_node, bench, node, template, wo
 from numakube.api.core import Node, NodeSpec, ObjectMeta, Pod, Taint
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
-from numakube.lab.controllers.daemon_pods import pod_for, pod_spec, target_of, verdict_on
-from numakube.lab.controllers.daemonsets import DaemonSets
-from numakube.lab.controllers.scheduler.scheduler import DefaultScheduler
-from numakube.lab.controllers.types.apps import (
+from numakube_lab.controllers.daemon_pods import pod_for, pod_spec, target_of, verdict_on
+from numakube_lab.controllers.daemonsets import DaemonSets
+from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
+from numakube_lab.controllers.types.apps import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     DaemonSet,

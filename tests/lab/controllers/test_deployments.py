@@ -9,9 +9,9 @@ from tests.lab.controllers.kit import Bench, bench, template, workload
 from numakube.api.core import Pod
 from numakube.kube.catalog import CORE_EVENTS
 from numakube.kube.clock import ManualClock
-from numakube.lab.controllers.deployments import Deployments
-from numakube.lab.controllers.replicasets import ReplicaSets
-from numakube.lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, ReplicaSet
+from numakube_lab.controllers.deployments import Deployments
+from numakube_lab.controllers.replicasets import ReplicaSets
+from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, ReplicaSet
 
 REVISION = "deployment.kubernetes.io/revision"
 BOTH = (Deployments, ReplicaSets)

@@ -16,21 +16,21 @@ from numakube.kube.client import Client
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.pacing import RetryPolicy
 from numakube.kube.subresources import evict_pod
-from numakube.lab.controllers.accounts import ACCOUNTS, ServiceAccounts
-from numakube.lab.controllers.actions import Change
-from numakube.lab.controllers.deployments import Deployments
-from numakube.lab.controllers.disruptions import DisruptionBudgets, Observed, reconcile
-from numakube.lab.controllers.replicasets import ReplicaSets
-from numakube.lab.controllers.types.apps import DEPLOYMENTS
-from numakube.lab.controllers.types.cluster import (
+from numakube.values.times import format_time
+from numakube_lab.controllers.accounts import ACCOUNTS, ServiceAccounts
+from numakube_lab.controllers.actions import Change
+from numakube_lab.controllers.deployments import Deployments
+from numakube_lab.controllers.disruptions import DisruptionBudgets, Observed, reconcile
+from numakube_lab.controllers.replicasets import ReplicaSets
+from numakube_lab.controllers.types.apps import DEPLOYMENTS
+from numakube_lab.controllers.types.cluster import (
     DISRUPTION_BUDGETS,
     NAMESPACES,
     DisruptionBudget,
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
 )
-from numakube.lab.inprocess import InProcess
-from numakube.values.times import format_time
+from numakube_lab.inprocess import InProcess
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

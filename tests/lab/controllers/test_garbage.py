@@ -11,10 +11,10 @@ from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.kube.catalog import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS
 from numakube.kube.objects import ObjectKey
 from numakube.kube.resources import Resource
-from numakube.lab.controllers.deployments import Deployments
-from numakube.lab.controllers.garbage import GarbageCollector
-from numakube.lab.controllers.namespaces import Namespaces
-from numakube.lab.controllers.ownership_graph import (
+from numakube_lab.controllers.deployments import Deployments
+from numakube_lab.controllers.garbage import GarbageCollector
+from numakube_lab.controllers.namespaces import Namespaces
+from numakube_lab.controllers.ownership_graph import (
     Collect,
     CollectDependents,
     Disown,
@@ -25,9 +25,9 @@ from numakube.lab.controllers.ownership_graph import (
     Unblock,
     decide,
 )
-from numakube.lab.controllers.replicasets import ReplicaSets
-from numakube.lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS
-from numakube.lab.controllers.types.cluster import NAMESPACES, Metadata
+from numakube_lab.controllers.replicasets import ReplicaSets
+from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS
+from numakube_lab.controllers.types.cluster import NAMESPACES, Metadata
 
 MAPS = CONFIG_MAPS.decoded_as(Metadata)
 THERE, WAITING, GONE = OwnerState.THERE, OwnerState.WAITING, OwnerState.GONE

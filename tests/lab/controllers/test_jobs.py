@@ -13,10 +13,10 @@ from tests.lab.controllers.kit import Bench, bench
 from numakube.api.core import Pod
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.clock import ManualClock
-from numakube.lab.controllers.garbage import GarbageCollector
-from numakube.lab.controllers.job_counts import TRACKING, format_indexes, index_of, parse_indexes
-from numakube.lab.controllers.jobs import Jobs
-from numakube.lab.controllers.types.batch import JOBS, Job
+from numakube_lab.controllers.garbage import GarbageCollector
+from numakube_lab.controllers.job_counts import TRACKING, format_indexes, index_of, parse_indexes
+from numakube_lab.controllers.jobs import Jobs
+from numakube_lab.controllers.types.batch import JOBS, Job
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:

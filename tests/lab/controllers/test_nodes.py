@@ -14,11 +14,11 @@ from numakube.api.nodes import NodeCondition, NodeSpec, NodeStatus
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.clock import ManualClock
 from numakube.kube.patches import merge_patch
-from numakube.lab.controllers.evictions import TaintEvictions, seconds_to_eviction
-from numakube.lab.controllers.leftovers import Leftovers, choose_leftovers
-from numakube.lab.controllers.node_health import wanted_taints
-from numakube.lab.controllers.nodes import Nodes
 from numakube.values.times import format_micro_time, format_time
+from numakube_lab.controllers.evictions import TaintEvictions, seconds_to_eviction
+from numakube_lab.controllers.leftovers import Leftovers, choose_leftovers
+from numakube_lab.controllers.node_health import wanted_taints
+from numakube_lab.controllers.nodes import Nodes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -12,8 +12,8 @@ from numakube.api.placement import (
     NodeSelectorTerm,
 )
 from numakube.api.placement_rules import tolerates
-from numakube.lab.controllers.placement import is_wanted_node, named_nodes, untolerated
-from numakube.lab.controllers.scheduler.choosing import CORDONED, NOT_WANTED, TAINTED, obstacle
+from numakube_lab.controllers.placement import is_wanted_node, named_nodes, untolerated
+from numakube_lab.controllers.scheduler.choosing import CORDONED, NOT_WANTED, TAINTED, obstacle
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")
 

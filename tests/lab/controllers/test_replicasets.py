@@ -14,16 +14,16 @@ from numakube.api.core import Pod, PodCondition, PodSpec, PodStatus
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.kube.catalog import PODS
 from numakube.kube.clock import ManualClock
-from numakube.lab.controllers.actions import Change, Create, Delete, Note, Plan
-from numakube.lab.controllers.ownership import owner_reference
-from numakube.lab.controllers.replicasets import BURST, Observed, ReplicaSets, reconcile
-from numakube.lab.controllers.types.apps import (
+from numakube.values.times import format_time
+from numakube_lab.controllers.actions import Change, Create, Delete, Note, Plan
+from numakube_lab.controllers.ownership import owner_reference
+from numakube_lab.controllers.replicasets import BURST, Observed, ReplicaSets, reconcile
+from numakube_lab.controllers.types.apps import (
     REPLICA_SETS,
     ReplicaSet,
     ReplicaSetSpec,
     ReplicaSetStatus,
 )
-from numakube.values.times import format_time
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,10 +8,10 @@ from tests.lab.controllers.kit import Bench, bench, workload
 
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
-from numakube.lab.api.server import ApiServer
-from numakube.lab.controllers.running import ALL, Controllers
-from numakube.lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS
-from numakube.lab.inprocess import InProcess
+from numakube_lab.api.server import ApiServer
+from numakube_lab.controllers.running import ALL, Controllers
+from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS
+from numakube_lab.inprocess import InProcess
 
 
 def ready(lab: Bench, name: str, count: int) -> bool:

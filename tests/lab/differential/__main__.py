@@ -19,8 +19,8 @@ from tests.lab.differential.sequences import Sequence, make_sequence
 from tests.lab.differential.shrinking import Trial, shrink
 from tests.real.api_server import real_server
 
-from numakube.lab.api.server import ApiServer
-from numakube.lab.replay.run import USERS
+from numakube_lab.api.server import ApiServer
+from numakube_lab.replay.run import USERS
 
 
 def main() -> None:

@@ -17,9 +17,9 @@ from tests.lab.differential.bodies import Json, Kind, T, widget_definition
 from tests.lab.differential.normalising import Normaliser
 from tests.lab.differential.sequences import Sequence
 
-from numakube.lab.replay.cases import Step
-from numakube.lab.replay.run import TOKENS
-from numakube.lab.replay.sending import Answer, Sender
+from numakube_lab.replay.cases import Step
+from numakube_lab.replay.run import TOKENS
+from numakube_lab.replay.sending import Answer, Sender
 
 WATCH_SECONDS: Final = 10.0
 LAST: Final = "zz-last"

@@ -17,16 +17,16 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.api.server import ApiServer
-from numakube.lab.exporters.pool import ExporterPool
-from numakube.lab.inprocess import InProcess
-from numakube.lab.kubelet_options import lab_configuration
-from numakube.lab.nodes.plan import NodePlan
-from numakube.lab.nodes.pool import NodePool
+from numakube.kubelet.option_words import lab_configuration
 from numakube.topology.exact import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import Unusable, view_of
 from numakube.values.resources import hugepage_name
+from numakube_lab.api.server import ApiServer
+from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.pool import NodePool
 
 SHAPES = {
     **PRESETS,

@@ -21,9 +21,9 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
 )
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.exporters.definition import install_definition
-from numakube.lab.rundir import RunDir
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.exporters.definition import install_definition
+from numakube_lab.rundir import RunDir
 
 IMAGE = "registry.example/tools/numakube:0.1"
 ACCOUNT = "exporter"

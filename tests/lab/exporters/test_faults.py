@@ -14,10 +14,10 @@ from tests.lab.exporters.truth import told_zones, true_zones
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.control import ControlClient
-from numakube.lab.rundir import RunDir
 from numakube.topology import names
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.control import ControlClient
+from numakube_lab.rundir import RunDir
 
 
 @pytest.fixture

@@ -16,16 +16,16 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.api.server import ApiServer
-from numakube.lab.exporters.pool import ExporterPool
-from numakube.lab.inprocess import InProcess
-from numakube.lab.kubelet_options import lab_configuration
-from numakube.lab.nodes.plan import NodePlan
-from numakube.lab.nodes.pool import NodePool
+from numakube.kubelet.option_words import lab_configuration
 from numakube.topology.exact import uid_hash
 from numakube.topology.names import STALE
 from numakube.topology.view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
+from numakube_lab.api.server import ApiServer
+from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.nodes.pool import NodePool
 
 STEP_SECONDS = 1.0
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"

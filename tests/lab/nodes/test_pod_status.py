@@ -17,7 +17,7 @@ from numakube.api.core import (
 )
 from numakube.api.meta import ObjectMeta
 from numakube.kubelet.outcome import Rejected
-from numakube.lab.nodes.pod_status import (
+from numakube_lab.nodes.pod_status import (
     PodPlace,
     container_id,
     is_written,
@@ -26,7 +26,7 @@ from numakube.lab.nodes.pod_status import (
     rejected_status,
     status_patch,
 )
-from numakube.lab.nodes.timeline import ContainerRun, Ended, PodRun, blocked
+from numakube_lab.nodes.timeline import ContainerRun, Ended, PodRun, blocked
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=1)

@@ -18,7 +18,7 @@ from numakube.api.placement import (
     Toleration,
 )
 from numakube.api.placement_rules import allows_node, tolerates
-from numakube.lab.nodes.predicates import check_placement, check_system
+from numakube_lab.nodes.predicates import check_placement, check_system
 
 LABELS = {"zone": "a", "size": "8"}
 

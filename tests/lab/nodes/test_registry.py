@@ -15,13 +15,13 @@ from tests.lab.nodes.build import Lab
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Device
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
-from numakube.lab.nodes.folders import FolderWatch
-from numakube.lab.nodes.pool import NodePool
 from numakube.node.deviceplugin import PluginServer
 from numakube.node.deviceplugin_messages import Allocation, PluginOptions
 from numakube.node.deviceplugin_registry import PluginInfo, RegistryRegistrant
+from numakube_lab.api.server import ApiServer
+from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.folders import FolderWatch
+from numakube_lab.nodes.pool import NodePool
 
 GPU = "vendor.example/gpu"
 

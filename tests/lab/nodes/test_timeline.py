@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from numakube.api.core import Container, Pod, PodSpec
 from numakube.api.meta import ObjectMeta
-from numakube.lab.nodes.scripts import PREFIX, problems_of
-from numakube.lab.nodes.timeline import ContainerRun, PodRun, Stop, observe
+from numakube_lab.nodes.scripts import PREFIX, problems_of
+from numakube_lab.nodes.timeline import ContainerRun, PodRun, Stop, observe
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK, Json, JsonValue
-from numakube.lab.objects.registry import rules_of
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab import objects
+from numakube_lab.kinds import GVK, Json, JsonValue
+from numakube_lab.objects.registry import rules_of
+from numakube_lab.schema.registry import BUILTIN
 
 CASES = yaml.safe_load(Path(__file__).with_name("changed.yaml").read_text(encoding="utf-8"))
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK, Json
+from numakube_lab import objects
+from numakube_lab.kinds import GVK, Json
 
 CLAIM = GVK("resource.k8s.io", "v1", "ResourceClaim")
 SLICE = GVK("resource.k8s.io", "v1", "ResourceSlice")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK, Json
+from numakube_lab import objects
+from numakube_lab.kinds import GVK, Json
 
 SLICE = GVK("discovery.k8s.io", "v1", "EndpointSlice")
 HOST = "kubernetes.io/hostname"

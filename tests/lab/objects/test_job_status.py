@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK, Json
+from numakube_lab import objects
+from numakube_lab.kinds import GVK, Json
 
 JOB = GVK("batch", "v1", "Job")
 START, END = "2024-05-01T10:00:00Z", "2024-05-01T11:00:00Z"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK
+from numakube_lab import objects
+from numakube_lab.kinds import GVK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.lab.kinds import Json
+    from numakube_lab.kinds import Json
 
 POD = GVK("", "v1", "Pod")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK, Json
-from numakube.lab.objects.registry import rules_of
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab import objects
+from numakube_lab.kinds import GVK, Json
+from numakube_lab.objects.registry import rules_of
+from numakube_lab.schema.registry import BUILTIN
 
 CASES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
 

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK, Json
+from numakube_lab import objects
+from numakube_lab.kinds import GVK, Json
 
 META = {"name": "x", "namespace": "n"}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from numakube.lab import objects
-from numakube.lab.kinds import GVK, Json
+from numakube_lab import objects
+from numakube_lab.kinds import GVK, Json
 
 HOOKS = GVK("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration")
 RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.patching.field_sets import (
+from numakube_lab.patching.field_sets import (
     contains,
     difference,
     from_wire,
@@ -18,7 +18,7 @@ from numakube.lab.patching.field_sets import (
     to_wire,
     union,
 )
-from numakube.lab.patching.path_elements import key_element, render, value_element
+from numakube_lab.patching.path_elements import key_element, render, value_element
 
 _STEPS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
 _PATHS = st.lists(_STEPS, min_size=1, max_size=3).map(tuple)

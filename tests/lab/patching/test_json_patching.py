@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.kinds import Problems
-from numakube.lab.patching import (
+from numakube_lab.kinds import Problems
+from numakube_lab.patching import (
     InapplicablePatch,
     MalformedPatch,
     TooManyOperations,
     check_operations,
     json_patch,
 )
-from numakube.lab.schema.jsontext import parse_json
+from numakube_lab.schema.jsontext import parse_json
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.text("ab~/", max_size=3)
 _JSON = st.recursive(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.patching import MalformedPatch, merge_patch
+from numakube_lab.patching import MalformedPatch, merge_patch
 
 _LEAVES = st.booleans() | st.integers() | st.text("xyz", max_size=3)
 _KEYS = st.sampled_from(["a", "b", "c", "d/e"])

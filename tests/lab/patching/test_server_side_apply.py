@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.kinds import GVK
-from numakube.lab.patching.conflicts import ApplyConflict
-from numakube.lab.patching.errors import MalformedPatch, PatchFailure
-from numakube.lab.patching.field_sets import from_wire
-from numakube.lab.patching.last_applied import ANNOTATION
-from numakube.lab.patching.ownership import field_set
-from numakube.lab.patching.reset_fields import reset_fields
-from numakube.lab.patching.scale_entries import to_parent, to_scale
-from numakube.lab.patching.server_side_apply import (
+from numakube_lab.kinds import GVK
+from numakube_lab.patching.conflicts import ApplyConflict
+from numakube_lab.patching.errors import MalformedPatch, PatchFailure
+from numakube_lab.patching.field_sets import from_wire
+from numakube_lab.patching.last_applied import ANNOTATION
+from numakube_lab.patching.ownership import field_set
+from numakube_lab.patching.reset_fields import reset_fields
+from numakube_lab.patching.scale_entries import to_parent, to_scale
+from numakube_lab.patching.server_side_apply import (
     Applied,
     Endpoint,
     apply,
     keep_times,
     track_update,
 )
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.schema.registry import BUILTIN
 
 _NOW = "2025-01-01T00:00:00Z"
 _LATER = "2025-01-01T00:00:01Z"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from numakube.lab.kinds import GVK
-from numakube.lab.patching import (
+from numakube_lab.kinds import GVK
+from numakube_lab.patching import (
     InapplicablePatch,
     MalformedPatch,
     PatchFailure,
     strategic_merge_patch,
 )
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.schema.registry import BUILTIN
 
 _POD = BUILTIN[GVK("", "v1", "Pod")].root
 _CONFIG_MAP = BUILTIN[GVK("", "v1", "ConfigMap")].root

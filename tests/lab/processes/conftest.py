@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.lab.cluster import Lab, LabOptions, uniform_plans
-from numakube.lab.rundir import RunDir
+from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube_lab.rundir import RunDir
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from numakube.kube.clock import ManualClock
-from numakube.lab.processes.expansion import expand
-from numakube.lab.processes.images import is_own
-from numakube.lab.processes.output import CURRENT, Output, Routed
-from numakube.lab.processes.programs import words_of
-from numakube.lab.processes.volumes import File, write_files
+from numakube_lab.processes.expansion import expand
+from numakube_lab.processes.images import is_own
+from numakube_lab.processes.output import CURRENT, Output, Routed
+from numakube_lab.processes.programs import words_of
+from numakube_lab.processes.volumes import File, write_files
 
 
 def texts(output: Output) -> list[str]:

@@ -13,8 +13,8 @@ from numakube.errors import ApiError, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.transport import Request
-from numakube.lab.api.server import ApiServer
-from numakube.lab.inprocess import InProcess
+from numakube_lab.api.server import ApiServer
+from numakube_lab.inprocess import InProcess
 
 POD = {
     "metadata": {"name": "web", "namespace": "default"},

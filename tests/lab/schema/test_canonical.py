@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.kinds import GVK
-from numakube.lab.schema.canonical import canonical, zero_value
-from numakube.lab.schema.registry import BUILTIN
-from numakube.lab.schema.types import ListType, MapType, Scalar, ScalarKind, Struct, Type
+from numakube_lab.kinds import GVK
+from numakube_lab.schema.canonical import canonical, zero_value
+from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.types import ListType, MapType, Scalar, ScalarKind, Struct, Type
 
 _SAMPLES: dict[ScalarKind, st.SearchStrategy[Any]] = {
     ScalarKind.STRING: st.sampled_from(["", "a", "b"]),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from numakube.lab.kinds import GVK, Problems
-from numakube.lab.schema.conversion import check_converted
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.kinds import GVK, Problems
+from numakube_lab.schema.conversion import check_converted
+from numakube_lab.schema.registry import BUILTIN
 
 _POD = BUILTIN[GVK("", "v1", "Pod")].root
 _SECRET = BUILTIN[GVK("", "v1", "Secret")].root

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.kinds import GVK
-from numakube.lab.patching.typed_values import shape_of
-from numakube.lab.schema.custom import CustomType
-from numakube.lab.schema.jsontext import parse_json
-from numakube.lab.schema.types import ListType, MapType, Relation, Struct
+from numakube_lab.kinds import GVK
+from numakube_lab.patching.typed_values import shape_of
+from numakube_lab.schema.custom import CustomType
+from numakube_lab.schema.jsontext import parse_json
+from numakube_lab.schema.types import ListType, MapType, Relation, Struct
 
 _GVK = GVK("example.com", "v1", "Widget")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from numakube.lab.kinds import GVK, Problems
-from numakube.lab.schema.jsontext import parse_json
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.kinds import GVK, Problems
+from numakube_lab.schema.jsontext import parse_json
+from numakube_lab.schema.registry import BUILTIN
 
 
 def _check(api_version: str, kind: str, document: dict[str, Any]) -> Problems:

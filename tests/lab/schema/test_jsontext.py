@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
+from numakube_lab.schema.jsontext import MalformedJson, RepeatedKeys, parse_json
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.kinds import GVK
-from numakube.lab.schema.protobuf import read_protobuf
-from numakube.lab.schema.protobuf_wire import MalformedProtobuf
-from numakube.lab.schema.registry import BUILTIN
-from numakube.lab.schema.types import (
+from numakube_lab.kinds import GVK
+from numakube_lab.schema.protobuf import read_protobuf
+from numakube_lab.schema.protobuf_wire import MalformedProtobuf
+from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.types import (
     ListType,
     MapType,
     Scalar,

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from numakube.lab.kinds import GVK, Json
-from numakube.lab.patching import json_patch, merge_patch
-from numakube.lab.schema.custom import CustomType
-from numakube.lab.schema.schema_checks import check_schema
+from numakube_lab.kinds import GVK, Json
+from numakube_lab.patching import json_patch, merge_patch
+from numakube_lab.schema.custom import CustomType
+from numakube_lab.schema.schema_checks import check_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.lab.field_errors import FieldError
+    from numakube.api.field_errors import FieldError
 
 _VECTORS = Path(__file__).parents[2] / "vectors" / "apiserver.jsonl.gz"
 _TIME = "2025-01-01T00:00:00Z"

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numakube.lab.kinds import GVK, Problems
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.kinds import GVK, Problems
+from numakube_lab.schema.registry import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.lab.schema.times import MalformedTime, canonical_micro_time, canonical_time
+from numakube_lab.schema.times import MalformedTime, canonical_micro_time, canonical_time
 
 
 def test_times_are_written_in_utc() -> None:

@@ -101,7 +101,7 @@ def _read(pods: str) -> tuple[Pod, ...]:
 def _configured(file: str | None, words: str, machine: Machine) -> KubeletConfiguration:
     """Return the configuration in *file*, or that of *words* as for nodes of the lab."""
     if file is None:
-        from numakube.lab.kubelet_options import lab_configuration, parse_kubelet_options
+        from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 
         return lab_configuration(machine, parse_kubelet_options(words))
     from numakube.api.kubelet_config import read_kubelet_config

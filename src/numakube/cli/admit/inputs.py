@@ -13,9 +13,9 @@ import msgspec
 from numakube.allotment.checking import TEMPLATES
 from numakube.api.codec import convert, to_tree
 from numakube.api.core import Pod
+from numakube.api.resource_requirements import validate_requirements
 from numakube.api.yamls import load_manifests
 from numakube.errors import InvalidValue, MalformedObject
-from numakube.lab.objects.resource_requirements import validate_requirements
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:

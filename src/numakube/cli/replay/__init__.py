@@ -1,7 +1,7 @@
 """``numakube replay FORMAT FILE [--check]``: our answers to recorded cases.
 
 Each format is one module with a ``command`` made by `numakube.cli.replay.cases.replay_command`;
-a new one is added to `FORMATS`.
+a new one is added to `FORMATS`. That of requests to an API server comes with the lab.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from typing import Final
 
 import click
 
-from numakube.cli.lazy import Lazy, LazyGroup
+from numakube.cli.lazy import LAB, Contributed, Lazy, LazyGroup
 
-FORMATS: Final = {
-    "api": Lazy(
-        "numakube.cli.replay_api", "Requests to an API server, against the lab's.", "replay_api"
-    ),
+FORMATS: Final[dict[str, Lazy | Contributed]] = {
+    "api": Contributed("replay api", LAB, "Requests to an API server, against the lab's."),
     "bundle": Lazy("numakube.cli.replay.bundle", "Pods of a bundle that wait, decided anew."),
     "exporter": Lazy(
         "numakube.cli.replay.exporter", "Scans of a node by the Resource Topology Exporter."

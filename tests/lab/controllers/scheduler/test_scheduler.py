@@ -20,9 +20,9 @@ from numakube.api.core import (
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.kube.clock import ManualClock
 from numakube.kube.objects import ObjectKey
-from numakube.lab.controllers.scheduler.pending import Pending
-from numakube.lab.controllers.scheduler.room import Demand, Rooms
-from numakube.lab.controllers.scheduler.scheduler import DefaultScheduler
+from numakube_lab.controllers.scheduler.pending import Pending
+from numakube_lab.controllers.scheduler.room import Demand, Rooms
+from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
 
 
 def pod(name: str, cpu: str = "1", **spec: Any) -> dict[str, Any]:

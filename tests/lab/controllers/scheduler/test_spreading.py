@@ -14,14 +14,14 @@ from numakube.api.meta import LabelSelector
 from numakube.api.placement import TopologySpreadConstraint
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
-from numakube.lab.controllers.scheduler.pending import LONGEST_PAUSE
-from numakube.lab.controllers.scheduler.scheduler import DefaultScheduler
-from numakube.lab.controllers.scheduler.spreading import HARD, barred_nodes
 from numakube.scheduling.plugins.pod_topology_spread.constraints import own_constraints
 from numakube.scheduling.plugins.pod_topology_spread.filtering import filter_state
 from numakube.scheduling.snapshot.cluster import Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube_lab.controllers.scheduler.pending import LONGEST_PAUSE
+from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
+from numakube_lab.controllers.scheduler.spreading import HARD, barred_nodes
 
 WEB = {"app": "web"}
 # Mostly what matters, so that most examples are uneven.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.lab.objects.tables import human_age, human_duration
+from numakube_lab.objects.tables import human_age, human_duration
 
 _NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 

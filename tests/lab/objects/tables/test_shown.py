@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from numakube.lab.kinds import GVK, Json
-from numakube.lab.objects.tables import table_row
+from numakube_lab.kinds import GVK, Json
+from numakube_lab.objects.tables import table_row
 
 CASES = yaml.safe_load(Path(__file__).with_name("shown.yaml").read_text(encoding="utf-8"))
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from numakube.lab.kinds import GVK, Json
-from numakube.lab.objects.tables import table_columns, table_row
+from numakube_lab.kinds import GVK, Json
+from numakube_lab.objects.tables import table_columns, table_row
 
 _NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 _META = {"name": "x", "creationTimestamp": "2024-05-01T11:00:00Z"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from numakube.lab.kinds import GVK
-from numakube.lab.schema.openapi import (
+from numakube_lab.kinds import GVK
+from numakube_lab.schema.openapi import (
     Route,
     builtin_schemas,
     custom_schemas,
@@ -18,7 +18,7 @@ from numakube.lab.schema.openapi import (
     openapi_document,
     openapi_index,
 )
-from numakube.lab.schema.registry import BUILTIN
+from numakube_lab.schema.registry import BUILTIN
 
 _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 _POD = GVK("", "v1", "Pod")

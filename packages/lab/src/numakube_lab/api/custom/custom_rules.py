@@ -1,0 +1,154 @@
+"""Rules of a custom kind, in one version of its definition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.field_errors import go_quote, invalid
+from numakube.api.name_checks import dns_subdomain, qualified_name
+from numakube_lab.api.json_paths import find
+from numakube_lab.api.object_meta import with_metadata
+from numakube_lab.objects.metadata import validate_metadata, validate_metadata_update
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.field_errors import FieldError
+    from numakube_lab.api.scale_paths import ScalePaths
+    from numakube_lab.kinds import GVK, Json, Problems
+    from numakube_lab.schema.custom import CustomType
+    from numakube_lab.schema.types import Struct
+
+_MAX_INT32: Final = 2**31 - 1
+_STANDARD_FINALIZERS: Final = ("orphan", "foregroundDeletion", "kubernetes")
+
+
+class CustomRules:
+    """Rules of a custom kind.
+
+    Args:
+        kind: the kind.
+        info: its type, from the schema of its version.
+        namespaced: whether objects live in namespaces.
+        has_status: whether the status is changed by a subresource of its own.
+        scale: where objects have their numbers of replicas, if they can be scaled.
+    """
+
+    def __init__(
+        self,
+        kind: GVK,
+        info: CustomType,
+        *,
+        namespaced: bool,
+        has_status: bool,
+        scale: ScalePaths | None = None,
+    ) -> None:
+        self._scale = scale
+        self.kind = kind
+        self.info = info
+        self._namespaced = namespaced
+        self._has_status = has_status
+
+    @property
+    def root(self) -> Struct:
+        """The kind's type."""
+        return self.info.root
+
+    def check(self, obj: Json, *, strict: bool) -> Problems:
+        """Tell what is wrong with *obj* as sent."""
+        return self.info.check(obj, strict=strict)
+
+    def complete(self, obj: Json) -> Json:
+        """Return *obj* as it is after decoding: pruned, then with its defaults."""
+        return self.info.default(self.info.prune(self.info.canonical(obj)))
+
+    def canonical(self, obj: Json) -> Json:
+        """Return *obj* as it is stored and shown."""
+        return self.info.canonical(obj)
+
+    def prepare_create(self, obj: Json) -> Json:
+        """Return *obj* as a first generation; its status comes later."""
+        if self._has_status:
+            obj = {key: value for key, value in obj.items() if key != "status"}
+        return with_metadata(obj, generation=1)
+
+    def validate_create(self, obj: Json) -> list[FieldError]:
+        """Check a new object."""
+        errors = validate_metadata(obj["metadata"], namespaced=self._namespaced, name=dns_subdomain)
+        errors += self.info.validate(obj, None)
+        return errors + self._check_scale(obj, whole=True)
+
+    def prepare_update(self, obj: Json, old: Json, subresource: str) -> Json:
+        """Return *obj* with what an update cannot change taken from *old*."""
+        if subresource == "status":
+            return _with_status_of(old, obj)
+        if self._has_status:
+            obj = {key: value for key, value in obj.items() if key != "status"}
+            if "status" in old:
+                obj["status"] = old["status"]
+        if _content(obj) != _content(old):
+            return with_metadata(obj, generation=old["metadata"].get("generation", 0) + 1)
+        return obj
+
+    def validate_update(self, obj: Json, old: Json, subresource: str) -> list[FieldError]:
+        """Check a changed object."""
+        errors = validate_metadata_update(obj["metadata"], old["metadata"])
+        if subresource == "status":
+            errors += self.info.validate_status(obj, old)
+            return errors + self._check_scale(obj, whole=False)
+        errors += self.info.validate(obj, old)
+        return errors + self._check_scale(obj, whole=True)
+
+    def _check_scale(self, obj: Json, *, whole: bool) -> list[FieldError]:
+        """Check the numbers of replicas; only that of the status unless *whole*."""
+        if self._scale is None:
+            return []
+        paths = [self._scale.wanted, self._scale.actual] if whole else [self._scale.actual]
+        return [error for path in paths for error in _check_replicas(path, obj)]
+
+    def warnings(self, obj: Json, old: Json | None, subresource: str = "") -> list[str]:
+        """Warn of finalizers without a prefix, which might clash with those of others."""
+        del subresource
+        known = (old or {}).get("metadata", {}).get("finalizers") or ()
+        added = set(obj["metadata"].get("finalizers") or ()) - set(known)
+        return [warning for name in sorted(added) for warning in _finalizer_warnings(name)]
+
+    def empty(self) -> Json:
+        """Return what an object in which nothing is set has next to its metadata: nothing."""
+        return {}
+
+
+def _finalizer_warnings(name: str) -> Iterator[str]:
+    head = f"metadata.finalizers: {go_quote(name)}"
+    yield from (f"{head}: {problem}" for problem in qualified_name(name))
+    if "/" in name or name in _STANDARD_FINALIZERS:
+        return
+    path = " including a path (/)" if "." in name else ""
+    yield (
+        f"{head}: prefer a domain-qualified finalizer name{path} to avoid accidental conflicts "
+        "with other finalizer writers"
+    )
+
+
+def _check_replicas(path: str, obj: Json) -> list[FieldError]:
+    values = find(path, obj)
+    value = values[0] if values else 0
+    if isinstance(value, bool) or not isinstance(value, int):
+        return []  # the schema has something to say about that
+    if value < 0:
+        return [invalid(path, value, "should be a non-negative integer")]
+    if value > _MAX_INT32:
+        return [invalid(path, value, f"should be less than or equal to {_MAX_INT32}")]
+    return []
+
+
+def _content(obj: Json) -> Json:
+    return {key: value for key, value in obj.items() if key != "metadata"}
+
+
+def _with_status_of(old: Json, new: Json) -> Json:
+    """Return *old* with the status of *new*, and who manages it."""
+    changed = {key: value for key, value in old.items() if key != "status"}
+    if "status" in new:
+        changed["status"] = new["status"]
+    return with_metadata(changed, managedFields=new["metadata"].get("managedFields"))

@@ -1,0 +1,87 @@
+"""``numakube lab up --detach``: a lab that goes on in the background, and waiting for it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from numakube.errors import ConfigError
+from numakube_lab.cli.lab.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from io import BufferedRandom, FileIO
+
+    from numakube_lab.rundir import LabInfo, RunDir
+
+PATIENCE_SECONDS: Final = 120.0
+"""How long a start may go on without getting any further."""
+
+_POLL_SECONDS: Final = 0.05
+
+
+def detach(folder: RunDir, claim: FileIO, run: Callable[[], None]) -> LabInfo:
+    """Let *run* go on in a process of its own; return as soon as the lab is up.
+
+    Raises:
+        ConfigError: it could not start; its last words are in the message.
+    """
+    with folder.log.open("a+b") as log:
+        child = os.fork()
+        if not child:
+            _become_daemon(claim, log)
+            # What follows is the child's: its errors are told as any command's are.
+            run()
+            sys.exit(0)
+        claim.close()
+        try:
+            return _await_child(folder, child, log)
+        except KeyboardInterrupt:
+            os.kill(child, signal.SIGTERM)
+            os.waitpid(child, 0)
+            raise
+
+
+def _await_child(folder: RunDir, child: int, log: BufferedRandom) -> LabInfo:
+    with Progress() as progress:
+        while True:
+            info = folder.info()
+            if info is not None:
+                return info
+            if os.waitpid(child, os.WNOHANG)[0]:
+                _lament(log)
+            progress.show(folder.progress())
+            if time.monotonic() - progress.moved_at > PATIENCE_SECONDS:
+                raise ConfigError(
+                    f"the lab gets no further since {PATIENCE_SECONDS:.0f} s "
+                    f"({folder.progress() or 'nothing is started'}); see {folder.log}, and end it "
+                    f"with: numakube lab down --name {folder.path.name}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+
+def _lament(log: BufferedRandom) -> NoReturn:
+    """Raise the error that a lab ended with; its log is gone by name, but still open."""
+    log.seek(0)
+    lines = [line for line in log.read().decode(errors="replace").split("\n") if line.strip()]
+    # Libraries may warn after the error, while the interpreter ends.
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    last = (errors or lines or ["it said nothing"])[-1]
+    raise ConfigError(f"the lab could not start: {last}")
+
+
+def _become_daemon(claim: FileIO, log: BufferedRandom) -> None:
+    """Leave the terminal; what is printed goes to the log."""
+    os.setsid()
+    claim.seek(0)
+    claim.truncate()
+    claim.write(str(os.getpid()).encode())
+    sys.stdout.flush()
+    sys.stderr.flush()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)

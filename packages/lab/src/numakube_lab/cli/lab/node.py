@@ -1,0 +1,72 @@
+"""``numakube lab node``: change the nodes of a running lab."""
+
+from __future__ import annotations
+
+import click
+
+from numakube.cli.lazy import LazyGroup
+from numakube.cli.naming import ObjectName
+from numakube.cli.sources import MachineParameter, load_machine
+from numakube_lab.cli.lab.options import ask_lab, name_option
+from numakube_lab.cli.lab.up import DEFAULT_MACHINE
+
+
+@click.group("node", cls=LazyGroup)
+def command() -> None:
+    """Add, kill, start, restart, pause, resume or remove nodes of a running lab."""
+
+
+@command.command("add")
+@name_option
+@click.option("--count", type=click.IntRange(1, 5000), default=1, show_default=True)
+@click.option(
+    "--machine",
+    type=MachineParameter(),
+    default=DEFAULT_MACHINE,
+    show_default=True,
+    help="Machine of the nodes.",
+)
+@click.option("--kubelet", metavar="WORDS", default="", help="As in policy=restricted,scope=pod.")
+@click.option("--kubernetes", default="1.35", show_default=True, help="Version of the kubelets.")
+def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> None:
+    """Add nodes."""
+    from numakube.kubelet.machines.cadvisor import to_cadvisor, write_devices
+
+    found = load_machine(machine)
+    request = {
+        "count": count,
+        "machine": to_cadvisor(found),
+        "devices": write_devices(found.devices),
+        "kubelet": kubelet,
+        "kubernetes": kubernetes,
+    }
+    for node in ask_lab(name, "POST", "/nodes", request)["nodes"]:
+        click.echo(f"node/{node} added")
+
+
+@command.command("path")
+@name_option
+@click.argument("node")
+def path(name: str, node: str) -> None:
+    """Print the folder of NODE: its fake sysfs, control groups, kubelet files and sockets.
+
+    It is written when it is first asked for, by this command or by a pod that really runs.
+    """
+    click.echo(ask_lab(name, "POST", f"/nodes/{node}/folder")["path"])
+
+
+def _steering(action: str, past: str, summary: str) -> None:
+    @command.command(action, help=summary)
+    @name_option
+    @click.argument("node", type=ObjectName("node"))
+    def steer(name: str, node: str) -> None:
+        ask_lab(name, "POST", f"/nodes/{node}/{action}")
+        click.echo(f"node/{node} {past}")
+
+
+_steering("kill", "killed", "End the kubelet of NODE on the spot; its disk is kept.")
+_steering("start", "started", "Start the kubelet of NODE after it was killed.")
+_steering("restart", "restarted", "Restart the kubelet of NODE; its state files are kept.")
+_steering("pause", "paused", "Let the kubelet of NODE fall silent, as if it had died.")
+_steering("resume", "resumed", "Wake a paused kubelet.")
+_steering("remove", "removed", "Take NODE out of the cluster.")

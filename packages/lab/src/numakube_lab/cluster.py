@@ -1,0 +1,324 @@
+"""A whole lab: API server, controllers, nodes, a page to look at and a socket to steer it by.
+
+    async with Lab(options, folder) as lab:
+        ...  # lab.url, lab.client
+        await lab.ended.wait()
+
+Leaving the context ends every part in the opposite order of their start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import secrets
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Self
+
+from numakube.api.yamls import dump_yaml
+from numakube.errors import ConfigError, MalformedObject
+from numakube.kube.client import Client
+from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
+from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
+from numakube_lab.api.authentication import AUTHENTICATED, MASTERS, User
+from numakube_lab.api.certificates import server_context
+from numakube_lab.api.server import ApiServer
+from numakube_lab.bringing import Bringing
+from numakube_lab.control import ControlServer
+from numakube_lab.crew import Crew
+from numakube_lab.dashboard import LabDashboard
+from numakube_lab.enforcers import deploy_enforcers
+from numakube_lab.exporters.steering import steer
+from numakube_lab.faults import FaultKind, FaultRule, Faults
+from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.processes.logs import ContainerLogs
+from numakube_lab.processes.sources import InsideAddress
+from numakube_lab.rundir import LabInfo
+from numakube_lab.summaries import node_summaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from numakube.kubelet.machine import Machine
+    from numakube_lab.dump import Dump
+    from numakube_lab.rundir import RunDir
+
+ADMIN = "lab-admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabOptions:
+    """What a lab is to be.
+
+    Attributes:
+        plans: the nodes to start with.
+        data: a file that keeps everything across restarts; in memory if ``None``.
+        tls: whether to serve HTTPS, with an authority of the lab's own.
+        rbac: whether users other than the administrator need rights.
+        exporters: whether every node has an exporter, which publishes its zones.
+        enforcers: whether every node has the enforcer, deployed as on a real cluster.
+        pods_of: a dump whose pods are brought along; the nodes are to be of it too.
+    """
+
+    name: str = "lab"
+    plans: tuple[NodePlan, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    data: Path | None = None
+    tls: bool = False
+    rbac: bool = False
+    exporters: bool = False
+    enforcers: bool = False
+    pods_of: Dump | None = None
+
+
+def uniform_plans(
+    count: int, machine: Machine, words: str, kubernetes: str, *, first: int = 0
+) -> tuple[NodePlan, ...]:
+    """Return plans of *count* equal nodes, named from ``node-<first>`` on."""
+    config = lab_configuration(machine, parse_kubelet_options(words))
+    return tuple(
+        NodePlan(name=f"node-{number}", machine=machine, config=config, kubernetes=kubernetes)
+        for number in range(first, first + count)
+    )
+
+
+class Lab:
+    """A running lab.
+
+    Attributes:
+        ended: set when the lab is told to end.
+        client: a client with all rights that needs no sockets.
+        crew: what lives on the server; its parts are attributes of the lab as well.
+        pool: the nodes.
+        runtime: what runs containers of numakube's own image.
+        faults: what befalls requests over HTTP.
+        exporters: what publishes the nodes' zones, if the options ask for it.
+    """
+
+    def __init__(
+        self, options: LabOptions, folder: RunDir, *, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Prepare a lab; *tell* is told how far the start of nodes is."""
+        self.ended = asyncio.Event()
+        self._options = options
+        self._folder = folder
+        self._token = secrets.token_urlsafe(24)
+        self.faults = Faults(Random())  # noqa: S311 - chance, not secrecy
+        admin = User(ADMIN, "", (MASTERS, AUTHENTICATED))
+        self.server = ApiServer(
+            host=options.host,
+            port=options.port,
+            users={self._token: admin},
+            rbac=options.rbac,
+            tls=options.tls,
+            data=options.data,
+            faults=self.faults,
+            for_pods=True,
+        )
+        self.client = Client(InProcess(self.server, user=ADMIN), rate=0)
+        self.crew = Crew(
+            self.client,
+            folder,
+            inside=self._inside,
+            plans=options.plans,
+            exporters=options.exporters,
+            tell=tell,
+        )
+        self.runtime = self.crew.runtime
+        self.pool = self.crew.pool
+        self.exporters = self.crew.exporters
+        self._dashboard = LabDashboard(self.client, name=options.name, host=options.host)
+        self._tell = tell
+        self._notes: list[str] = []
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.server)
+            self.server.state.logs.append(ContainerLogs(self.runtime, self.client.clock))
+            self.server.state.pod_servers.append(self.runtime.server)
+            self.server.state.kubelet_configs.append(self.pool.config)
+            await stack.enter_async_context(self.crew)
+            if self._options.tls and self.server.authority is not None:
+                names = dict.fromkeys((self._options.host, "127.0.0.1"))
+                pair = self.server.authority.issue(names, self.server.state.now())
+                self._dashboard.tls = server_context(*pair)
+            await stack.enter_async_context(self._dashboard)
+            control = ControlServer(self, self._folder.control_socket)
+            await stack.enter_async_context(control)
+            self._folder.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
+            self._folder.kubeconfig.chmod(0o600)
+            if self._options.pods_of is not None:
+                bringing = Bringing(self.client, self.pool, self._options.pods_of)
+                await bringing.bring(self._tell)
+                self._notes = bringing.notes
+            if self._options.enforcers:
+                await deploy_enforcers(self.client)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        return self.server.url
+
+    def info(self) -> LabInfo:
+        """Return what other processes need to know."""
+        return LabInfo(
+            name=self._options.name,
+            pid=os.getpid(),
+            server=self.url,
+            dashboard=self._dashboard.url,
+            kubeconfig=str(self._folder.kubeconfig),
+            notes=tuple(self._notes),
+        )
+
+    async def status(self) -> dict[str, Any]:
+        """Return what runs."""
+        info = self.info()
+        return {
+            "name": info.name,
+            "server": info.server,
+            "dashboard": info.dashboard,
+            "kubeconfig": info.kubeconfig,
+            "nodes": node_summaries(self.pool),
+            "faults": len(self.faults.rules()),
+        }
+
+    async def add_nodes(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Add nodes of a machine that the request describes."""
+        try:
+            machine = from_cadvisor(
+                request["machine"], devices=read_devices(request.get("devices") or {})
+            )
+            count = int(request.get("count", 1))
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedObject("request", f"cannot add nodes: {error}") from None
+        plans = uniform_plans(
+            count,
+            machine,
+            str(request.get("kubelet", "")),
+            str(request.get("kubernetes", "1.35")),
+            first=self._next_number(),
+        )
+        await self.crew.add(*plans)
+        return {"nodes": [plan.name for plan in plans]}
+
+    async def steer_node(self, name: str, action: str) -> dict[str, Any]:
+        """Kill, start, restart, pause, resume or remove a node, or have its folder written."""
+        match action:
+            case "folder":
+                return {"path": str(await self.pool.folder(name))}
+            case "kill":
+                await self.pool.kill(name)
+            case "start":
+                await self.pool.start(name)
+            case "restart":
+                await self.pool.restart(name)
+            case "pause":
+                self.pool.pause(name)
+            case "resume":
+                self.pool.resume(name)
+            case "remove":
+                await self.pool.remove(name)
+            case _:
+                raise ConfigError(f"unknown action {action!r} for a node")
+        return {"node": name}
+
+    async def add_fault(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Put a fault in force."""
+        values = {key: value for key, value in request.items() if value is not None}
+        try:
+            values["kind"] = FaultKind(values["kind"])
+            values["methods"] = tuple(values.get("methods", ()))
+            rule = FaultRule(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise MalformedObject("fault", str(error)) from None
+        return {"number": self.faults.add(rule)}
+
+    async def clear_faults(self) -> dict[str, Any]:
+        """Lift all faults."""
+        self.faults.clear()
+        if self.exporters is not None:
+            self.exporters.clear()
+        return {}
+
+    async def list_faults(self) -> dict[str, Any]:
+        """Return the faults in force: those of requests by number, of exporters by node."""
+        rules = {str(number): asdict(rule) for number, rule in self.faults.rules().items()}
+        exporters = self.exporters.faults() if self.exporters is not None else {}
+        return {**rules, **({"exporters": exporters} if exporters else {})}
+
+    async def steer_exporters(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Freeze, thaw or skew the exporters of the nodes that the request names."""
+        if self.exporters is None:
+            raise ConfigError("this lab runs no exporters; start it without --no-exporter")
+        return steer(self.exporters, request)
+
+    async def expire_history(self) -> dict[str, Any]:
+        """Forget the past: older versions and continue tokens expire."""
+        self.server.state.store.compact()
+        return {}
+
+    async def drop_watches(self) -> dict[str, Any]:
+        """Break off all watches."""
+        self.server.state.feeds.end()
+        return {}
+
+    async def shut_down(self) -> dict[str, Any]:
+        """End the lab."""
+        self.ended.set()
+        return {}
+
+    def _inside(self) -> InsideAddress:
+        """Return where pods reach the API server."""
+        server = self.server
+        if server.inside is None or server.authority is None:
+            raise ConfigError("the API server of this lab cannot be reached by pods")
+        host, port = server.inside
+        return InsideAddress(host=host, port=port, authority=server.authority.certificate)
+
+    def _next_number(self) -> int:
+        numbers = [
+            int(name.removeprefix("node-"))
+            for name in self.pool.kubelets
+            if name.removeprefix("node-").isdecimal()
+        ]
+        return max(numbers, default=-1) + 1
+
+    def _kubeconfig(self) -> str:
+        context = f"numakube-{self._options.name}"
+        cluster = {"server": self.url}
+        if self._options.tls and self.server.authority is not None:
+            certificate = base64.b64encode(self.server.authority.certificate)
+            cluster["certificate-authority-data"] = certificate.decode()
+        return dump_yaml(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": context,
+                "clusters": [{"name": context, "cluster": cluster}],
+                "users": [{"name": ADMIN, "user": {"token": self._token}}],
+                "contexts": [
+                    {
+                        "name": context,
+                        "context": {"cluster": context, "user": ADMIN, "namespace": "default"},
+                    }
+                ],
+            }
+        )

@@ -1,0 +1,158 @@
+"""Run all controllers together.
+
+    async with Controllers(client):
+        ...
+
+They share one set of mirrors and live in one task group. Leaving the context ends them all;
+entering it again starts afresh from what the server says, as after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol, Self
+
+from numakube.kube.events import EventRecorder
+from numakube_lab.controllers.accounts import ServiceAccounts
+from numakube_lab.controllers.daemonsets import DaemonSets
+from numakube_lab.controllers.deployments import Deployments
+from numakube_lab.controllers.disruptions import DisruptionBudgets
+from numakube_lab.controllers.evictions import TaintEvictions
+from numakube_lab.controllers.garbage import GarbageCollector
+from numakube_lab.controllers.jobs import Jobs
+from numakube_lab.controllers.leftovers import Leftovers
+from numakube_lab.controllers.mirrors import REPORT_SECONDS, Cluster
+from numakube_lab.controllers.namespaces import Namespaces
+from numakube_lab.controllers.nodes import Nodes
+from numakube_lab.controllers.replicasets import ReplicaSets
+from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
+from numakube_lab.controllers.statefulsets import StatefulSets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+    from numakube.kube.client import Client
+
+
+class Runnable(Protocol):
+    """A controller: it works until cancelled."""
+
+    @property
+    def name(self) -> str:
+        """Under which name its events are recorded."""
+        ...
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        ...
+
+
+class Factory(Protocol):
+    """What makes a controller: its class."""
+
+    @property
+    def name(self) -> str:
+        """Under which name its events are recorded."""
+        ...
+
+    def __call__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> Runnable:
+        """Return a controller that sees the cluster through *cluster*."""
+        ...
+
+
+ALL: Final[Sequence[Factory]] = (
+    Deployments,
+    ReplicaSets,
+    StatefulSets,
+    DaemonSets,
+    Jobs,
+    GarbageCollector,
+    Namespaces,
+    ServiceAccounts,
+    Nodes,
+    TaintEvictions,
+    DisruptionBudgets,
+    Leftovers,
+    DefaultScheduler,
+)
+"""Every controller of the lab."""
+
+
+class Controllers:
+    """Controllers that run for the length of a context.
+
+    Attributes:
+        cluster: the mirrors they see the cluster through, while they run.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        which: Sequence[Factory] = ALL,
+        instance: str = "lab",
+        report_seconds: float = REPORT_SECONDS,
+    ) -> None:
+        """Prepare to run controllers.
+
+        Args:
+            client: how they reach the API server; its clock is theirs.
+            which: the controllers; all by default.
+            instance: what their events name as their host.
+            report_seconds: how long at least between two reports about an object.
+        """
+        self.cluster = Cluster(client, report_seconds=report_seconds)
+        self._report_seconds = report_seconds
+        self._client = client
+        self._which = which
+        self._instance = instance
+        self._recorders: list[EventRecorder] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start, and return once they know the cluster."""
+        self.cluster = Cluster(self._client, report_seconds=self._report_seconds)
+        self._recorders.clear()
+        made = [self._make(factory) for factory in self._which]
+        self._task = asyncio.create_task(self._run(made), name="controllers")
+        synced = asyncio.ensure_future(self.cluster.synced())
+        await asyncio.wait({self._task, synced}, return_when=asyncio.FIRST_COMPLETED)
+        synced.cancel()
+        if self._task.done():
+            self._task.result()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End all of them."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        task.cancel()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.result()
+
+    async def flush(self) -> None:
+        """Return once all events recorded so far are written."""
+        for recorder in self._recorders:
+            await recorder.flush()
+
+    def _make(self, factory: Factory) -> tuple[Runnable, EventRecorder]:
+        recorder = EventRecorder(
+            self._client, component=factory.name, instance=self._instance, capacity=10_000
+        )
+        self._recorders.append(recorder)
+        return factory(self.cluster, recorder=recorder), recorder
+
+    async def _run(self, made: Sequence[tuple[Runnable, EventRecorder]]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.cluster.run(), name="mirrors")
+            for controller, recorder in made:
+                tasks.create_task(controller.run(), name=controller.name)
+                tasks.create_task(recorder.run(), name=f"{controller.name}-events")

@@ -1,0 +1,89 @@
+"""Names of kinds, and what the API server asks of the description of one.
+
+The API server (`numakube_lab.api`) is schemaless: an object is a plain dict of JSON. What a kind
+looks like is told by its `TypeInfo`. Those of built-in kinds stand in
+``numakube_lab.schema.registry.BUILTIN``; that of a custom kind is made from its definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from numakube.api.field_errors import FieldError
+
+Json: TypeAlias = dict[str, Any]
+"""A JSON object."""
+
+JsonValue: TypeAlias = Any
+"""Any JSON value."""
+
+
+class GVK(NamedTuple):
+    """Group, version and kind."""
+
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """The value of ``apiVersion`` in an object of this kind."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @classmethod
+    def of(cls, obj: Json) -> GVK:
+        """Return the kind that *obj* says it is of; parts that are missing are empty."""
+        group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
+        return cls(group, version, str(obj.get("kind") or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Problems:
+    """What decoding an object found.
+
+    Attributes:
+        fatal: the text of the first value that does not fit its field's type, as Go's decoder words
+            it (``json: cannot unmarshal number into Go struct field ConfigMap.data of type
+            string``); None if the object can be decoded.
+        strict: ``unknown field "spec.foo"`` and the like, in the order in which they are reported:
+            errors, warnings or nothing, depending on ``fieldValidation``.
+    """
+
+    fatal: str | None = None
+    strict: tuple[str, ...] = ()
+
+
+class TypeInfo(Protocol):
+    """What the server must know of a kind's fields. Pure; never changes its arguments."""
+
+    def check(self, obj: Json, *, strict: bool) -> Problems:
+        """Tell what is wrong with *obj* as sent by a client; unknown fields only if *strict*."""
+        ...
+
+    def canonical(self, obj: Json) -> Json:
+        """Return *obj* as the server would print it after decoding it into its type.
+
+        Unknown fields are gone, so are nulls and empty values of optional fields; fields that are
+        always printed are there (``spec: {}``, ``status: {}``, ``resources: {}``); values of
+        special types have their canonical text (quantities, times, int-or-strings, durations).
+        Nothing is defaulted. ``canonical({})`` is what a bookmark event of the kind carries.
+        """
+        ...
+
+
+class CustomTypeInfo(TypeInfo, Protocol):
+    """A kind that a CustomResourceDefinition describes, in one of its versions."""
+
+    def prune(self, obj: Json) -> Json:
+        """Return *obj* without the fields that the schema does not specify."""
+        ...
+
+    def default(self, obj: Json) -> Json:
+        """Return *obj* with the defaults of the schema filled in."""
+        ...
+
+    def validate(self, obj: Json, old: Json | None) -> list[FieldError]:
+        """Check *obj* against the schema and its rules; *old* is what an update replaces."""
+        ...

@@ -1,0 +1,47 @@
+"""What gives pods their resources: the model alone, or the model and device plugins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from numakube.kubelet.outcome import Rejected
+
+if TYPE_CHECKING:
+    from numakube.api.core import Pod
+    from numakube_lab.nodes.admission import Admission
+
+
+class Aligner(Protocol):
+    """Gives pods their resources."""
+
+    async def align(self, pod: Pod) -> Rejected | None:
+        """Give *pod* what it wants, or say why not."""
+        ...
+
+    async def prepare(self, pod: Pod) -> str | None:
+        """Get what a pod holds ready for its containers; return what went wrong, if anything."""
+        ...
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of a pod that is gone; unknown uids are fine."""
+        ...
+
+
+class ModelAligner:
+    """Asks the model and nobody else."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    async def align(self, pod: Pod) -> Rejected | None:
+        """Give *pod* what it wants, or say why not."""
+        outcome = self._admission.align(pod)
+        return outcome if isinstance(outcome, Rejected) else None
+
+    async def prepare(self, pod: Pod) -> str | None:
+        """Return at once: nobody has to get anything ready."""
+        del pod
+        return None
+
+    def forget(self, uid: str) -> None:
+        """Do nothing: the model is told by others."""

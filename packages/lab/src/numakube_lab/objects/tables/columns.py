@@ -1,0 +1,97 @@
+"""What the table of a kind is made of: columns and the cells of a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from numakube_lab.objects.tables.durations import human_age
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from datetime import datetime
+
+    from numakube_lab.kinds import Json, JsonValue
+
+NONE: Final = "<none>"
+UNSET: Final = "<unset>"
+
+
+class Column(NamedTuple):
+    """A column; one with a priority above zero is only shown if asked for (``-o wide``)."""
+
+    name: str
+    description: str
+    type: str = "string"
+    priority: int = 0
+    format: str = ""
+
+
+def wide(name: str, description: str) -> Column:
+    """Return a column of text that is only shown if asked for."""
+    return Column(name, description, priority=1)
+
+
+def number(name: str, description: str) -> Column:
+    """Return a column of whole numbers."""
+    return Column(name, description, type="integer")
+
+
+def flag(name: str, description: str) -> Column:
+    """Return a column of truth values."""
+    return Column(name, description, type="boolean")
+
+
+NAME: Final = Column("Name", "Name of the object.", format="name")
+AGE: Final = Column("Age", "Time since the object was created.")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The cells of one object, and what is true of the row, such as "the pod has ended"."""
+
+    cells: list[JsonValue]
+    conditions: tuple[Json, ...] = ()
+
+
+def _nothing(obj: Json) -> tuple[Json, ...]:
+    del obj
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """How objects of a kind are shown.
+
+    Attributes:
+        columns: the columns from left to right.
+        cells: returns the cells of an object at a time.
+        conditions: returns what is true of the row of an object.
+    """
+
+    columns: tuple[Column, ...]
+    cells: Callable[[Json, datetime], list[JsonValue]]
+    conditions: Callable[[Json], tuple[Json, ...]] = _nothing
+
+
+def name_of(obj: Json) -> str:
+    """Return the name of an object."""
+    name: str = obj["metadata"]["name"]
+    return name
+
+
+def age_of(obj: Json, now: datetime) -> str:
+    """Return the age of an object."""
+    return human_age(obj["metadata"].get("creationTimestamp"), now)
+
+
+def shown_some(texts: Iterable[str], count: int, limit: int = 3) -> str:
+    """Return the first texts of a list of *count*, and how many more there are."""
+    text = ",".join(list(texts)[:limit])
+    return f"{text} + {count - limit} more..." if count > limit else text
+
+
+def condition_status(obj: Json, kind: str) -> str | None:
+    """Return the status of the first condition of a type, or None."""
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    return next((item.get("status") or "" for item in conditions if item["type"] == kind), None)

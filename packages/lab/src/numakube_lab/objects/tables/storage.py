@@ -1,0 +1,242 @@
+"""The tables of volumes, claims and what describes storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube_lab.objects.tables.columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Column,
+    Table,
+    age_of,
+    flag,
+    name_of,
+    number,
+    wide,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from numakube_lab.kinds import Json, JsonValue
+
+_MODES: Final = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+_DEFAULT_ANNOTATIONS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+
+
+def _shown_modes(modes: Sequence[str] | None) -> str:
+    return ",".join(short for mode, short in _MODES.items() if mode in (modes or ()))
+
+
+def _class_of(obj: Json, spec: Json) -> str:
+    annotations = obj["metadata"].get("annotations") or {}
+    if _CLASS_ANNOTATION in annotations:
+        return str(annotations[_CLASS_ANNOTATION])
+    return spec.get("storageClassName") or ""
+
+
+def _phase(obj: Json) -> str:
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return (obj.get("status") or {}).get("phase") or ""
+
+
+def _or_unset(value: str | None) -> str:
+    return UNSET if value is None else value
+
+
+def _volume(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    claim = spec.get("claimRef")
+    shown_claim = f"{claim.get('namespace') or ''}/{claim.get('name') or ''}" if claim else ""
+    return [
+        name_of(obj),
+        (spec.get("capacity") or {}).get("storage") or "0",
+        _shown_modes(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy") or "",
+        _phase(obj),
+        shown_claim,
+        _class_of(obj, spec),
+        _or_unset(spec.get("volumeAttributesClassName")),
+        status.get("reason") or "",
+        age_of(obj, now),
+        _or_unset(spec.get("volumeMode")),
+    ]
+
+
+PERSISTENT_VOLUME: Final = Table(
+    (
+        NAME,
+        Column("Capacity", "Size of the volume."),
+        Column("Access Modes", "Ways in which the volume can be mounted."),
+        Column("Reclaim Policy", "What becomes of the volume after its claim."),
+        Column("Status", "Whether the volume is free, bound or done with."),
+        Column("Claim", "Claim that the volume is bound to."),
+        Column("StorageClass", "Class of the volume."),
+        Column("VolumeAttributesClass", "Class of the volume's attributes."),
+        Column("Reason", "Why the volume failed, in one word."),
+        AGE,
+        wide("VolumeMode", "Whether there is a filesystem on the volume."),
+    ),
+    _volume,
+)
+
+
+def _claim(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    bound = bool(spec.get("volumeName"))
+    return [
+        name_of(obj),
+        _phase(obj),
+        spec.get("volumeName") or "",
+        ((status.get("capacity") or {}).get("storage") or "0") if bound else "",
+        _shown_modes(status.get("accessModes")) if bound else "",
+        _class_of(obj, spec),
+        _or_unset(spec.get("volumeAttributesClassName")),
+        age_of(obj, now),
+        _or_unset(spec.get("volumeMode")),
+    ]
+
+
+PERSISTENT_VOLUME_CLAIM: Final = Table(
+    (
+        NAME,
+        Column("Status", "Whether the claim is bound."),
+        Column("Volume", "Volume that the claim is bound to."),
+        Column("Capacity", "Size of the volume."),
+        Column("Access Modes", "Ways in which the volume can be mounted."),
+        Column("StorageClass", "Class of the volume."),
+        Column("VolumeAttributesClass", "Class of the volume's attributes."),
+        AGE,
+        wide("VolumeMode", "Whether there is a filesystem on the volume."),
+    ),
+    _claim,
+)
+
+
+def _storage_class(obj: Json, now: datetime) -> list[JsonValue]:
+    annotations = obj["metadata"].get("annotations") or {}
+    is_default = any(annotations.get(key) == "true" for key in _DEFAULT_ANNOTATIONS)
+    return [
+        name_of(obj) + (" (default)" if is_default else ""),
+        obj.get("provisioner") or "",
+        obj.get("reclaimPolicy") or "Delete",
+        obj.get("volumeBindingMode") or "Immediate",
+        bool(obj.get("allowVolumeExpansion")),
+        age_of(obj, now),
+    ]
+
+
+STORAGE_CLASS: Final = Table(
+    (
+        NAME,
+        Column("Provisioner", "Who makes the volumes."),
+        Column("ReclaimPolicy", "What becomes of a volume after its claim."),
+        Column("VolumeBindingMode", "When volumes are bound to claims."),
+        Column("AllowVolumeExpansion", "Whether volumes can grow."),
+        AGE,
+    ),
+    _storage_class,
+)
+
+
+def _attributes_class(obj: Json, now: datetime) -> list[JsonValue]:
+    return [name_of(obj), obj.get("driverName") or "", age_of(obj, now)]
+
+
+VOLUME_ATTRIBUTES_CLASS: Final = Table(
+    (NAME, Column("DriverName", "Driver that the class is for."), AGE), _attributes_class
+)
+
+
+def _attachment(obj: Json, now: datetime) -> list[JsonValue]:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    return [
+        name_of(obj),
+        spec.get("attacher") or "",
+        (spec.get("source") or {}).get("persistentVolumeName") or "",
+        spec.get("nodeName") or "",
+        bool(status.get("attached")),
+        age_of(obj, now),
+    ]
+
+
+VOLUME_ATTACHMENT: Final = Table(
+    (
+        NAME,
+        Column("Attacher", "Driver that attaches the volume.", format="name"),
+        Column("PV", "Volume that is attached."),
+        Column("Node", "Node that the volume is attached to."),
+        flag("Attached", "Whether the volume is attached."),
+        AGE,
+    ),
+    _attachment,
+)
+
+
+def _csi_node(obj: Json, now: datetime) -> list[JsonValue]:
+    return [name_of(obj), len((obj.get("spec") or {}).get("drivers") or []), age_of(obj, now)]
+
+
+CSI_NODE: Final = Table(
+    (NAME, number("Drivers", "How many drivers there are on the node."), AGE), _csi_node
+)
+
+
+def _csi_driver(obj: Json, now: datetime) -> list[JsonValue]:
+    spec = obj.get("spec") or {}
+    attach, tokens = spec.get("attachRequired"), spec.get("tokenRequests")
+    audiences = ",".join(request.get("audience") or "" for request in tokens or [])
+    return [
+        name_of(obj),
+        attach is None or bool(attach),
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        UNSET if tokens is None else audiences,
+        bool(spec.get("requiresRepublish")),
+        ",".join(spec.get("volumeLifecycleModes") or []) or NONE,
+        age_of(obj, now),
+    ]
+
+
+CSI_DRIVER: Final = Table(
+    (
+        NAME,
+        flag("AttachRequired", "Whether volumes have to be attached to nodes."),
+        flag("PodInfoOnMount", "Whether the driver is told of the pod."),
+        flag("StorageCapacity", "Whether the driver tells how much space is left."),
+        Column("TokenRequests", "For whom the driver gets tokens of service accounts."),
+        flag("RequiresRepublish", "Whether the driver is called again and again."),
+        Column("Modes", "Which kinds of volumes there are."),
+        AGE,
+    ),
+    _csi_driver,
+)
+
+
+def _capacity(obj: Json, now: datetime) -> list[JsonValue]:
+    del now
+    return [name_of(obj), obj.get("storageClassName") or "", _or_unset(obj.get("capacity"))]
+
+
+CSI_STORAGE_CAPACITY: Final = Table(
+    (
+        NAME,
+        Column("StorageClassName", "Class that the capacity is of."),
+        Column("Capacity", "How much space is left."),
+    ),
+    _capacity,
+)

@@ -1,0 +1,163 @@
+"""Who manages which fields of an object: ``metadata.managedFields`` decoded, and encoded again.
+
+A manager is told from others by its name, operation and subresource, and unless it applies, by the
+API version that it used.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.field_errors import go_quote
+from numakube_lab.patching.field_sets import FieldSet, from_wire, to_wire, union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+_FIELDS_TYPE: Final = "FieldsV1"
+
+# Older updaters than this are put together under one name.
+MAX_UPDATERS: Final = 10
+_ANCIENT: Final = "ancient-changes"
+
+
+class MalformedManagedFields(ValueError):
+    """Entries of ``managedFields`` that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """Who manages fields."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+    @classmethod
+    def applier(cls, name: str, subresource: str) -> Manager:
+        """One that applies, in whatever version."""
+        return cls(name, APPLY, "", subresource)
+
+    def identifier(self) -> str:
+        """A text to sort by, as kube-apiserver makes it."""
+        members = {
+            "manager": self.name,
+            "operation": self.operation,
+            "apiVersion": self.api_version,
+            "subresource": self.subresource,
+        }
+        return json.dumps({k: v for k, v in members.items() if v}, separators=(",", ":"))
+
+    def __str__(self) -> str:
+        """As conflicts name it."""
+        text = go_quote(self.name)
+        if self.subresource:
+            text += f" with subresource {go_quote(self.subresource)}"
+        return f"{text} using {self.api_version}" if self.operation == UPDATE else text
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The fields of one manager, in which version they are named, and when they last changed."""
+
+    fields: FieldSet
+    api_version: str
+    time: str | None = None
+
+
+Shares = dict[Manager, Share]
+
+
+def decode(entries: Iterable[dict[str, Any]] | None) -> Shares:
+    """Read ``managedFields``; raise `MalformedManagedFields` if any entry cannot be read."""
+    shares: Shares = {}
+    for index, entry in enumerate(entries or ()):
+        _check_entry(entry, index)
+        operation, version = str(entry["operation"]), str(entry["apiVersion"])
+        manager = Manager(
+            str(entry.get("manager") or ""),
+            operation,
+            "" if operation == APPLY else version,
+            str(entry.get("subresource") or ""),
+        )
+        fields = from_wire(entry.get("fieldsV1") or {})
+        shares[manager] = Share(fields, version, entry.get("time"))
+    return shares
+
+
+def _check_entry(entry: dict[str, Any], index: int) -> None:
+    if entry.get("operation") not in (APPLY, UPDATE):
+        raise MalformedManagedFields("operation must be `Apply` or `Update`")
+    if not entry.get("apiVersion"):
+        raise MalformedManagedFields("apiVersion must not be empty")
+    kind = entry.get("fieldsType")
+    if not kind:
+        raise MalformedManagedFields(f"missing fieldsType in managed fields entry {index}")
+    if kind != _FIELDS_TYPE:
+        raise MalformedManagedFields(
+            f"invalid fieldsType {go_quote(str(kind))} in managed fields entry {index}"
+        )
+
+
+def encode(shares: Shares) -> list[dict[str, Any]]:
+    """Write ``managedFields``: appliers first, then by time and name."""
+    ordered = sorted(
+        shares.items(),
+        key=lambda item: (
+            item[0].operation,
+            _seconds(item[1].time),
+            item[0].name,
+            item[1].api_version,
+            item[0].subresource,
+        ),
+    )
+    return [_entry(manager, share) for manager, share in ordered]
+
+
+def _entry(manager: Manager, share: Share) -> dict[str, Any]:
+    entry = {
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": share.api_version,
+        "time": share.time,
+        "fieldsType": _FIELDS_TYPE,
+        "fieldsV1": to_wire(share.fields),
+        "subresource": manager.subresource,
+    }
+    return {name: value for name, value in entry.items() if value not in (None, "")}
+
+
+def _seconds(time: str | None) -> float:
+    return datetime.fromisoformat(time).timestamp() if time else 0
+
+
+def cap_updaters(shares: Shares) -> Shares:
+    """Put the oldest updaters together until no more than `MAX_UPDATERS` are left."""
+    updaters = [manager for manager in shares if manager.operation == UPDATE]
+    excess = len(updaters) - MAX_UPDATERS
+    if excess <= 0:
+        return shares
+    capped = dict(shares)
+    updaters.sort(key=lambda m: (_seconds(shares[m].time), m.identifier()))
+    first: dict[str, Manager] = {}
+    for manager in updaters:
+        if excess <= 0:
+            break
+        share = shares[manager]
+        bucket = Manager(_ANCIENT, UPDATE, share.api_version)
+        if share.api_version not in first:
+            first[share.api_version] = manager
+            continue
+        if bucket not in capped:
+            capped[bucket] = capped.pop(first[share.api_version])
+        together = union(share.fields, capped[bucket].fields)
+        capped.pop(manager, None)
+        capped[bucket] = replace(share, fields=together)
+        excess -= 1
+    return capped

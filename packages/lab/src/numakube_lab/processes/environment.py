@@ -1,0 +1,100 @@
+"""The environment of a container, put together as the kubelet does.
+
+Later variables win over earlier ones and may refer to them with ``$(NAME)``. Other services' host
+and port variables are not provided: only those of the API server are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube_lab.processes.expansion import expand
+from numakube_lab.processes.fields import field_value, resource_value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube_lab.processes.podspec import (
+        RunnableContainer,
+        RunnablePod,
+        ValueSource,
+        VariablesFrom,
+    )
+    from numakube_lab.processes.sources import InsideAddress, Sources
+
+
+async def environment_of(
+    pod: RunnablePod, container: RunnableContainer, sources: Sources
+) -> dict[str, str]:
+    """Return the environment of a container.
+
+    Raises:
+        CannotStart: something that it refers to is missing.
+    """
+    known = _given(pod, sources.inside)
+    for group in container.env_from:
+        known |= await _all_of(pod, group, sources)
+    for variable in container.env:
+        if variable.value_from is None:
+            known[variable.name] = expand(variable.value, known)
+            continue
+        value = await _value(pod, container, variable.value_from, sources)
+        if value is not None:
+            known[variable.name] = value
+    return known
+
+
+def _given(pod: RunnablePod, inside: InsideAddress) -> dict[str, str]:
+    """Return what every container has without asking."""
+    host, port = inside.host, str(inside.port)
+    spec = pod.spec
+    name = spec.node_name if spec.host_network else spec.hostname or pod.metadata.name
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOSTNAME": name,
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICE_PORT_HTTPS": port,
+        "KUBERNETES_PORT": f"tcp://{host}:{port}",
+    }
+
+
+async def _all_of(pod: RunnablePod, group: VariablesFrom, sources: Sources) -> Mapping[str, str]:
+    namespace = pod.metadata.namespace
+    keys = None
+    if (ref := group.config_map_ref) is not None:
+        keys = await sources.config_map(namespace, ref.name, optional=ref.optional)
+    elif (ref := group.secret_ref) is not None:
+        keys = await sources.secret(namespace, ref.name, optional=ref.optional)
+    data = {} if keys is None else keys.data
+    return {f"{group.prefix}{key}": _text(value) for key, value in data.items()}
+
+
+async def _value(
+    pod: RunnablePod, container: RunnableContainer, source: ValueSource, sources: Sources
+) -> str | None:
+    """Return the value that a variable refers to; ``None`` if it may be missing and is."""
+    if source.field_ref is not None:
+        return field_value(pod, source.field_ref.field_path)
+    if source.resource_field_ref is not None:
+        allocatable = await sources.allocatable(pod.spec.node_name)
+        ref = source.resource_field_ref
+        return resource_value(pod, ref, container=container.name, allocatable=allocatable)
+    return await _key(pod, source, sources)
+
+
+async def _key(pod: RunnablePod, source: ValueSource, sources: Sources) -> str | None:
+    namespace = pod.metadata.namespace
+    keys = None
+    if (ref := source.config_map_key_ref) is not None:
+        keys = await sources.config_map(namespace, ref.name, optional=ref.optional)
+    elif (ref := source.secret_key_ref) is not None:
+        keys = await sources.secret(namespace, ref.name, optional=ref.optional)
+    if keys is None or ref is None:
+        return None
+    value = keys.get(ref.key, optional=ref.optional)
+    return None if value is None else _text(value)
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")

@@ -1,0 +1,219 @@
+"""One thing that is wrong with one field of an object, worded as kube-apiserver words it.
+
+A rejected object is answered with a list of these: each becomes one entry of the ``details.causes``
+of the 422 answer, and all of them together make its message. The wording of values follows Go:
+strings are quoted, numbers and booleans printed plainly, everything else as compact JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class ErrorType(StrEnum):
+    """What is wrong; the value is the ``reason`` of a cause."""
+
+    NOT_FOUND = "FieldValueNotFound"
+    REQUIRED = "FieldValueRequired"
+    DUPLICATE = "FieldValueDuplicate"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+    INTERNAL = "InternalError"
+
+
+_TITLES: Final = {
+    ErrorType.NOT_FOUND: "Not found",
+    ErrorType.REQUIRED: "Required value",
+    ErrorType.DUPLICATE: "Duplicate value",
+    ErrorType.INVALID: "Invalid value",
+    ErrorType.NOT_SUPPORTED: "Unsupported value",
+    ErrorType.FORBIDDEN: "Forbidden",
+    ErrorType.TOO_LONG: "Too long",
+    ErrorType.TOO_MANY: "Too many",
+    ErrorType.TYPE_INVALID: "Invalid value",
+    ErrorType.INTERNAL: "Internal error",
+}
+
+_WITHOUT_VALUE: Final = frozenset(
+    {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
+)
+
+
+class _Omit:
+    """Type of `OMIT`."""
+
+
+OMIT: Final = _Omit()
+"""The value of an error whose message does not show one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A value that is printed as it stands, such as the dump of a Go struct."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """Why the field at path *field* (``spec.containers[0].name``) is refused."""
+
+    type: ErrorType
+    field: str
+    detail: str = ""
+    value: Any = OMIT
+
+    @property
+    def body(self) -> str:
+        """The message without the field, as in a cause."""
+        text = _TITLES[self.type]
+        if self.type not in _WITHOUT_VALUE and not isinstance(self.value, _Omit):
+            text += f": {format_value(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """A value is missing."""
+    return FieldError(ErrorType.REQUIRED, field, detail)
+
+
+def invalid(field: str, value: object, detail: str) -> FieldError:
+    """A value is malformed."""
+    return FieldError(ErrorType.INVALID, field, detail, value)
+
+
+def type_invalid(field: str, value: object, detail: str) -> FieldError:
+    """A value has not the type that the schema asks for."""
+    return FieldError(ErrorType.TYPE_INVALID, field, detail, value)
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """A value is well-formed but not permitted here."""
+    return FieldError(ErrorType.FORBIDDEN, field, detail)
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    """A value that must be unique appears again."""
+    return FieldError(ErrorType.DUPLICATE, field, "", value)
+
+
+def not_found(field: str, value: object) -> FieldError:
+    """A value refers to something that does not exist."""
+    return FieldError(ErrorType.NOT_FOUND, field, "", value)
+
+
+def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
+    """A value is none of an enumeration's; *supported* is listed in the order given."""
+    known = ", ".join(go_quote(v) for v in supported)
+    return FieldError(
+        ErrorType.NOT_SUPPORTED, field, f"supported values: {known}" if known else "", value
+    )
+
+
+def too_long(field: str, maximum: int) -> FieldError:
+    """A text has more than *maximum* bytes."""
+    unit = "byte" if maximum == 1 else "bytes"
+    return FieldError(ErrorType.TOO_LONG, field, f"may not be more than {maximum} {unit}")
+
+
+def too_many(field: str, actual: int, maximum: int) -> FieldError:
+    """A list has more than *maximum* items."""
+    unit = "item" if maximum == 1 else "items"
+    return FieldError(ErrorType.TOO_MANY, field, f"must have at most {maximum} {unit}", actual)
+
+
+def internal(field: str, detail: str) -> FieldError:
+    """The check itself failed."""
+    return FieldError(ErrorType.INTERNAL, field, detail)
+
+
+def format_value(value: object) -> str:
+    """Return *value* as it is shown in a message."""
+    match value:
+        case Verbatim(text):
+            return text
+        case str():
+            return go_quote(value)
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return format_number(value)
+        case _:
+            return go_json(value)
+
+
+def format_number(value: float) -> str:
+    """Return *value* as Go's ``%v`` prints it."""
+    if isinstance(value, int):
+        return str(value)
+    if value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    text = repr(value)
+    mantissa, mark, exponent = text.partition("e")
+    if not mark:
+        return text
+    return f"{mantissa}e{exponent[0]}{exponent[1:].rjust(2, '0')}"
+
+
+_ESCAPES: Final = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def go_quote(text: str) -> str:
+    """Return *text* in double quotes the way Go's ``%q`` prints it."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_quote_character(c) for c in text) + '"'
+
+
+def _quote_character(character: str) -> str:
+    if (escape := _ESCAPES.get(character)) is not None:
+        return escape
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def go_json(value: object, *, struct: bool = False) -> str:
+    """Return *value* as Go's ``encoding/json`` writes it: compact, sorted, HTML-safe.
+
+    The fields of a *struct* are not sorted.
+    """
+    text = json.dumps(value, separators=(",", ":"), sort_keys=not struct, ensure_ascii=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def aggregate(errors: Iterable[object]) -> str:
+    """Return the texts of *errors* as one message; a text that repeats is shown once."""
+    texts = list(dict.fromkeys(str(error) for error in errors))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
+def invalids(path: str, value: object, details: Iterable[str]) -> list[FieldError]:
+    """Return one error for each of *details* of what is wrong with *value*."""
+    return [invalid(path, value, detail) for detail in details]

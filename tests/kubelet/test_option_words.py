@@ -1,0 +1,49 @@
+"""Kubelet configurations for lab nodes."""
+
+import pytest
+from hypothesis import given
+from tests.kubelet.scenarios import machines
+
+from numakube.errors import ConfigError
+from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.machine import Machine
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
+
+
+@given(machines())
+def test_a_kubelet_starts_with_the_default_on_any_machine(machine: Machine) -> None:
+    """Reservations are filled in so that they add up."""
+    config = lab_configuration(machine, {})
+    node = KubeletNode(machine, settings_of(config, machine))
+    assert node.topology.policy == "single-numa-node"
+    assert node.cpus is not None
+    assert node.memory is not None
+
+
+def test_words_change_the_default() -> None:
+    """Policies, scope, options of both managers, reserved CPUs."""
+    machine = from_shape("2 sockets, 4 cores, smt 2, 8Gi")
+    words = parse_kubelet_options(
+        "policy=restricted, scope=pod,full-pcpus-only=true,prefer-closest-numa-nodes=true,"
+        "reserved-cpus=0+8,max-pods=20"
+    )
+    config = lab_configuration(machine, words)
+    assert (config.topology_manager_policy, config.topology_manager_scope) == ("restricted", "pod")
+    assert config.cpu_manager_policy_options == {"full-pcpus-only": "true"}
+    assert config.topology_manager_policy_options == {"prefer-closest-numa-nodes": "true"}
+    assert (config.reserved_system_cpus, config.max_pods) == ("0,8", 20)
+
+
+def test_without_memory_manager_nothing_is_reserved_on_nodes() -> None:
+    """Reserved memory only makes sense with the static policy."""
+    config = lab_configuration(from_shape("4 cores, 8Gi"), parse_kubelet_options("memory=None"))
+    assert config.reserved_memory == ()
+
+
+@pytest.mark.parametrize("text", ["policy", "policy=", "colour=red", "max-pods=many"])
+def test_words_that_mean_nothing_are_refused(text: str) -> None:
+    """With the word and what would be possible."""
+    with pytest.raises(ConfigError, match="--kubelet"):
+        lab_configuration(from_shape("4 cores, 8Gi"), parse_kubelet_options(text))
