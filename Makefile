@@ -17,7 +17,7 @@ venv: $(STAMP)  ## Create .venv with the packages (editable) and their developme
 $(STAMP): pyproject.toml packages/lab/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "numakube needs Python 3.11 or newer; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e packages/lab -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e packages/lab
 	@touch $@
 
 demo: venv  ## Show what numakube does
@@ -46,7 +46,7 @@ bench: venv  ## Measure; prints one JSON object a line
 	@$(BIN)/python -m benchmarks
 
 docs: venv  ## Build the documentation as a site into site/; broken links are errors
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e packages/lab -e '.[docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' -e packages/lab
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 dist: venv  ## Build a release into dist/: packages, chart, plug-in, manifests, checksums
