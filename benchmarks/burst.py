@@ -29,26 +29,26 @@ from benchmarks._burst_nodes import BurstNode
 from benchmarks._burst_pods import SCHEDULER, BurstPod, burst, pod_of
 from numakube.api.core import Pod, PodStatus
 from numakube.scheduling.cycle import Chosen, Cycle
+from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import VectorFilter, VectorScore
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.status import unschedulable
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.nominations import Nominations
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.numa.native.engine import NativeEngine
+from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
-from numakube.scheduling.numa.plugin import NodeResourceTopologyMatch
+from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.plugins import Plugin
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Snapshot
 
@@ -138,7 +138,9 @@ class Fit(VectorFilter, VectorScore):
             ok &= table.requested(name)[rows] + wanted <= table.allocatable(name)[rows]
         return Verdicts.where(ok, unschedulable("Insufficient resources"))
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate by the part of the CPUs that is asked for."""
         table = snapshot.resources
         share = 100 * table.requested("cpu")[rows] // table.allocatable("cpu")[rows]

@@ -16,8 +16,8 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
 from numakube.apps.heap import keep_freed_memory
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.numa.upstream.engine import UpstreamEngine
-from numakube.scheduling.numa.upstream.replay import STRATEGIES, Reported, reported
+from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, Reported, reported
+from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 

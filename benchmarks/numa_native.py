@@ -16,7 +16,7 @@ from numakube.apps.heap import keep_freed_memory
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.numa.native.engine import NativeEngine
+from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.rebuild import report_of

@@ -26,7 +26,7 @@ from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime, Scores
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.plugins.registry import default_plugins, default_weights
+from numakube.scheduling.plugins.default_plugins import default_plugins, default_weights
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 

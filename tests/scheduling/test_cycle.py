@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from tests.scheduling.conftest import MakeNode, MakePod
 
+from numakube.scheduling.arrays import Rows
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
+from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import (
     Confirm,
     Filter,
@@ -29,8 +31,7 @@ from numakube.scheduling.framework.status import (
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.framework.verdicts import Rows, Verdicts
-from numakube.scheduling.nominations import Nominations
+from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -12,7 +12,7 @@ from numakube.apps.scheduler.catalogue import all_plugins, default_profile
 from numakube.apps.scheduler.settings import default_configuration
 from numakube.errors import NumakubeError
 from numakube.insight.engine import Engine, fill
-from numakube.scheduling.config.reading import read_configuration
+from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.scheduling.framework.plugins import Bind
 from numakube.scheduling.framework.status import Status, failure
 

@@ -16,10 +16,10 @@ import structlog
 from numakube.apps.settings import Setting
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.numa.caches.contract import Cause
-from numakube.scheduling.numa.caches.counts import CountsBelief
-from numakube.scheduling.numa.caches.exact import ExactBelief
-from numakube.scheduling.numa.caches.ledger import Stage, stage_of
-from numakube.scheduling.numa.caches.uses import use_in_report
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.known_pods import Stage, stage_of
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
+from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.scheduling.plugins.rejection_guard import is_rejection
 from numakube.scheduling.recorder import notes
 from numakube.scheduling.recorder.condensing import grouped, tried

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS
+from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.nominations import Nominations
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
 

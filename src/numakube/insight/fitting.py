@@ -22,8 +22,8 @@ import numpy as np
 
 from numakube.insight.likeness import alike
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle
-from numakube.scheduling.framework.annotating import as_bound
-from numakube.scheduling.shapes import depends_on_pods, is_local_to_pod
+from numakube.scheduling.framework.bind_annotations import as_bound
+from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, is_local_to_pod
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:

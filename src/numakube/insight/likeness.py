@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numakube.api.koordinator.keys import NODE_DECIDING, POD_HOLDING
-from numakube.scheduling.numa.caches.counts import CountsBelief
-from numakube.scheduling.numa.caches.exact import ExactBelief
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numakube.insight.engine import Engine
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.topology.exact import ExactReport
     from numakube.topology.view import NodeTopology

@@ -18,18 +18,18 @@ from numakube.scheduling.framework.isolating import checked
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.shapes import depends_on_pods, shape_of
+from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, scheduling_key
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.runtime import Runtime, Scores
-    from numakube.scheduling.framework.verdicts import Rows
-    from numakube.scheduling.nominations import Nominations
-    from numakube.scheduling.shapes import Shape
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _CONFIRMED_AT_MOST: Final = 64
@@ -96,7 +96,7 @@ class Cycle:
         self._cluster = cluster
         self._nominations = nominations
         self._dice = dice
-        self._refusals: dict[Shape, tuple[tuple[int, ...], Refused]] = {}
+        self._refusals: dict[PodKey, tuple[tuple[int, ...], Refused]] = {}
 
     def decide(self, pod: PodInfo, runtime: Runtime) -> Chosen | Refused | Failed:
         """Return where *pod* goes, or why it goes nowhere."""
@@ -135,7 +135,7 @@ class Cycle:
         return None
 
     def _remembered(self, pod: PodInfo) -> Refused | None:
-        found = self._refusals.get(shape_of(pod))
+        found = self._refusals.get(scheduling_key(pod))
         if found is None or found[0] != self._stamp(pod):
             return None
         refused = found[1]
@@ -146,7 +146,7 @@ class Cycle:
             return
         if len(self._refusals) >= _REMEMBERED_SHAPES:
             self._refusals.clear()
-        self._refusals[shape_of(pod)] = (self._stamp(pod), refused)
+        self._refusals[scheduling_key(pod)] = (self._stamp(pod), refused)
 
     def _stamp(self, pod: PodInfo) -> tuple[int, ...]:
         cluster = self._cluster

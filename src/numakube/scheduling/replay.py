@@ -31,14 +31,14 @@ from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status
-from numakube.scheduling.plugins.registry import default_plugins, default_weights
+from numakube.scheduling.plugins.default_plugins import default_plugins, default_weights
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.scheduling.framework.verdicts import Rows
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.objects import ClusterObjects
 

@@ -15,7 +15,7 @@ from numakube.apps.scheduler.binder import DefaultBinder
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer
-from numakube.scheduling.framework.annotating import annotate
+from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.snapshot.pods import PodInfo

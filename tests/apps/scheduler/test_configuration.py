@@ -23,7 +23,7 @@ from numakube.errors import ConfigError, NumakubeError
 from numakube.kube.client import Client
 from numakube.kube.config import ClusterConfig
 from numakube.kube.connect import connect
-from numakube.scheduling.config.reading import read_configuration
+from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.podlevel.plugin import NodeNUMAResource

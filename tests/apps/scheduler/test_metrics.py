@@ -17,7 +17,7 @@ from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.topology.view import NodeTopology
 
 if TYPE_CHECKING:
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.values.resources import Amounts
 
 

@@ -20,7 +20,7 @@ from numakube.insight.explain import document, explain, pod_subject
 from numakube.insight.explain.explaining import ORDER, Options
 from numakube.insight.explain.pod_level import meaning_of_refusal
 from numakube.insight.facts import SchedulerFacts
-from numakube.scheduling.config.reading import read_configuration
+from numakube.scheduling.config.read_configuration import read_configuration
 
 
 def configuration(mode: str) -> KubeSchedulerConfiguration:

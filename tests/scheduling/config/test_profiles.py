@@ -11,7 +11,7 @@ import pytest
 from numakube.api.scheduler_config import PluginRef, ProfileConfig
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
-from numakube.scheduling.config.reading import read_configuration
+from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.scheduling.framework.plugins import Bind, Confirm, Filter, Plugin, QueueSort, Score
 from numakube.scheduling.framework.profile import Profile
 from numakube.scheduling.framework.registry import Factory, Handle

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from tests.scheduling.conftest import MakeNode, MakePod
 
+from numakube.scheduling.arrays import IntArray, Rows
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import (
     Confirm,
     Filter,
@@ -21,8 +23,7 @@ from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
-from numakube.scheduling.framework.verdicts import Amount, Rows, Verdicts
-from numakube.scheduling.nominations import Nominations
+from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -63,7 +64,9 @@ class Trap(Filter, VectorFilter, Confirm, Score, VectorScore):
         self._step_on("score", node.name)
         return int(node.name[1:])
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate all."""
         nodes = [snapshot.at(int(row)) for row in rows]
         return np.array([self.score(state, pod, node) for node in nodes], dtype=np.int64)

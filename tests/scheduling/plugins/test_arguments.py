@@ -16,7 +16,11 @@ from numakube.scheduling.plugins.arguments import (
     VolumeBindingArgs,
     read_args,
 )
-from numakube.scheduling.plugins.registry import DEFAULT_PLUGINS, default_plugins, default_weights
+from numakube.scheduling.plugins.default_plugins import (
+    DEFAULT_PLUGINS,
+    default_plugins,
+    default_weights,
+)
 
 
 def test_defaults_are_those_of_kube_scheduler() -> None:

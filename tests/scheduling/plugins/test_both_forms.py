@@ -19,9 +19,9 @@ from numakube.scheduling.framework.plugins import (
 )
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Status
+from numakube.scheduling.plugins.default_plugins import default_plugins
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from numakube.scheduling.plugins.pod_topology_spread import PodTopologySpread
-from numakube.scheduling.plugins.registry import default_plugins
 
 RESOURCES = [
     {"name": "cpu", "weight": 2},

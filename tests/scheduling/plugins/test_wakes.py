@@ -10,8 +10,8 @@ from numakube.api.codec import convert
 from numakube.api.core import Node, Pod
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS
 from numakube.scheduling.plugins.queueing import PrioritySort, SchedulingGates
-from numakube.scheduling.plugins.registry import DEFAULT_PLUGINS
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -11,7 +11,7 @@ from tests.strategies.clusters import Scene, pod, scenes
 from numakube.scheduling.framework.plugins import Filter, Plugin, PreFilter
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Status
-from numakube.scheduling.plugins.registry import default_plugins
+from numakube.scheduling.plugins.default_plugins import default_plugins
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 

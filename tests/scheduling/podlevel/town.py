@@ -33,7 +33,7 @@ from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
-from numakube.scheduling.framework.annotating import as_bound
+from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.podlevel.plugin import NodeNUMAResource
 from numakube.scheduling.snapshot.pods import PodInfo

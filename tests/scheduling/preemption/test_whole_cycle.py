@@ -12,10 +12,10 @@ from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.numa.native.engine import NativeEngine
-from numakube.scheduling.numa.plugin import NodeResourceTopologyMatch
-from numakube.scheduling.plugins.registry import default_registry
-from numakube.scheduling.preemption.registry import REGISTRY as PREEMPTION
+from numakube.scheduling.numa.native.native_engine import NativeEngine
+from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
+from numakube.scheduling.plugins.default_plugins import default_registry
+from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION
 
 
 class Scheduler:

@@ -12,9 +12,9 @@ import msgspec
 
 from numakube.api.nrt import Attribute, attribute_value, with_attribute, without_attribute
 from numakube.apps.anonymising.pseudonyms import Sort
-from numakube.scheduling.numa.caches.claims import claim_on, exclusive_requests
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
-from numakube.scheduling.numa.caches.ledger import PodLedger, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPods, Stage
+from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import names
 from numakube.topology.fingerprint import fingerprint_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.api.nrt import NodeResourceTopology, Zone
-    from numakube.scheduling.numa.caches.ledger import KnownPod
+    from numakube.scheduling.numa.caches.known_pods import KnownPod
     from numakube.topology.placement import Placement
 
     Rename = Callable[[Sort, str], str]
@@ -45,7 +45,7 @@ def rewritten(
     view = view_of(topology)
     if not isinstance(view, NodeTopology):
         return topology
-    ledger = PodLedger()
+    ledger = KnownPods()
     for pod in pods:
         ledger.see(PodInfo(pod))
     known = ledger.on(topology.metadata.name)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.kube.clock import Clock
-    from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.snapshot.belief import NumaBelief
 
 
 class Decider:

@@ -10,7 +10,7 @@ from numakube.apps.dashboard.pods import phase_of
 from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
 from numakube.apps.dashboard.sides import sides_of
 from numakube.errors import InvalidValue
-from numakube.scheduling.numa.caches.uses import use_in_report
+from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.topology.view import NodeTopology
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from aiohttp import web
 from numakube.apps.debugging.documents import JSON, json_answer
 from numakube.apps.node_states import state_of
 from numakube.kube.objects import ObjectKey
-from numakube.scheduling.numa.caches.examining import Examination, examine, mode_of
-from numakube.scheduling.numa.caches.ledger import scheduled_at, stage_of
+from numakube.scheduling.numa.caches.debug_view import Examination, examine, mode_of
+from numakube.scheduling.numa.caches.known_pods import scheduled_at, stage_of
 from numakube.scheduling.recorder import notes
 from numakube.scheduling.recorder.documents import use_document
 from numakube.values.resources import quantities_of
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.kube.clock import Clock
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -15,7 +15,7 @@ from numakube.apps.deployer.detection import EXPORTER, SCHEDULER, Found
 from numakube.apps.explaining import engine_of
 from numakube.errors import ConfigError
 from numakube.insight.facts import ClusterFacts
-from numakube.scheduling.config.reading import read_configuration
+from numakube.scheduling.config.read_configuration import read_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

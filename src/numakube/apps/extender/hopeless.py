@@ -16,8 +16,8 @@ from numakube.scheduling.framework.status import Code
 from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
 
 if TYPE_CHECKING:
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zones import ZoneTable
@@ -37,7 +37,7 @@ class LowestPriorities:
     def __init__(self) -> None:
         self._known: list[tuple[int, int]] = []
 
-    def on(self, cluster: Cluster, rows: Rows) -> Amount:
+    def on(self, cluster: Cluster, rows: Rows) -> IntArray:
         """Return the lowest priority of the pods at *rows*; above every priority if none."""
         known, by_row = self._known, cluster.by_row
         known.extend([(-1, _NOBODY)] * (len(by_row) - len(known)))

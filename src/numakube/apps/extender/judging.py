@@ -20,7 +20,7 @@ from numakube.apps.extender.texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
 from numakube.scheduling.framework.isolating import checked, judged, rated, without_aside
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
-from numakube.scheduling.numa.belief import Extensible
+from numakube.scheduling.snapshot.belief import Extensible
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.apps.extender.holds import Hold
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
-    from numakube.scheduling.nominations import Nominations
     from numakube.scheduling.numa.engine import NumaEngine
     from numakube.scheduling.recorder.condensing import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
@@ -74,7 +74,7 @@ class _Ratings:
     """Scores of one pod by row, good until the cluster changes; -1 where there are none."""
 
     generation: int
-    by_row: Amount
+    by_row: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class Judge:
         scores = self._scores(state, pod, snapshot, rows)
         return self._remember(pod, snapshot, rows, scores)
 
-    def _scores(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def _scores(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> IntArray:
         return rated(
             partial(self.engine.score_all, state, pod, snapshot, rows),
             partial(self.engine.score, state, pod),
@@ -310,7 +310,7 @@ class Judge:
             rows,
         )
 
-    def _remember(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Amount) -> _Ratings:
+    def _remember(self, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: IntArray) -> _Ratings:
         by_row = np.full(len(snapshot.by_row) + 1, -1, dtype=np.int64)
         by_row[rows] = scores
         found = self._ratings[pod.uid] = _Ratings(snapshot.generation, by_row)
@@ -328,7 +328,7 @@ def _rows_of(names: Sequence[str], row_of: Mapping[str, int]) -> Rows:
         return np.array([row_of.get(name, -1) for name in names], dtype=np.intp)
 
 
-def on_scale(scores: Amount) -> Amount:
+def on_scale(scores: IntArray) -> IntArray:
     """Return *scores* of 0 to 100, -1 for none, on the scale of 0 to `MAX_SCORE`.
 
     The best gets the maximum, and the others as much less as they are worse. Nodes that are close
@@ -345,7 +345,7 @@ def on_scale(scores: Amount) -> Amount:
     return np.where(scores < 0, 0, np.maximum(scaled, 0))
 
 
-def _best_first(scores: Amount, exact: Mask) -> Rows:
+def _best_first(scores: IntArray, exact: Mask) -> Rows:
     """Return the positions of the nodes that the model can be asked about, best first."""
     positions = np.flatnonzero(exact)
     if len(positions) > CONFIRMED_AT_MOST:

@@ -37,9 +37,9 @@ from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.serving import READ_SECONDS, Health, Listen, Serving, parse_address
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
-from numakube.scheduling.nominations import Nominations
-from numakube.scheduling.numa.args import read_args
-from numakube.scheduling.numa.plugin import make_cache, make_engine
+from numakube.scheduling.framework.nominations import Nominations
+from numakube.scheduling.numa.topology_match import make_cache, make_engine
+from numakube.scheduling.numa.topology_match_args import read_args
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.cluster import Cluster
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.surroundings import Surroundings
     from numakube.kube.client import Client
-    from numakube.scheduling.numa.args import Settings as NumaSettings
+    from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 
 TIDY_SECONDS: Final = 0.5
 _BUDGETS: Final = tuple(kind for kind in KINDS if kind.field == "disruption_budgets")

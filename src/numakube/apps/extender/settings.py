@@ -13,13 +13,13 @@ from numakube.apps.process import CONNECTION, LOGS, serving_settings
 from numakube.apps.recording import RECORDER
 from numakube.apps.settings import DURATION, Setting, Settings
 from numakube.errors import ConfigError
-from numakube.scheduling.numa.args import read_args
+from numakube.scheduling.numa.topology_match_args import read_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.apps.process import Locate
-    from numakube.scheduling.numa.args import Settings as NumaSettings
+    from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 
 PORT: Final = 10263
 NAMESPACE: Final = "numakube"

@@ -16,9 +16,9 @@ from numakube.apps.extender.protocol import MetaPod, MetaVictims
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, unschedulable
 from numakube.scheduling.preemption.budgets import Budget, split_by_violation
-from numakube.scheduling.preemption.trial import Trial
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
-from numakube.scheduling.shapes import depends_on_pods
+from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods
 from numakube.values.resources import PODS
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.apps.extender.judging import Judge
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.kube.client import Client
-    from numakube.scheduling.framework.verdicts import Mask
+    from numakube.scheduling.arrays import Mask
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from numakube.scheduling.config.profiles import make_runtime
+from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.registry import Handle
-from numakube.scheduling.nominations import Nominations
-from numakube.scheduling.numa.args import CacheSettings
 from numakube.scheduling.numa.caches.passthrough import Passthrough
-from numakube.scheduling.numa.plugin import (
+from numakube.scheduling.numa.topology_match import (
     CACHE,
     CACHE_SETTINGS,
     SCHEDULER_NAMES,
     NodeResourceTopologyMatch,
 )
+from numakube.scheduling.numa.topology_match_args import CacheSettings
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.podlevel.device_share import DeviceShare
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.apps.binding import Result, bind
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
-from numakube.scheduling.framework.annotating import annotations_of
+from numakube.scheduling.framework.bind_annotations import annotations_of
 from numakube.scheduling.framework.plugins import Bind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status
 

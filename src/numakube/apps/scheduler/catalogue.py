@@ -14,12 +14,12 @@ from numakube.apps.scheduler.binder import DefaultBinder
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults
 from numakube.scheduling.framework.registry import ENTRY_POINTS
-from numakube.scheduling.numa.plugin import REGISTRY as NUMA_PLUGINS
-from numakube.scheduling.plugins.registry import DEFAULT_PLUGINS, default_registry
+from numakube.scheduling.numa.topology_match import REGISTRY as NUMA_PLUGINS
+from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS, default_registry
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.podlevel.registry import REGISTRY as PODLEVEL_PLUGINS
-from numakube.scheduling.preemption.plugin import DefaultPreemption
-from numakube.scheduling.preemption.registry import REGISTRY as PREEMPTION_PLUGINS
+from numakube.scheduling.preemption.default_preemption import DefaultPreemption
+from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION_PLUGINS
 
 if TYPE_CHECKING:
     from numakube.scheduling.framework.registry import Factory

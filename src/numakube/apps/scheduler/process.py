@@ -39,9 +39,9 @@ from numakube.kube.events import EventRecorder
 from numakube.kube.lease import LeaderElection, LeaseTiming
 from numakube.kube.objects import ObjectKey
 from numakube.scheduling.cycle import Cycle
-from numakube.scheduling.numa.plugin import ON_CHANGES
-from numakube.scheduling.plugins.registry import VOLUME_ACTIONS
-from numakube.scheduling.queue.judge import ProfileJudge
+from numakube.scheduling.numa.topology_match import ON_CHANGES
+from numakube.scheduling.plugins.default_plugins import VOLUME_ACTIONS
+from numakube.scheduling.queue.hints import ProfileHints
 from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.values.durations import SECOND, parse_duration
@@ -133,7 +133,7 @@ class SchedulerProcess:
             client,
             mirror=self.mirror,
             runtimes=parts.runtimes,
-            queue=SchedulingQueue(ProfileJudge(parts.runtimes), backoff=backoff),
+            queue=SchedulingQueue(ProfileHints(parts.runtimes), backoff=backoff),
             cycle=Cycle(parts.cluster, parts.nominations, np.random.default_rng()),
             nominations=parts.nominations,
             guard=parts.guard,

@@ -18,7 +18,7 @@ from numakube.apps.binding import Bound, Lanes, Result
 from numakube.apps.loglevel import SWITCH
 from numakube.apps.scheduler.eviction import evict
 from numakube.scheduling.cycle import Chosen, Failed, Refused
-from numakube.scheduling.framework.annotating import as_bound
+from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
 from numakube.scheduling.plugins.rejection_guard import is_rejection
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.events import EventRecorder
     from numakube.scheduling.cycle import Cycle
+    from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.nominations import Nominations
     from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.plugins.rejection_guard import RejectionGuard
     from numakube.scheduling.queue.entries import QueuedPod

@@ -24,7 +24,7 @@ from numakube.apps.process import CONNECTION, LOGS, serving_settings
 from numakube.apps.recording import RECORDER
 from numakube.apps.settings import Setting, Settings
 from numakube.errors import ConfigError
-from numakube.scheduling.config.reading import read_configuration
+from numakube.scheduling.config.read_configuration import read_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ from numakube.cli.replay.cases import Format, replay_command
 
 
 def _load() -> Format:
-    from numakube.scheduling.numa.upstream.replay import answer
+    from numakube.scheduling.numa.upstream.replay_filter import answer
 
     return Format(answer=answer, recorded=_recorded, required=("id", "nodes", "nrts", "pods"))
 

@@ -15,8 +15,8 @@ from numakube.api.pods import effective_requests
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.wishes import maker_of, numa_schedulers
 from numakube.insight.facts import has_ended
-from numakube.scheduling.numa.caches.claims import claim_on
-from numakube.scheduling.shapes import shape_of
+from numakube.scheduling.numa.caches.zone_use import claim_on
+from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology
 from numakube.values.resources import (
@@ -83,7 +83,7 @@ def check_fit(facts: ClusterFacts) -> Iterator[Finding]:
     seen: set[bytes] = set()
     for pod in waiting:
         info = PodInfo(pod)
-        shape = shape_of(info)
+        shape = scheduling_key(info)
         if shape not in seen:
             seen.add(shape)
             yield from _fit(info, kinds, of_numa=pod.spec.scheduler_name in schedulers)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from numakube.insight.doctor.finding import Finding, Rule, Severity, about_report
 from numakube.insight.doctor.times import age_seconds, spoken
 from numakube.insight.facts import has_ended
-from numakube.scheduling.numa.caches.claims import claim_on
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
-from numakube.scheduling.numa.caches.ledger import KnownPod, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, Stage
+from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology
 

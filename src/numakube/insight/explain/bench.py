@@ -23,9 +23,9 @@ from numakube.insight.explain.empty import (
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.state import CycleState
-from numakube.scheduling.numa.caches.exact import ExactBelief
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.preemption.trial import Trial
+from numakube.scheduling.preemption.what_if import Trial
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numakube.api.core import Node, Pod
     from numakube.api.nrt import NodeResourceTopology
     from numakube.insight.engine import Engine
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.framework.verdicts import Rows
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _ASKED: Final = 64

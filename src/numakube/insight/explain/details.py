@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.demand import PodDemand
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.view import NodeTopology

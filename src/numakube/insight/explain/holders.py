@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from numakube.insight.explain.amounts import texts_of
 from numakube.insight.explain.document import Holder
-from numakube.scheduling.numa.caches.exact import ExactBelief
-from numakube.scheduling.numa.caches.ledger import PodLedger
+from numakube.scheduling.numa.caches.known_pods import KnownPods
 from numakube.scheduling.numa.caches.mispredictions import Refusal
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.placements import holdings_of
 from numakube.scheduling.numa.caches.reports import Reports
-from numakube.scheduling.numa.caches.uses import use_in_report
+from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.topology.exact import uid_hash
 from numakube.topology.view import NodeTopology
 from numakube.values.resources import CPU
@@ -73,7 +73,7 @@ def _placed(facts: ClusterFacts, node: NodeInfo) -> Iterator[Holder]:
     report = Reports().take(nrt).report
     if report is None:
         return
-    ledger = PodLedger()
+    ledger = KnownPods()
     for pod in node.pods.values():
         ledger.see(pod)
     for uid, zones in holdings_of(report, ledger.on(node.name)).items():

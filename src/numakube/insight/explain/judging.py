@@ -13,19 +13,19 @@ import numpy as np
 
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.status import Code, Status
-from numakube.scheduling.numa.native.engine import NativeEngine
-from numakube.scheduling.numa.plugin import NodeResourceTopologyMatch
+from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closeness
+from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.insight.engine import Engine
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.diagnosis import Diagnosis
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.runtime import Runtime
-    from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -13,9 +13,9 @@ from numakube.insight.explain.document import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
 from numakube.insight.explain.words import zones_text
 from numakube.kubelet.outcome import Admitted
-from numakube.scheduling.numa.caches.exact import ExactBelief
 from numakube.scheduling.numa.caches.mispredictions import Refusal
-from numakube.scheduling.numa.caches.uses import use_in_model, use_in_report
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
+from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.topology.rebuild import node_of
 from numakube.topology.zones import Unusable
 

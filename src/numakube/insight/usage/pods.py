@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from numakube.api.nrt import attribute_value
 from numakube.insight.allotted import allotted_holding
 from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
-from numakube.scheduling.numa.caches.claims import exclusive_requests
+from numakube.scheduling.numa.caches.zone_use import exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import names
 from numakube.topology.fingerprint import fingerprint_of

@@ -10,14 +10,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from numakube.scheduling.framework.status import Code, Status
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numakube.scheduling.framework.verdicts import Rows, Verdicts
+    from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.framework.verdicts import Verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +83,6 @@ class Diagnosis:
     def statuses(self) -> dict[str, Status]:
         """Return the refusal of every refused node by its name."""
         return {self.names[row]: status for rows, status in self.groups() for row in rows}
-
-    def resolvable(self) -> Rows:
-        """Return the rows of nodes that evicting pods may help."""
-        chosen = [rows for rows, status in self.groups() if status.code is Code.UNSCHEDULABLE]
-        return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.intp)
 
     def message(self) -> str:
         """Return the text of the event: ``0/5 nodes are available: 3 Insufficient cpu, ...``."""

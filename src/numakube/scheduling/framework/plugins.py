@@ -21,9 +21,10 @@ from numakube.scheduling.framework.status import SUCCESS, Status
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Rows, Verdicts
+    from numakube.scheduling.framework.verdicts import Verdicts
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -141,7 +142,7 @@ class NormalizesScores(Plugin):
     """A score whose raw values are not between 0 and `MAX_NODE_SCORE`."""
 
     @abstractmethod
-    def normalize(self, state: CycleState, pod: PodInfo, scores: Amount) -> Amount:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Return the raw *scores* of all feasible nodes brought to the common scale."""
 
 
@@ -157,7 +158,9 @@ class VectorScore(Plugin):
     """Says for many nodes at once how good they are."""
 
     @abstractmethod
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate the nodes at *rows*; larger is better."""
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import Plugin
-from numakube.scheduling.nominations import Nominations
 from numakube.scheduling.snapshot.cluster import Cluster
 
 if TYPE_CHECKING:

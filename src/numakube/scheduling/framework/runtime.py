@@ -41,10 +41,10 @@ from numakube.values.printing import reason_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.plugins import Nomination, Plugin
     from numakube.scheduling.framework.profile import Profile
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -53,7 +53,7 @@ Stopwatch: TypeAlias = "Callable[[str, str], AbstractContextManager[object]]"
 """Given an extension point and a plugin, returns a context that measures how long it lasts."""
 
 _Judge: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], Verdicts | None]"
-_Rater: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], Amount]"
+_Rater: TypeAlias = "Callable[[CycleState, PodInfo, Snapshot, Rows], IntArray]"
 _nothing: Final = nullcontext()
 
 
@@ -71,8 +71,8 @@ class Scores:
     """
 
     rows: Rows
-    total: Amount
-    by_plugin: dict[str, Amount]
+    total: IntArray
+    by_plugin: dict[str, IntArray]
 
 
 class Runtime:
@@ -228,7 +228,7 @@ class Runtime:
                 state.skipped_scores.add(pre.name)
             elif not status.ok:
                 return status.by(pre.name)
-        by_plugin: dict[str, Amount] = {}
+        by_plugin: dict[str, IntArray] = {}
         total = np.zeros(len(rows), dtype=np.int64)
         for plugin, rate in self._scores:
             if plugin.name in state.skipped_scores:

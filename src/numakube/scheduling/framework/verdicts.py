@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,7 @@ from numakube.scheduling.framework.status import SUCCESS, Code, Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-Rows: TypeAlias = npt.NDArray[np.intp]
-"""Positions of nodes in the arrays of a snapshot."""
-Mask: TypeAlias = npt.NDArray[np.bool_]
-Amount: TypeAlias = npt.NDArray[np.int64]
+    from numakube.scheduling.arrays import Mask, Rows
 
 
 @dataclass(frozen=True, slots=True)

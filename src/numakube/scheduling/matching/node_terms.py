@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         NodeSelectorTerm,
         PreferredSchedulingTerm,
     )
-    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -108,7 +108,7 @@ class NodePreferences:
         """Return the sum of the weights of the terms that *node* matches."""
         return sum(weight for term, weight in self.terms if term.matches(node.labels, node.name))
 
-    def score_all(self, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(self, snapshot: Snapshot, rows: Rows) -> IntArray:
         """Return the same for all of *rows*."""
         total = np.zeros(len(rows), dtype=np.int64)
         for term, weight in self.terms:

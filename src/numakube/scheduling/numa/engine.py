@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Amount, Rows, Verdicts
+    from numakube.scheduling.framework.verdicts import Verdicts
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -40,7 +41,9 @@ class NumaEngine(Protocol):
         """Rate *node* from 0 to `MAX_NODE_SCORE`."""
         ...
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate the nodes at *rows* from 0 to `MAX_NODE_SCORE`."""
         ...
 

@@ -23,7 +23,7 @@ from numakube.scheduling.plugins.arguments import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.plugins.arguments import ResourceSpec
 
 _MAX_SHAPE_SCORE: Final = 10
@@ -41,14 +41,14 @@ class AllocationScorer(ABC):
         """Return the score of one resource of which *offered* is not zero."""
 
     @abstractmethod
-    def worth_all(self, offered: Amount, used: Amount) -> Amount:
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
         """Return the same for many nodes; rows that offer nothing do not matter."""
 
     def counts(self, worth: int) -> bool:
         """Tell whether a resource with that score takes part in the mean."""
         return True
 
-    def counting(self, worth: Amount) -> Mask | bool:
+    def counting(self, worth: IntArray) -> Mask | bool:
         """Return the same for many nodes."""
         return True
 
@@ -56,7 +56,7 @@ class AllocationScorer(ABC):
         """Return the weighted mean."""
         return total // weight
 
-    def mean_all(self, total: Amount, weight: Amount) -> Amount:
+    def mean_all(self, total: IntArray, weight: IntArray) -> IntArray:
         """Return the same for many nodes."""
         return total // weight
 
@@ -72,7 +72,7 @@ class AllocationScorer(ABC):
                 weight += share
         return self.mean(total, weight) if weight else 0
 
-    def score_all(self, usages: Sequence[tuple[Amount, Amount] | None], rows: Rows) -> Amount:
+    def score_all(self, usages: Sequence[tuple[IntArray, IntArray] | None], rows: Rows) -> IntArray:
         """Rate the nodes at *rows*, given the amounts of all."""
         total = np.zeros(len(rows), dtype=np.int64)
         weight = np.zeros(len(rows), dtype=np.int64)
@@ -97,7 +97,7 @@ class LeastAllocated(AllocationScorer):
         """Return the free share."""
         return 0 if used > offered else (offered - used) * MAX_NODE_SCORE // offered
 
-    def worth_all(self, offered: Amount, used: Amount) -> Amount:
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
         """Return the free share."""
         return np.where(used > offered, 0, (offered - used) * MAX_NODE_SCORE // offered)
 
@@ -109,7 +109,7 @@ class MostAllocated(AllocationScorer):
         """Return the used share."""
         return min(used, offered) * MAX_NODE_SCORE // offered
 
-    def worth_all(self, offered: Amount, used: Amount) -> Amount:
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
         """Return the used share."""
         return np.minimum(used, offered) * MAX_NODE_SCORE // offered
 
@@ -129,16 +129,16 @@ class RequestedToCapacityRatio(AllocationScorer):
         """Return the score at the used share."""
         return int(self._line[_FULL if used > offered else used * _FULL // offered])
 
-    def worth_all(self, offered: Amount, used: Amount) -> Amount:
+    def worth_all(self, offered: IntArray, used: IntArray) -> IntArray:
         """Return the score at the used share."""
-        worth: Amount = self._line[np.where(used > offered, _FULL, used * _FULL // offered)]
+        worth: IntArray = self._line[np.where(used > offered, _FULL, used * _FULL // offered)]
         return worth
 
     def counts(self, worth: int) -> bool:
         """Only scores above zero take part."""
         return worth > 0
 
-    def counting(self, worth: Amount) -> Mask | bool:
+    def counting(self, worth: IntArray) -> Mask | bool:
         """Only scores above zero take part."""
         above: Mask = worth > 0
         return above
@@ -147,7 +147,7 @@ class RequestedToCapacityRatio(AllocationScorer):
         """Round half up; nothing here is negative."""
         return (2 * total + weight) // (2 * weight)
 
-    def mean_all(self, total: Amount, weight: Amount) -> Amount:
+    def mean_all(self, total: IntArray, weight: IntArray) -> IntArray:
         """Round half up."""
         return (2 * total + weight) // (2 * weight)
 

@@ -13,7 +13,7 @@ from numakube.api.codec import convert
 from numakube.api.placement import NodeAffinity, TopologySpreadConstraint
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue
-from numakube.scheduling.config.fields import unknown_fields
+from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.matching.node_terms import node_preferences, node_rule
 from numakube.values.gotext import quote
 from numakube.values.names import qualified_name_problems

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -64,7 +64,9 @@ class NodeResourcesBalancedAllocation(PreScore, Score, VectorScore):
         shares = [min(used / offered, 1.0) for offered, used in both if offered]
         return int((1 - _deviation(shares)) * float(MAX_NODE_SCORE))
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate all nodes."""
         shares = [
             _shares(usage[0][rows], usage[1][rows])
@@ -91,7 +93,7 @@ def _deviation(shares: list[float]) -> float:
     return math.sqrt(squares / len(shares))
 
 
-def _shares(offered: Amount, used: Amount) -> npt.NDArray[np.float64]:
+def _shares(offered: IntArray, used: IntArray) -> npt.NDArray[np.float64]:
     """Return the used share, at most one; not a number where nothing is offered."""
     if offered.all():
         return np.minimum(used / offered, 1.0)

@@ -18,8 +18,8 @@ from numakube.scheduling.framework.status import SUCCESS, Status
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.images import Image
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -56,7 +56,9 @@ class ImageLocality(PreScore, Score, VectorScore):
         worth = min(max(worth, _SMALLEST), max(largest, _SMALLEST))
         return MAX_NODE_SCORE * (worth - _SMALLEST) // (largest - _SMALLEST)
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate all nodes."""
         images = state.read(_IMAGES)
         if not images:

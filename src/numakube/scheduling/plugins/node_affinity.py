@@ -14,6 +14,7 @@ from numakube.api.selectors import IN
 from numakube.errors import InvalidValue
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
+    MAX_NODE_SCORE,
     Filter,
     NormalizesScores,
     PreFilter,
@@ -33,15 +34,14 @@ from numakube.scheduling.matching.node_terms import (
     required_nodes,
 )
 from numakube.scheduling.plugins.arguments import NodeAffinityArgs, read_args
-from numakube.scheduling.plugins.scoring import share_of_largest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.placement import NodeSelectorTerm
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -111,15 +111,17 @@ class NodeAffinity(PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore
         own = state.read(_PREFERENCES)
         return self._added.score(node) + (own.score(node) if own else 0)
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Add up the weights of the terms that match."""
         own = state.read(_PREFERENCES)
         added = self._added.score_all(snapshot, rows)
         return added + (own.score_all(snapshot, rows) if own else np.int64(0))
 
-    def normalize(self, state: CycleState, pod: PodInfo, scores: Amount) -> Amount:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """More is better."""
-        return share_of_largest(scores)
+        return _share_of_largest(scores)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """The node must match now."""
@@ -151,3 +153,9 @@ def _names(term: NodeSelectorTerm) -> frozenset[str] | None:
             values = frozenset(one.values)
             names = values if names is None else names & values
     return names
+
+
+def _share_of_largest(scores: IntArray) -> IntArray:
+    """Return each of *scores* as a share of the largest."""
+    largest = int(scores.max(initial=0))
+    return MAX_NODE_SCORE * scores // largest if largest else scores

@@ -12,9 +12,9 @@ from numakube.scheduling.framework.verdicts import Verdicts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

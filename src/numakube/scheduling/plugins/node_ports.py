@@ -20,9 +20,9 @@ from numakube.scheduling.snapshot.ports import HostPort, host_ports
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

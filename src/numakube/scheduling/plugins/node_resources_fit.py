@@ -32,9 +32,9 @@ from numakube.values.resources import is_extended
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -113,7 +113,9 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         """Rate one node."""
         return self._scorer.score([one.of_node(node) for one in state.read(_USAGES) or ()])
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate all nodes."""
         usages = state.read(_USAGES) or ()
         table = snapshot.resources

@@ -14,9 +14,9 @@ from numakube.scheduling.matching.taints import NO_SCHEDULE, is_tolerated
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -19,18 +19,18 @@ import numpy as np
 from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.shapes import shape_of
+from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.meta import OwnerReference
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.registry import Handle
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Rows
-    from numakube.scheduling.shapes import Shape
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _REASONS: Final = frozenset(
@@ -82,7 +82,7 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._bans: dict[Shape, dict[str, _Ban]] = {}
+        self._bans: dict[PodKey, dict[str, _Ban]] = {}
         self._owners: dict[str, _Runaway] = {}
 
     @classmethod
@@ -101,7 +101,7 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
     def rejected(self, pod: PodInfo, now: float) -> OwnerReference | None:
         """Remember a rejection; return the owner if its pods are held back from now on."""
         self._now = max(now, self._now)
-        ban = self._bans.setdefault(shape_of(pod), {}).setdefault(pod.node_name, _Ban())
+        ban = self._bans.setdefault(scheduling_key(pod), {}).setdefault(pod.node_name, _Ban())
         ban.times += 1
         ban.until = now + _doubled(NODE_SECONDS, ban.times, LONGEST_NODE_SECONDS)
         owner = pod.pod.metadata.controller
@@ -143,14 +143,14 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node that has rejected a pod like this."""
-        ban = self._bans.get(shape_of(pod), {}).get(node.name) if self._bans else None
+        ban = self._bans.get(scheduling_key(pod), {}).get(node.name) if self._bans else None
         return _REFUSAL if ban is not None and ban.until > self._now else SUCCESS
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> Verdicts | None:
         """Refuse all such nodes."""
-        bans = self._bans.get(shape_of(pod)) if self._bans else None
+        bans = self._bans.get(scheduling_key(pod)) if self._bans else None
         if not bans:
             return None
         banned = [

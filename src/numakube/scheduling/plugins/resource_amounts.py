@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.core import Pod
-    from numakube.scheduling.framework.verdicts import Amount
+    from numakube.scheduling.arrays import IntArray
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.resources import ResourceTable
@@ -74,7 +74,7 @@ class Usage:
         offered = node.allocatable.get(self.resource, 0)
         return (offered, self._used_on(node) + self.request) if offered else (0, 0)
 
-    def of_all(self, table: ResourceTable) -> tuple[Amount, Amount] | None:
+    def of_all(self, table: ResourceTable) -> tuple[IntArray, IntArray] | None:
         """Return both for all rows, or ``None`` if the resource does not count."""
         if not self.counts:
             return None
@@ -87,7 +87,7 @@ class Usage:
             return node.nonzero_memory_bytes
         return node.requested.get(self.resource, 0)
 
-    def _used_in(self, table: ResourceTable) -> Amount:
+    def _used_in(self, table: ResourceTable) -> IntArray:
         if self.little and self.resource == CPU:
             return table.nonzero_cpu_milli
         if self.little and self.resource == MEMORY:

@@ -8,6 +8,7 @@ import numpy as np
 
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
+    MAX_NODE_SCORE,
     Filter,
     NormalizesScores,
     Score,
@@ -22,15 +23,14 @@ from numakube.scheduling.matching.taints import (
     keeps_away,
     taint_sets,
 )
-from numakube.scheduling.plugins.scoring import share_below_largest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.placement import Taint, Toleration
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -69,7 +69,9 @@ class TaintToleration(Filter, VectorFilter, Score, VectorScore, NormalizesScores
         """Count the taints that discourage the pod."""
         return _discouraging(node.node.spec.taints, _relevant(pod))
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Count the taints that discourage the pod."""
         column = taint_sets(snapshot)
         if not column.values:
@@ -77,12 +79,12 @@ class TaintToleration(Filter, VectorFilter, Score, VectorScore, NormalizesScores
         tolerations = _relevant(pod)
         counts = [_discouraging(taints, tolerations) for taints in column.values]
         table = np.array([*counts, 0], dtype=np.int64)
-        scores: Amount = table[column.codes[rows]]
+        scores: IntArray = table[column.codes[rows]]
         return scores
 
-    def normalize(self, state: CycleState, pod: PodInfo, scores: Amount) -> Amount:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
         """Fewer is better."""
-        return share_below_largest(scores)
+        return _share_below_largest(scores)
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node must be without forbidding taints, or the pod itself have changed."""
@@ -100,3 +102,11 @@ def _discouraging(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) 
         taint.effect == PREFER_NO_SCHEDULE and not is_tolerated(taint, tolerations)
         for taint in taints
     )
+
+
+def _share_below_largest(scores: IntArray) -> IntArray:
+    """Return how far each of *scores*, which count what is bad, lies below the largest."""
+    largest = int(scores.max(initial=0))
+    if not largest:
+        return np.full_like(scores, MAX_NODE_SCORE)
+    return MAX_NODE_SCORE - MAX_NODE_SCORE * scores // largest

@@ -9,7 +9,7 @@ from numakube.allotment.words import BindPolicy, Strategy
 from numakube.api.codec import convert
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError
-from numakube.scheduling.config.fields import unknown_fields
+from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.plugins.arguments import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,

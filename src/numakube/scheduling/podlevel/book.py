@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.allotment.holdings import Allotment
     from numakube.api.core import Pod
     from numakube.api.koordinator.devices import DeviceCr
-    from numakube.scheduling.framework.verdicts import Rows
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

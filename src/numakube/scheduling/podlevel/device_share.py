@@ -24,10 +24,10 @@ from numakube.scheduling.framework.status import SKIP, SUCCESS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.registry import Handle
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -63,7 +63,9 @@ class DeviceShare(PreFilter, Filter, PreScore, VectorScore, Reserve, PreBind):
         """Have nothing to do."""
         return SKIP
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate all nodes the same."""
         return np.zeros(len(rows), dtype=np.int64)
 

@@ -18,7 +18,7 @@ from numakube.allotment.annotations import annotations_for
 from numakube.allotment.reading import wish_of
 from numakube.allotment.refusals import Refusal, Why
 from numakube.api.koordinator import keys
-from numakube.scheduling.framework.annotating import annotate
+from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
     Filter,
@@ -40,7 +40,7 @@ from numakube.scheduling.podlevel.args import NodeNUMAResourceArgs, read_args
 from numakube.scheduling.podlevel.book import Book, held_by
 from numakube.scheduling.podlevel.deciding import Outcome, decide
 from numakube.scheduling.podlevel.interest import is_ordinary, may_matter, wants_devices
-from numakube.scheduling.shapes import shape_of
+from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
     from numakube.allotment.wishes import PodWish
     from numakube.api.core import Pod
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.registry import Handle
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
     from numakube.scheduling.podlevel.deciding import Case
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.columns import Column
@@ -191,7 +191,9 @@ class NodeNUMAResource(
                 return outcome.score
         return self._scorer.score([one.of_node(node) for one in self._usages(pod)])
 
-    def score_all(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Amount:
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
         """Rate the nodes at *rows*."""
         table = snapshot.resources
         scores = self._scorer.score_all([one.of_all(table) for one in self._usages(pod)], rows)
@@ -290,7 +292,7 @@ class NodeNUMAResource(
         return True if facts.label_policy or facts.binds_all or amplified else None
 
     def _known_of(self, pod: PodInfo) -> dict[Hashable, Outcome]:
-        shape = shape_of(pod)
+        shape = scheduling_key(pod)
         known = self._known.setdefault(shape, {})
         self._known.move_to_end(shape)
         while len(self._known) > 1 and self._outcomes_known() > _REMEMBERED_OUTCOMES:

@@ -45,7 +45,7 @@ class Backoff:
         return min(self.initial_seconds * 2.0 ** min(attempts - 1, 32), self.max_seconds)
 
 
-class Judge(Protocol):
+class QueueingHints(Protocol):
     """What the queue asks the profiles."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
@@ -68,8 +68,8 @@ class Judge(Protocol):
 class SchedulingQueue:
     """All waiting pods."""
 
-    def __init__(self, judge: Judge, *, backoff: Backoff | None = None) -> None:
-        self._judge = judge
+    def __init__(self, hints: QueueingHints, *, backoff: Backoff | None = None) -> None:
+        self._hints = hints
         self._backoff = backoff or Backoff()
         self._entries: dict[str, QueuedPod] = {}
         self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
@@ -154,7 +154,7 @@ class SchedulingQueue:
         woken = 0
         texts: dict[int, str] = {}
         for refused_by, parked in list(self._parked.items()):
-            relevant = [one for one in events if self._judge.cares(refused_by, one.kind)]
+            relevant = [one for one in events if self._hints.cares(refused_by, one.kind)]
             if not relevant:
                 continue
             for entry in list(parked.values()):
@@ -201,15 +201,6 @@ class SchedulingQueue:
                 times.append(first.queued_at + MAX_UNSCHEDULABLE_SECONDS)
         return min(times, default=None)
 
-    def has_work(self) -> bool:
-        """Tell whether `pop` would return a pod without time passing."""
-        entry = self._first(self._active, Place.ACTIVE) or self._impatient()
-        if entry is None:
-            return False
-        heapq.heappush(self._active, (self._key(entry), next(self._order), entry))
-        entry.place = Place.ACTIVE
-        return True
-
     def _update(self, entry: QueuedPod, pod: PodInfo, now: float) -> None:
         before, entry.pod = entry.pod, pod
         if entry.place is Place.GATED:
@@ -226,8 +217,8 @@ class SchedulingQueue:
 
     def _helped_by(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> ClusterEvent | None:
         """Return the first of *events* that may let the pod fit."""
-        judge, pod, refused_by = self._judge, entry.pod, entry.refused_by
-        return next((event for event in events if judge.wakes(pod, refused_by, event)), None)
+        hints, pod, refused_by = self._hints, entry.pod, entry.refused_by
+        return next((event for event in events if hints.wakes(pod, refused_by, event)), None)
 
     def _wake(self, entry: QueuedPod, now: float, why: str) -> None:
         self._unpark(entry)
@@ -238,7 +229,7 @@ class SchedulingQueue:
             self._enqueue(entry, now)
 
     def _enqueue(self, entry: QueuedPod, now: float) -> None:
-        entry.gate = self._judge.pre_enqueue(entry.pod)
+        entry.gate = self._hints.pre_enqueue(entry.pod)
         entry.queued_at = now
         if entry.gate is not SUCCESS and not entry.gate.ok:
             entry.place = Place.GATED
@@ -251,7 +242,7 @@ class SchedulingQueue:
         entry.queued_at = now
         heapq.heappush(self._waiting, (entry.retry_at, next(self._order), entry))
         if not entry.errors:
-            key = self._judge.sort_key(entry.pod, entry.added_at)
+            key = self._hints.sort_key(entry.pod, entry.added_at)
             heapq.heappush(self._eager, (key, next(self._order), entry))
 
     def _park(self, entry: QueuedPod, now: float) -> None:
@@ -265,7 +256,7 @@ class SchedulingQueue:
             del self._parked[entry.refused_by]
 
     def _key(self, entry: QueuedPod) -> tuple[Any, ...]:
-        return self._judge.sort_key(entry.pod, entry.queued_at)
+        return self._hints.sort_key(entry.pod, entry.queued_at)
 
     def _first(self, heap: list[tuple[Any, int, QueuedPod]], place: Place) -> QueuedPod | None:
         """Pop the first entry that still waits there; others have moved on since they came."""

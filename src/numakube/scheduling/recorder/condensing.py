@@ -20,9 +20,9 @@ from numakube.scheduling.recorder.notes import Candidates, Group, Nominated, Tri
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.diagnosis import Diagnosis
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.framework.verdicts import Amount, Rows
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -172,7 +172,7 @@ def best_of(decision: Chosen, cluster: Cluster) -> Candidates | None:
     return Candidates(_names(rows, cluster.by_row), total, tuple(scores.by_plugin), columns)
 
 
-def _top(total: Amount, chosen: int, ties: Rows | None) -> Rows:
+def _top(total: IntArray, chosen: int, ties: Rows | None) -> Rows:
     """Return the positions of the best, and of the chosen one: one of many that are as good."""
     if ties is not None and len(ties) >= CANDIDATES:
         top = ties[:CANDIDATES].copy()

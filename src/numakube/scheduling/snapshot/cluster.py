@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.core import Node
-    from numakube.scheduling.framework.verdicts import Rows
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.columns import Column
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
-    from numakube.scheduling.framework.verdicts import Amount, Mask, Rows
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 V = TypeVar("V", bound="Hashable")
@@ -84,7 +84,7 @@ class Column(Generic[V]):
         known: Mask = self.codes[rows] != MISSING
         return known
 
-    def sums(self, amounts: npt.NDArray[np.integer], rows: Rows) -> Amount:
+    def sums(self, amounts: npt.NDArray[np.integer], rows: Rows) -> IntArray:
         """Return for each value the sum of *amounts*, which are by row, over those of *rows*."""
         codes = self.codes[rows]
         known = codes != MISSING

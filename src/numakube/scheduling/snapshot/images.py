@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numakube.scheduling.framework.verdicts import Rows
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 

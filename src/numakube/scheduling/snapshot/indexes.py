@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.scheduling.snapshot.claim_users import ClaimUsers
 from numakube.scheduling.snapshot.pod_counts import PodCounts
+from numakube.scheduling.snapshot.pod_volumes import ClaimUsers, VolumeSlots
 from numakube.scheduling.snapshot.ports import PortTable
 from numakube.scheduling.snapshot.term_counts import TermCounts
-from numakube.scheduling.snapshot.volume_slots import VolumeSlots
 
 if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo

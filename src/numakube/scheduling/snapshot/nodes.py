@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.core import Node
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.values.resources import Amounts
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from numakube.scheduling.framework.verdicts import Amount
+    from numakube.scheduling.arrays import IntArray
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _FIRST_CAPACITY: Final = 64
@@ -35,19 +35,19 @@ class ResourceTable:
 
     def __init__(self) -> None:
         self.capacity = _FIRST_CAPACITY
-        self._allocatable: dict[str, Amount] = {}
-        self._requested: dict[str, Amount] = {}
+        self._allocatable: dict[str, IntArray] = {}
+        self._requested: dict[str, IntArray] = {}
         self.pod_count = self._zeros()
         self.allowed_pods = self._zeros()
         self.nonzero_cpu_milli = self._zeros()
         self.nonzero_memory_bytes = self._zeros()
         self._none = self._zeros()
 
-    def allocatable(self, resource: str) -> Amount:
+    def allocatable(self, resource: str) -> IntArray:
         """Return what each node offers of *resource*; not to be changed."""
         return self._allocatable.get(resource, self._none)
 
-    def requested(self, resource: str) -> Amount:
+    def requested(self, resource: str) -> IntArray:
         """Return what the pods of each node ask for of *resource*; not to be changed."""
         return self._requested.get(resource, self._none)
 
@@ -99,14 +99,14 @@ class ResourceTable:
         ):  # fmt: skip
             array[row] = 0
 
-    def _add(self, arrays: dict[str, Amount], name: str) -> Amount:
+    def _add(self, arrays: dict[str, IntArray], name: str) -> IntArray:
         arrays[name] = self._zeros()
         return arrays[name]
 
-    def _zeros(self) -> Amount:
+    def _zeros(self) -> IntArray:
         return np.zeros(self.capacity, dtype=np.int64)
 
-    def _grown(self, array: Amount) -> Amount:
+    def _grown(self, array: IntArray) -> IntArray:
         new = self._zeros()
         new[: len(array)] = array
         return new

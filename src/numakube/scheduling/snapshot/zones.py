@@ -22,8 +22,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.scheduling.framework.verdicts import Amount, Mask
-    from numakube.scheduling.numa.belief import NumaBelief
+    from numakube.scheduling.arrays import IntArray, Mask
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.topology.view import NodeTopology, ZoneView
     from numakube.values.resources import Amounts
 
@@ -204,12 +204,12 @@ class ZoneTable:
         return self._nodes["shape"].view
 
     @property
-    def revision(self) -> Amount:
+    def revision(self) -> IntArray:
         """Number of each node's report, 0 without one: changes with reports, not reservations."""
         return self._nodes["revision"].view
 
     @property
-    def change(self) -> Amount:
+    def change(self) -> IntArray:
         """Number of the last write of each node: changes with reports and with reservations."""
         return self._nodes["change"].view
 
@@ -233,15 +233,15 @@ class ZoneTable:
         """``(from, to, nodes)``: distance between zones; `UNKNOWN_DISTANCE` if not told."""
         return self._distance.view
 
-    def available(self, resource: str) -> Amount:
+    def available(self, resource: str) -> IntArray:
         """Return ``(zones, nodes)``: what is believed to be free, reservations taken off."""
         return self._available.get(resource, self._no_amount).view
 
-    def allocatable(self, resource: str) -> Amount:
+    def allocatable(self, resource: str) -> IntArray:
         """Return ``(zones, nodes)``: what each zone may give to pods."""
         return self._allocatable.get(resource, self._no_amount).view
 
-    def capacity(self, resource: str) -> Amount:
+    def capacity(self, resource: str) -> IntArray:
         """Return ``(zones, nodes)``: what each zone has."""
         return self._capacity.get(resource, self._no_amount).view
 

@@ -14,8 +14,8 @@ from numakube.api.meta import LabelSelector
 from numakube.api.placement import TopologySpreadConstraint
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
-from numakube.scheduling.plugins.pod_topology_spread.constraints import own_constraints
-from numakube.scheduling.plugins.pod_topology_spread.filtering import filter_state
+from numakube.scheduling.plugins.pod_topology_spread.spread_constraints import own_constraints
+from numakube.scheduling.plugins.pod_topology_spread.spread_filter import filter_state
 from numakube.scheduling.snapshot.cluster import Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -9,8 +9,8 @@ from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, tak
 from numakube.api.core import Pod, PodCondition, PodStatus
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.scheduling.numa.caches.contract import FactKind
-from numakube.scheduling.numa.caches.exact import ExactBelief
 from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
 
 

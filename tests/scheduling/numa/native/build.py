@@ -7,7 +7,7 @@ from tests.scheduling.numa.native.clusters import Belief
 from numakube.api.core import Node
 from numakube.api.meta import ObjectMeta
 from numakube.kubelet.node import KubeletNode
-from numakube.scheduling.numa.native.counts import NodeCounts, counts_of
+from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import NodeTopology, Producer, ZoneView

@@ -13,8 +13,8 @@ from tests.scheduling.numa.native.build import counts_of_model
 from numakube.api.core import Pod, ResourceRequirements
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
-from numakube.scheduling.numa.native.reference import judge
-from numakube.scheduling.numa.native.shape import shape_of
+from numakube.scheduling.numa.native.pod_wants import wants_of
+from numakube.scheduling.numa.native.reference_alignment import judge
 from numakube.scheduling.numa.rejection import Rejection
 
 
@@ -36,7 +36,7 @@ def test_what_counts_refuse_the_kubelet_refuses(
     """A refusal from counts holds whatever the exact state is."""
     node, steps = case
     run(node, steps)
-    verdict = judge(shape_of(pod), counts_of_model(node))
+    verdict = judge(wants_of(pod), counts_of_model(node))
     if isinstance(verdict, Rejection):
         assert verdict.message
         assert not isinstance(node.clone().admit(pod), Admitted), verdict
@@ -82,6 +82,6 @@ def test_pod_level_resources_are_read_as_the_kubelet_reads_them(
     node, steps, pod = case
     run(node, steps)
     counts = counts_of_model(node)
-    verdict = judge(shape_of(pod, counts.rules.demand), counts)
+    verdict = judge(wants_of(pod, counts.rules.demand), counts)
     if isinstance(verdict, Rejection):
         assert not isinstance(node.clone().admit(pod), Admitted), verdict

@@ -12,8 +12,8 @@ from numakube.api.core import Node, Pod
 from numakube.api.nrt import convert_nrt
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
-from numakube.scheduling.numa.upstream.engine import UpstreamEngine
-from numakube.scheduling.numa.upstream.replay import STRATEGIES, reported
+from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, reported
+from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from numakube.scheduling.numa.upstream.replay import answer
+from numakube.scheduling.numa.upstream.replay_filter import answer
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 

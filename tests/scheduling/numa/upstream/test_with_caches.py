@@ -17,8 +17,8 @@ from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.numa.upstream.engine import UpstreamEngine
-from numakube.scheduling.numa.upstream.replay import STRATEGIES
+from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES
+from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 

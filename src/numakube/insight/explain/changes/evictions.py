@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
     from numakube.scheduling.preemption.budgets import Budget
-    from numakube.scheduling.preemption.trial import Trial
+    from numakube.scheduling.preemption.what_if import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _MOST_NODES: Final = 12

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.numa.caches.mispredictions import Misprediction
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
 
 

@@ -13,8 +13,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.numa.caches.claims import claim_on
-from numakube.scheduling.numa.caches.ledger import KnownPod, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, Stage
+from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.topology.exclusive import has_exclusive_resources
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.view import FingerprintMethod

@@ -23,24 +23,23 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING
 
-from numakube.scheduling.numa.caches.charges import everywhere
-from numakube.scheduling.numa.caches.claims import claim_on
-from numakube.scheduling.numa.caches.comparison import change_between
+from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
-from numakube.scheduling.numa.caches.counts import CountsBelief
-from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS, Evidence, Finding
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.ledger import KnownPod, PodLedger, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, Stage
 from numakube.scheduling.numa.caches.placements import holdings_of
+from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence, Finding
 from numakube.scheduling.numa.caches.reports import Reports
+from numakube.scheduling.numa.caches.zone_use import claim_on, everywhere
 from numakube.values.resources import is_native
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
@@ -90,7 +89,7 @@ class OverReserve:
     def __init__(self, options: OverReserveOptions | None = None) -> None:
         self._options = options or OverReserveOptions()
         self._reports = Reports()
-        self._pods = PodLedger()
+        self._pods = KnownPods()
         self._evidence = Evidence(
             pods=self._options.fingerprint_pods, patience_seconds=self._options.patience_seconds
         )

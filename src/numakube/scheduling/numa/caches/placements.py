@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.nrt import attribute_value
-from numakube.scheduling.numa.caches.claims import claim_on, exclusive_requests
+from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_requests
 from numakube.topology import names
 from numakube.topology.placement import (
     BadPlacement,
@@ -22,7 +22,7 @@ from numakube.values.resources import add_amounts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numakube.scheduling.numa.caches.ledger import KnownPod
+    from numakube.scheduling.numa.caches.known_pods import KnownPod
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.topology.placement import Placement
     from numakube.values.resources import Amounts

@@ -9,33 +9,35 @@ as it is seen. When a report names a pod for the first time, what it got is comp
 foreseen; the report is right, and the difference is told as a `Misprediction`.
 
 Without exact data a pod is booked on every zone where it may be, until the report has it
-(`numakube.scheduling.numa.caches.evidence`). A node is blocked only while its own exporter says
-that the data is stale.
+(`report_coverage`). A node is blocked only while its own exporter says that the data is stale.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.numa.caches.charges import may_be_in
-from numakube.scheduling.numa.caches.claims import claim_on
-from numakube.scheduling.numa.caches.comparison import change_between
+from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
-from numakube.scheduling.numa.caches.counts import CountsBelief
-from numakube.scheduling.numa.caches.evidence import PATIENCE_SECONDS, Evidence
-from numakube.scheduling.numa.caches.exact import Basis, ExactBelief, ModelShelf, asks_the_same
-from numakube.scheduling.numa.caches.history import Departures, is_named, steps_since
-from numakube.scheduling.numa.caches.ledger import KnownPod, PodLedger, Stage
+from numakube.scheduling.numa.caches.counts_belief import CountsBelief
+from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, Stage
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal, came_true
+from numakube.scheduling.numa.caches.model_belief import (
+    Basis,
+    ExactBelief,
+    ModelShelf,
+    asks_the_same,
+)
+from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence
 from numakube.scheduling.numa.caches.reports import Reports
-from numakube.scheduling.numa.caches.uses import use_in_report
+from numakube.scheduling.numa.caches.since_report import Departures, is_named, steps_since
+from numakube.scheduling.numa.caches.zone_use import claim_on, may_be_in, use_in_report
 from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.scheduling.numa.belief import NumaBelief
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact import ExactReport
 
@@ -50,7 +52,7 @@ class Predict:
 
     def __init__(self, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._reports = Reports()
-        self._pods = PodLedger()
+        self._pods = KnownPods()
         self._evidence = Evidence(patience_seconds=patience_seconds)
         self._shelf = ModelShelf()
         self._beliefs: dict[str, NumaBelief] = {}

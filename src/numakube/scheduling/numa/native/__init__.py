@@ -1,11 +1,17 @@
 """Native mode: every policy and scope decided from counts, and by the kubelet model where it can.
 
-    shape.py       what a pod wants, as numbers, worked out once a pod
-    counts.py      what is known of one node, as numbers
-    reference.py   the decision for one node, to be read
-    vector.py      the same decision for all nodes at once
-    score.py       how good a placement is, for one node and for all
-    exact.py       the kubelet model's word on the best candidates
+    pod_wants                   what a pod wants, as numbers, worked out once a pod
+    pod_checks                  what that means on nodes with given rules
+    node_counts                 what is known of one node, as numbers
+    reference_alignment         the decision for one node, to be read
+    alignment, zone_sets        the same decision for a batch of nodes at once
+    reference_alignment_score   how good a placement is, on one node
+    alignment_score             the same for a batch of nodes at once
+    refusal_groups              why nodes of a batch were refused
+    node_batch, rule_columns    the arrays that batches are made of
+    verdict_cache               answers for pods of one kind, kept until a node changes
+    model_check                 the kubelet model's word on the best candidates
+    native_engine               all of it behind `NumaEngine`
 
 A refusal from counts is a proof: whatever the exact state behind the counts is, the kubelet refuses
 the pod too. Acceptance from counts is not, which is why the model has the last word.

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from numakube.scheduling.numa.upstream.least_numa import MOST_COMBINATIONS
+from numakube.scheduling.numa.upstream.reference_least_numa import MOST_COMBINATIONS
 from numakube.scheduling.snapshot.zones import UNKNOWN_DISTANCE
 
 if TYPE_CHECKING:
-    from numakube.scheduling.framework.verdicts import Amount, Mask
+    from numakube.scheduling.arrays import IntArray, Mask
     from numakube.scheduling.snapshot.zones import ZoneShape
 
 
@@ -33,7 +33,7 @@ class Combinations:
     closest: Mask
     is_plain: bool
 
-    def sums(self, amounts: Amount) -> Amount | npt.NDArray[np.float64]:
+    def sums(self, amounts: IntArray) -> IntArray | npt.NDArray[np.float64]:
         """Return what the zones of each combination have together, on each node.
 
         Floating point, because its product of matrices is the fastest sum there is.

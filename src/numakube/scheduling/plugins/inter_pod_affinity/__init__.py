@@ -4,6 +4,6 @@ Required terms of the pod and required anti-affinity of the pods that run filter
 both, and required affinity of those that run, score. Follows kube-scheduler 1.35.
 """
 
-from numakube.scheduling.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from numakube.scheduling.plugins.inter_pod_affinity.affinity_plugin import InterPodAffinity
 
 __all__ = ["InterPodAffinity"]

@@ -30,15 +30,15 @@ from numakube.scheduling.plugins.volumes.drivers import (
     inline_volume,
     is_migrated,
 )
-from numakube.scheduling.snapshot.volume_slots import attachable_volumes
+from numakube.scheduling.snapshot.pod_volumes import attachable_volumes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.storage import CSINode
+    from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.framework.verdicts import Rows
     from numakube.scheduling.plugins.volumes.drivers import Attachable
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo

@@ -1,0 +1,63 @@
+"""Whether a new belief differs from the one before, and whether it makes room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Change, Changes
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
+
+if TYPE_CHECKING:
+    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.topology.view import NodeTopology
+
+
+def change_between(
+    node: str, before: NumaBelief | None, after: NumaBelief | None, cause: Cause
+) -> Changes:
+    """Return what there is to tell of a node's belief that was replaced."""
+    if before is None and after is None:
+        return NOTHING
+    return Changes((Change(node, cause, frees=makes_room(before, after)),))
+
+
+def makes_room(before: NumaBelief | None, after: NumaBelief | None) -> bool:
+    """Tell whether a pod that was refused under *before* may be accepted under *after*."""
+    if before is None:
+        return False
+    if after is None:
+        return True
+    if before.blocked and not after.blocked:
+        return True
+    if _configuration(before.topology) != _configuration(after.topology):
+        return True
+    return _more_is_free(before, after) or _somebody_left(before, after)
+
+
+def _configuration(topology: NodeTopology | None) -> tuple[object, ...]:
+    if topology is None:
+        return ()
+    exact = topology.report
+    return (
+        [zone.id for zone in topology.zones],
+        topology.policy,
+        topology.scope,
+        topology.max_numa_nodes,
+        topology.topology_options,
+        topology.cpu_manager_policy,
+        topology.cpu_manager_options,
+        topology.memory_manager_policy,
+        None if exact is None else exact.settings,
+    )
+
+
+def _more_is_free(before: NumaBelief, after: NumaBelief) -> bool:
+    zones = zip(before.available, after.available, strict=True)
+    return any(amount > old.get(name, 0) for old, new in zones for name, amount in new.items())
+
+
+def _somebody_left(before: NumaBelief, after: NumaBelief) -> bool:
+    """Tell whether a pod holds nothing any more; equal counts may hide other CPUs."""
+    if not isinstance(before, ExactBelief) or not isinstance(after, ExactBelief):
+        return False
+    return bool(before.basis.holders() - after.basis.holders())

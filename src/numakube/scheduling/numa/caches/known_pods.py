@@ -1,0 +1,147 @@
+"""Which pods are on which node or on their way to it, and how far each has come.
+
+The order of a node's pods is the order in which its kubelet meets them. Pods seen on the node come
+first, by the second in which they were bound and then as the API server told of them, which is the
+order of the bindings. Pods that we have merely reserved follow in the order of the reservations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from itertools import count
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.core import Pod
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+Order: TypeAlias = tuple[int, str, int]
+
+
+class Stage(IntEnum):
+    """How far a pod has come."""
+
+    RESERVED = 0
+    """We are about to bind it, or have, but the API server has not told of it yet."""
+    BOUND = 1
+    """It is bound; whether the kubelet has admitted it is not known."""
+    TAKEN = 2
+    """The kubelet has acknowledged it, so its resources are allocated."""
+    ENDED = 3
+    """It runs no more and holds nothing, though the object still exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPod:
+    """One pod on one node.
+
+    Attributes:
+        order: position among the pods of the node.
+        first_stage: in which it was seen first; a pod that was first seen taken may have been there
+            for long.
+    """
+
+    info: PodInfo
+    node: str
+    stage: Stage
+    order: Order
+    first_stage: Stage
+
+    @property
+    def uid(self) -> str:
+        """The uid of the pod."""
+        return self.info.uid
+
+
+class KnownPods:
+    """All pods that are on a node or reserved for one."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, KnownPod] = {}
+        self._by_node: dict[str, dict[str, KnownPod]] = {}
+        self._sequence = count()
+
+    def __iter__(self) -> Iterator[KnownPod]:
+        """Yield every pod."""
+        return iter(self._pods.values())
+
+    def get(self, uid: str) -> KnownPod | None:
+        """Return the pod with that uid."""
+        return self._pods.get(uid)
+
+    def on(self, node: str) -> list[KnownPod]:
+        """Return the pods of *node* in the order in which the kubelet meets them."""
+        return sorted(self._by_node.get(node, {}).values(), key=lambda pod: pod.order)
+
+    def reserve(self, pod: PodInfo, node: str) -> KnownPod | None:
+        """Note that *pod* is about to be bound to *node*; return what was known of it."""
+        before = self._pods.get(pod.uid)
+        if before is not None and before.node == node:
+            return before
+        order = (1, "", next(self._sequence))
+        self._put(KnownPod(pod, node, Stage.RESERVED, order, Stage.RESERVED))
+        return before
+
+    def unreserve(self, uid: str, node: str) -> KnownPod | None:
+        """Forget a pod that was not bound after all; return it, unless it was seen on the node."""
+        known = self._pods.get(uid)
+        if known is None or known.node != node or known.stage is not Stage.RESERVED:
+            return None
+        return self.remove(uid)
+
+    def see(self, pod: PodInfo) -> tuple[KnownPod | None, KnownPod | None]:
+        """Take a version of a pod from the API; return what was known of it and what is now."""
+        before = self._pods.get(pod.uid)
+        if not pod.node_name:
+            return before, before
+        stage = stage_of(pod.pod)
+        if before is not None and before.node == pod.node_name and before.stage > Stage.RESERVED:
+            after = replace(before, info=pod, stage=max(stage, before.stage))
+        else:
+            order = (0, scheduled_at(pod.pod), next(self._sequence))
+            first = before.first_stage if before is not None else stage
+            after = KnownPod(pod, pod.node_name, stage, order, first)
+        self._put(after)
+        return before, after
+
+    def remove(self, uid: str) -> KnownPod | None:
+        """Forget a pod; return it if it was known."""
+        known = self._pods.pop(uid, None)
+        if known is not None:
+            pods = self._by_node[known.node]
+            del pods[uid]
+            if not pods:
+                del self._by_node[known.node]
+        return known
+
+    def _put(self, pod: KnownPod) -> None:
+        self.remove(pod.uid)
+        self._pods[pod.uid] = pod
+        self._by_node.setdefault(pod.node, {})[pod.uid] = pod
+
+
+def stage_of(pod: Pod) -> Stage:
+    """Return how far a bound *pod* has come.
+
+    The phase stays ``Pending`` while images are pulled, but the kubelet sets the start time as soon
+    as it has admitted the pod.
+    """
+    status = pod.status
+    if status is None:
+        return Stage.BOUND
+    if status.phase in ("Succeeded", "Failed"):
+        return Stage.ENDED
+    if status.start_time is not None or status.phase not in ("", "Pending"):
+        return Stage.TAKEN
+    return Stage.BOUND
+
+
+def scheduled_at(pod: Pod) -> str:
+    """Return when *pod* was bound, as a text that sorts by time; empty if it does not say."""
+    for condition in pod.status.conditions if pod.status else ():
+        if condition.type == "PodScheduled":
+            return condition.last_transition_time or ""
+    return ""

@@ -1,0 +1,341 @@
+"""A belief made with the kubelet model: the reported state, and every pod admitted on top of it.
+
+The model is only built when somebody asks, and only the most recent ones are kept (`ModelShelf`):
+what follows from it, free amounts and predicted places, is small and stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from numakube.kubelet.outcome import Rejected
+from numakube.scheduling.numa.caches.counts_belief import reduced
+from numakube.scheduling.numa.caches.mispredictions import Refusal
+from numakube.scheduling.numa.caches.since_report import Admission, Release, Step
+from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+from numakube.topology.exact import uid_hash
+from numakube.topology.rebuild import node_of, remove_pod
+from numakube.topology.zone_amounts import zones_of
+from numakube.topology.zones import Unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.api.nrt import NodeResourceTopology
+    from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.outcome import Admitted
+    from numakube.scheduling.numa.caches.mispredictions import ZoneUse
+    from numakube.scheduling.numa.caches.reports import Report
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.exact import ExactReport
+    from numakube.topology.view import NodeTopology
+    from numakube.topology.zones import ZoneView
+    from numakube.values.resources import Amounts
+
+    PerId = Mapping[int, Amounts]
+    """Amounts by NUMA id."""
+
+_MODELS_KEPT: Final = 256
+_OUTCOMES_KEPT: Final = 16
+"""Kinds of pods whose outcome a belief remembers; few are asked about between two changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What follows from a model.
+
+    Attributes:
+        available: what is free in each zone of the report.
+        uses: what each pod on its way will get, or how it will be refused.
+    """
+
+    available: tuple[Amounts, ...]
+    uses: Mapping[str, ZoneUse | Refusal]
+
+
+class ModelShelf:
+    """Keeps the models of the beliefs that were asked last."""
+
+    def __init__(self, size: int = _MODELS_KEPT) -> None:
+        self._size = size
+        self._beliefs: dict[str, ExactBelief] = {}
+
+    def keep(self, belief: ExactBelief) -> None:
+        """Keep the model of *belief* and drop the one that was kept longest."""
+        node = belief.topology.node
+        self._beliefs.pop(node, None)
+        self._beliefs[node] = belief
+        if len(self._beliefs) > self._size:
+            self._beliefs.pop(next(iter(self._beliefs))).drop_model()
+
+    def forget(self, node: str) -> None:
+        """Do not keep a model of *node* any more."""
+        self._beliefs.pop(node, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What an exact belief rests on.
+
+    Attributes:
+        steps: what has happened since the report, or is about to.
+        evicted: pods that are gone in thought.
+    """
+
+    report: Report
+    exact: ExactReport
+    steps: tuple[Step, ...] = ()
+    evicted: frozenset[str] = frozenset()
+
+    @property
+    def differs_from_report(self) -> bool:
+        """Tell whether anything has happened since the report."""
+        return bool(self.steps or self.evicted)
+
+    @property
+    def incoming(self) -> list[PodInfo]:
+        """The pods that the report does not name and that have not ended."""
+        gone = {step.uid for step in self.steps if isinstance(step, Release)}
+        admissions = (step.pod for step in self.steps if isinstance(step, Admission))
+        return [pod for pod in admissions if pod.uid not in gone]
+
+    def holders(self) -> set[str]:
+        """Return the hashed uids of the pods that hold something or are about to."""
+        gone = {uid_hash(step.uid) for step in self.steps if isinstance(step, Release)}
+        return (self.exact.pods.keys() - gone) | {uid_hash(pod.uid) for pod in self.incoming}
+
+    def same_as(self, other: Basis) -> bool:
+        """Tell whether the same follows from *other*; a pod's status does not matter."""
+        return (
+            self.report is other.report
+            and self.evicted == other.evicted
+            and len(self.steps) == len(other.steps)
+            and all(map(_same_step, self.steps, other.steps))
+        )
+
+
+@dataclass(slots=True)
+class _Tried:
+    """A pod that was admitted to a model, or refused.
+
+    Attributes:
+        after: what is believed if it comes, once somebody has asked; it owns the model then.
+    """
+
+    pod: PodInfo
+    model: KubeletNode
+    outcome: Admitted | Rejected
+    after: ExactBelief | None = None
+
+    @property
+    def use(self) -> ZoneUse | Refusal:
+        """What the pod holds in the model now, or why it does not."""
+        if isinstance(self.outcome, Rejected):
+            return Refusal(self.outcome.reason, self.outcome.message)
+        return use_in_model(self.model, self.pod.uid)
+
+
+class ExactBelief:
+    """What the kubelet model says."""
+
+    __slots__ = (
+        "_model",
+        "_nrt",
+        "_outcomes",
+        "_outlook",
+        "_reference",
+        "_shelf",
+        "_tried",
+        "basis",
+        "blocked",
+    )
+
+    def __init__(self, basis: Basis, *, shelf: ModelShelf, blocked: str = "") -> None:
+        self.basis = basis
+        self.blocked = blocked
+        self._shelf = shelf
+        self._model: KubeletNode | None = None
+        self._nrt: NodeResourceTopology | None = None
+        self._outlook: Outlook | None = None
+        self._reference: PerId = {}
+        self._tried: tuple[_Tried, ...] = ()
+        self._outcomes: dict[bytes, Admitted | Rejected] = {}
+
+    @property
+    def topology(self) -> NodeTopology:
+        """The report as it came."""
+        return self.basis.report.topology
+
+    @property
+    def available(self) -> tuple[Amounts, ...]:
+        """What is free in each zone once everything on its way has been admitted."""
+        if self._outlook is None and not self.basis.differs_from_report:
+            return tuple(zone.available for zone in self.topology.zones)
+        return self.outlook().available
+
+    @property
+    def nrt(self) -> NodeResourceTopology:
+        """The report as an object, with what is `available`."""
+        if self._nrt is None:
+            differs = self.basis.differs_from_report
+            report = self.basis.report
+            self._nrt = reduced(report, self.available) if differs else report.nrt
+        return self._nrt
+
+    @property
+    def foreseen(self) -> Mapping[str, ZoneUse | Refusal]:
+        """What each pod on its way will get, or how it will be refused, by uid."""
+        return self.outlook().uses if self.basis.steps else {}
+
+    def outlook(self) -> Outlook:
+        """Return what follows from the model."""
+        if self._outlook is None:
+            self.model()
+        # A model that cannot be built foresees nothing; `Predict` uses counts then.
+        return self._outlook or Outlook(tuple(zone.available for zone in self.topology.zones), {})
+
+    def model(self) -> KubeletNode | None:
+        """Return the model in the believed state; clone it before changing it."""
+        if self._model is None:
+            model = node_of(self.basis.exact)
+            if isinstance(model, Unusable):
+                return None
+            self._reference = _free(model)
+            uses = _replay(model, self.basis.steps)
+            for uid in self.basis.evicted:
+                remove_pod(model, uid)
+            self._settle(model, uses)
+            self._shelf.keep(self)
+        return self._model
+
+    def drop_model(self) -> None:
+        """Give up the model, but not what followed from it; it is built again when needed."""
+        self._model, self._tried = None, ()
+
+    def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:
+        """Return what the kubelet will do with *pod* if it comes next; ``None`` without a model."""
+        key = kubelet_key(pod)
+        known = self._outcomes.get(key)
+        if known is not None:
+            return known
+        tried = self._try(pod)
+        if tried is None:
+            return None
+        if len(self._outcomes) >= _OUTCOMES_KEPT:
+            self._outcomes.clear()
+        self._outcomes[key] = tried.outcome
+        return tried.outcome
+
+    def followed_by(self, pod: PodInfo) -> ExactBelief | None:
+        """Return what is believed when *pod* comes after all others; ``None`` without a model."""
+        tried = self._try(pod)
+        if tried is None:
+            return None
+        if tried.after is None:
+            basis = replace(self.basis, steps=(*self.basis.steps, Admission(pod)))
+            belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+            belief._reference = self._reference
+            belief._settle(tried.model, {**self.foreseen, pod.uid: tried.use})
+            tried.after = belief
+        return tried.after
+
+    def _try(self, pod: PodInfo) -> _Tried | None:
+        """Admit *pod* to a copy of the model; whoever is confirmed is usually reserved next."""
+        for known in self._tried:
+            if _same_pod(known.pod, pod):
+                return known
+        model = self.model()
+        if model is None:
+            return None
+        model = model.clone()
+        tried = _Tried(pod, model, model.admit(pod.pod))
+        # Another may be asked about between the two.
+        self._tried = (tried, *self._tried[:1])
+        return tried
+
+    def places_of(self, uid: str) -> frozenset[int]:
+        """Return the NUMA nodes on which a pod holds something."""
+        use = self.foreseen.get(uid)
+        holding = self.basis.exact.holding(uid)
+        if holding is not None:
+            use = use_in_report(self.basis.exact, holding)
+        if use is None or isinstance(use, Refusal):
+            return frozenset()
+        return frozenset(zone for zones in use for zone in zones)
+
+    def without(self, uids: Iterable[str]) -> ExactBelief:
+        """Return what is believed when those pods are gone; unknown ones free nothing."""
+        gone = frozenset(uids)
+        basis = replace(self.basis, evicted=self.basis.evicted | gone)
+        belief = ExactBelief(basis, shelf=self._shelf, blocked=self.blocked)
+        model = self.model()
+        if model is not None:
+            model = model.clone()
+            for uid in gone:
+                remove_pod(model, uid)
+            belief._reference = self._reference
+            belief._settle(model, self.foreseen)
+        return belief
+
+    def _settle(self, model: KubeletNode, uses: Mapping[str, ZoneUse | Refusal]) -> None:
+        """Release what nobody holds any more and note what follows."""
+        model.collect_garbage()
+        self._model = model
+        if self._outlook is None:
+            now = _free(model)
+            available = tuple(
+                _moved(zone, self._reference.get(zone.id, {}), now.get(zone.id, {}))
+                for zone in self.topology.zones
+            )
+            self._outlook = Outlook(available, uses)
+
+
+def _same_step(one: Step, other: Step) -> bool:
+    if isinstance(one, Release) or isinstance(other, Release):
+        return one == other
+    return _same_pod(one.pod, other.pod)
+
+
+def _same_pod(one: PodInfo, other: PodInfo) -> bool:
+    return one is other or (one.uid == other.uid and asks_the_same(one, other))
+
+
+def asks_the_same(one: PodInfo, other: PodInfo) -> bool:
+    """Tell whether two versions of a pod ask the kubelet for the same."""
+    mine, others = one.pod.spec, other.pod.spec
+    return (
+        mine.containers == others.containers
+        and mine.init_containers == others.init_containers
+        and mine.resources == others.resources
+    )
+
+
+def _replay(model: KubeletNode, steps: Iterable[Step]) -> dict[str, ZoneUse | Refusal]:
+    """Let *steps* happen to *model*; return what became of each pod that came."""
+    uses: dict[str, ZoneUse | Refusal] = {}
+    for step in steps:
+        if isinstance(step, Admission):
+            uses[step.pod.uid] = _Tried(step.pod, model, model.admit(step.pod.pod)).use
+        else:
+            remove_pod(model, step.uid)
+    return uses
+
+
+def _free(model: KubeletNode) -> PerId:
+    return {zone.id: zone.available for zone in zones_of(model)}
+
+
+def _moved(zone: ZoneView, before: Amounts, after: Amounts) -> Amounts:
+    """Return what *zone* has free if it changes as the model did.
+
+    Only the difference is taken from the model, because producers count differently; what they
+    leave out is not made up.
+    """
+    if before == after:
+        return zone.available
+    return {
+        name: min(zone.allocatable[name], max(0, amount + after.get(name, 0) - before.get(name, 0)))
+        for name, amount in zone.available.items()
+    }

@@ -1,0 +1,160 @@
+"""Which pods a report without names accounts for.
+
+Third-party reports carry a fingerprint of their pods at best. If it is that of pods which we know,
+we know which ones. But kubelets list pods before they have given them anything, so being named is
+not enough: the kubelet must have acknowledged the pod, and a report that was there before that must
+show as much in use as its pods hold. If the fingerprint is of nobody we know, or there is none, a
+pod counts as contained in the report when
+
+* a report came after the kubelet had acknowledged the pod; two reports, if they bear a fingerprint,
+  because that of the first one says that it may be older than the pod; or
+* nothing came for `PATIENCE_SECONDS` after that: many producers write only when something changes.
+
+So no doubt lasts, whatever the producer does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
+from numakube.scheduling.numa.caches.known_pods import KnownPod, Stage
+from numakube.scheduling.numa.caches.zone_use import claim_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numakube.scheduling.numa.caches.reports import Report
+
+PATIENCE_SECONDS: Final = 90.0
+"""NFD writes once a minute at most."""
+
+
+@dataclass(slots=True)
+class _Acknowledged:
+    """When a pod was seen to be acknowledged: after which report, and when by the clock."""
+
+    serial: int
+    at: float | None = None
+    waited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is known of one report.
+
+    Attributes:
+        accounted: uids of the pods that it contains.
+        confirmed: whether its fingerprint says so.
+    """
+
+    accounted: frozenset[str]
+    confirmed: bool
+
+
+class Evidence:
+    """Judges reports without names."""
+
+    def __init__(
+        self,
+        *,
+        pods: FingerprintPods = FingerprintPods.AUTODETECT,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._which = pods
+        self._patience = patience_seconds
+        self._acknowledged: dict[str, _Acknowledged] = {}
+        self._known: dict[str, tuple[object, frozenset[str] | None]] = {}
+
+    def note(self, pod: KnownPod, latest: Report | None) -> None:
+        """Take note of how far *pod* has come while *latest* was the latest report of its node."""
+        if pod.stage is not Stage.TAKEN or pod.uid in self._acknowledged:
+            return
+        serial = latest.serial if latest is not None else 0
+        if pod.first_stage is Stage.TAKEN:
+            # It was there when we came, and may well be older than the latest report.
+            serial = max(0, serial - 1)
+        self._acknowledged[pod.uid] = _Acknowledged(serial)
+
+    def note_contained(self, uid: str) -> None:
+        """Take note that an earlier report named the pod, so that later ones contain it."""
+        self._acknowledged[uid] = _Acknowledged(0, waited=True)
+
+    def note_all_contained(self, pods: Iterable[KnownPod]) -> None:
+        """Take note that the latest report has whoever of *pods* the kubelet has acknowledged."""
+        for pod in pods:
+            if pod.stage is Stage.TAKEN:
+                self.note_contained(pod.uid)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod."""
+        self._acknowledged.pop(uid, None)
+
+    def forget_node(self, node: str) -> None:
+        """Forget what was found out about the reports of *node*."""
+        self._known.pop(node, None)
+
+    def find(self, report: Report, pods: Sequence[KnownPod]) -> Finding:
+        """Return which of *pods* are contained in *report*."""
+        matched = self._matched(report, pods)
+        if matched is not None:
+            return Finding(matched - self._too_early(report, pods, matched), confirmed=True)
+        needed = 1 if report.topology.fingerprint is None else 2
+        alive = (pod for pod in pods if pod.stage is not Stage.ENDED)
+        return Finding(
+            frozenset(pod.uid for pod in alive if self._is_old(pod.uid, report.serial - needed)),
+            confirmed=False,
+        )
+
+    def wait(self, pods: Iterable[KnownPod], now: float) -> bool:
+        """Let time pass; tell whether the patience with any of *pods* has come to its end."""
+        ended = False
+        for pod in pods:
+            seen = self._acknowledged.get(pod.uid)
+            if seen is None or seen.waited:
+                continue
+            if seen.at is None:
+                seen.at = now
+            elif now - seen.at >= self._patience:
+                seen.waited = ended = True
+        return ended
+
+    def _too_early(
+        self, report: Report, pods: Sequence[KnownPod], matched: frozenset[str]
+    ) -> frozenset[str]:
+        """Return the pods that *report* names and may not know: those that were being admitted."""
+        coming = {pod.uid for pod in pods if pod.stage < Stage.TAKEN}
+        taken = [pod for pod in pods if pod.uid in matched and pod.stage is Stage.TAKEN]
+        latest = {pod.uid for pod in taken if not self._is_old(pod.uid, report.serial - 1)}
+        return frozenset(coming if not latest or _shows(report, taken) else coming | latest)
+
+    def _is_old(self, uid: str, serial: int) -> bool:
+        seen = self._acknowledged.get(uid)
+        return seen is not None and (seen.waited or seen.serial <= serial)
+
+    def _matched(self, report: Report, pods: Sequence[KnownPod]) -> frozenset[str] | None:
+        """Return the pods whose fingerprint the report bears; computed once for the same pods."""
+        if report.topology.fingerprint is None:
+            return None
+        key = (report.serial, [(pod.uid, pod.stage, pod.info.is_being_deleted) for pod in pods])
+        known = self._known.get(report.node)
+        if known is not None and known[0] == key:
+            return known[1]
+        matched = pods_behind(report.topology, pods, self._which)
+        self._known[report.node] = (key, matched)
+        return matched
+
+
+def _shows(report: Report, pods: Iterable[KnownPod]) -> bool:
+    """Tell whether *report* has as much in use as the containers of *pods* hold, or more."""
+    held: Counter[str] = Counter()
+    for pod in pods:
+        for part in claim_on(pod.info, report.topology).running:
+            held.update(part)
+    used: Counter[str] = Counter()
+    for zone in report.topology.zones:
+        for name, amount in zone.allocatable.items():
+            used[name] += amount - zone.available.get(name, 0)
+    return all(used[name] >= amount for name, amount in held.items())

@@ -1,0 +1,137 @@
+"""What has happened on a node since its report, in the order in which its kubelet met it.
+
+Where the kubelet puts a pod depends on who is there at that moment. So it matters whether a pod
+ended before or after others were admitted. A kubelet tells of both in order: whoever it had
+acknowledged when the end of a pod became known was admitted before, and everybody else after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from numakube.scheduling.numa.caches.known_pods import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numakube.scheduling.numa.caches.known_pods import KnownPod
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.exact import ExactReport
+
+_MOST_UNREPORTED: Final = 64
+"""Pods that came and went between two reports: a dead exporter must not make them pile up."""
+_STATIC_UID: Final = "kubernetes.io/config.mirror"
+"""Annotation of the API object that mirrors a static pod: the uid of the latter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A pod is admitted, or refused."""
+
+    pod: PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What a pod holds is released."""
+
+    uid: str
+
+
+Step: TypeAlias = Admission | Release
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A pod that has ended.
+
+    Attributes:
+        pod: as it was last known.
+        after: uids of the pods that the kubelet had acknowledged before.
+    """
+
+    pod: KnownPod
+    after: frozenset[str]
+
+
+class Departures:
+    """The pods that have ended on each node since its report, in the order in which they did."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, dict[str, Departure]] = {}
+
+    def on(self, node: str) -> Iterable[Departure]:
+        """Return who has left *node*."""
+        return self._by_node.get(node, {}).values()
+
+    def note(self, pod: KnownPod, others: Iterable[KnownPod], exact: ExactReport) -> None:
+        """Note that *pod* has ended while *others* were on the node."""
+        departures = self._by_node.setdefault(pod.node, {})
+        if pod.uid in departures:
+            return
+        after = frozenset(one.uid for one in others if one.stage is Stage.TAKEN)
+        departures[pod.uid] = Departure(pod, after)
+        unreported = [uid for uid, one in departures.items() if not is_named(one.pod.info, exact)]
+        for uid in unreported[:-_MOST_UNREPORTED]:
+            del departures[uid]
+
+    def reported(self, node: str, exact: ExactReport) -> None:
+        """Forget those whom a new report of *node* does not name any more."""
+        left = {
+            uid: one
+            for uid, one in self._by_node.pop(node, {}).items()
+            if is_named(one.pod.info, exact)
+        }
+        if left:
+            self._by_node[node] = left
+
+    def forget(self, node: str) -> None:
+        """Forget who has left *node*."""
+        self._by_node.pop(node, None)
+
+
+def steps_since(
+    exact: ExactReport, pods: Iterable[KnownPod], departures: Iterable[Departure]
+) -> tuple[Step, ...]:
+    """Return what leads from the state in *exact* to that in which all of *pods* have arrived."""
+    departures = list(departures)
+    left = {one.pod.uid for one in departures}
+    known = [pod for pod in pods if pod.uid not in left] + [one.pod for one in departures]
+    arrivals = sorted(
+        (
+            pod
+            for pod in known
+            if not is_named(pod.info, exact) and (pod.stage is not Stage.ENDED or pod.uid in left)
+        ),
+        key=lambda pod: pod.order,
+    )
+    # Pods that had ended before we came to know the node are released first.
+    early = [pod for pod in known if pod.stage is Stage.ENDED and pod.uid not in left]
+    steps: list[Step] = [Release(pod.uid) for pod in early if is_named(pod.info, exact)]
+    releases = _releases(arrivals, departures)
+    for position in range(len(arrivals) + 1):
+        steps.extend(Release(uid) for uid in releases.get(position, ()))
+        if position < len(arrivals):
+            steps.append(Admission(arrivals[position].info))
+    return tuple(steps)
+
+
+def _releases(
+    arrivals: Sequence[KnownPod], departures: Iterable[Departure]
+) -> dict[int, list[str]]:
+    """Return who is released before which of *arrivals* is admitted."""
+    position = {pod.uid: index + 1 for index, pod in enumerate(arrivals)}
+    releases: dict[int, list[str]] = {}
+    for one in departures:
+        before = max((position.get(uid, 0) for uid in (*one.after, one.pod.uid)), default=0)
+        releases.setdefault(before, []).append(one.pod.uid)
+    return releases
+
+
+def is_named(pod: PodInfo, exact: ExactReport) -> bool:
+    """Tell whether *exact* accounts for *pod*; the kubelet knows a static pod by another uid."""
+    if exact.accounts_for(pod.uid):
+        return True
+    static = pod.pod.metadata.annotations.get(_STATIC_UID)
+    return static is not None and exact.accounts_for(static)

@@ -1,0 +1,174 @@
+"""Native mode as an engine of the NUMA plugin."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from numakube.api.pods import has_pod_level_resources
+from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
+from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.numa.native.model_check import ModelCheck
+from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
+from numakube.scheduling.numa.native.pod_checks import checks_of
+from numakube.scheduling.numa.native.pod_wants import wants_of
+from numakube.scheduling.numa.native.reference_alignment import Fit, judge
+from numakube.scheduling.numa.native.reference_alignment_score import score_node
+from numakube.scheduling.numa.native.rule_columns import Columns
+from numakube.scheduling.numa.native.verdict_cache import (
+    VerdictCache,
+    blocked_rejection,
+    counts_at,
+    status_of,
+)
+from numakube.scheduling.numa.rejection import Rejection, RejectionGroup
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numakube.api.core import Pod
+    from numakube.kubelet.demand import DemandRules
+    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.framework.verdicts import Verdicts
+    from numakube.scheduling.numa.native.pod_wants import PodWants
+    from numakube.scheduling.numa.native.reference_alignment_score import ScoreParts
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zones import ZoneTable
+
+_REMEMBERED_KINDS = 64
+"""Kinds of pods whose answers are kept; each takes about 30 bytes a node."""
+
+
+class NativeEngine:
+    """Predicts what each node's kubelet will do with a pod; a `NumaEngine`."""
+
+    def __init__(self, options: NativeOptions | None = None) -> None:
+        self.options = options or NativeOptions()
+        self._caches: WeakKeyDictionary[ZoneTable, VerdictCaches] = WeakKeyDictionary()
+        self._model = ModelCheck(remembered=self.options.remembered_refusals)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Tell whether *node* can take *pod*, from counts."""
+        del state
+        verdict = self.judge(pod, node)
+        return _status(verdict) if isinstance(verdict, Rejection) else SUCCESS
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Tell which of *rows* can take *pod*, from counts; ``None`` if all of them can."""
+        del state
+        cache = self._cache_for(pod, snapshot)
+        return None if cache is None else cache.verdicts(snapshot, rows)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate *node* from 0 (no data) to `MAX_NODE_SCORE`."""
+        del state
+        if wants_nothing(pod):
+            return MAX_NODE_SCORE
+        parts = self.explain_score(pod, node)
+        return parts.total(self.options) if parts is not None else 0
+
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
+        """Rate the nodes at *rows*, all of which passed the filter."""
+        del state
+        cache = self._cache_for(pod, snapshot)
+        if cache is None:
+            return np.full(len(rows), MAX_NODE_SCORE, dtype=np.int64)
+        return cache.scores[rows]
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Ask the kubelet model whether *node* will admit *pod*."""
+        del state
+        if self.options.fidelity is not Fidelity.EXACT:
+            return SUCCESS
+        answer = self._model.check(pod, node)
+        return _status(answer) if isinstance(answer, Rejection) else SUCCESS
+
+    def judge(self, pod: PodInfo, node: NodeInfo) -> Fit | Rejection:
+        """Return what counts say of one node, as a value."""
+        wants_for = wants_by_rules(pod)
+        if wants_nothing(pod):
+            return Fit()
+        if node.numa is not None and node.numa.blocked:
+            return blocked_rejection(node)
+        counts = counts_at(node)
+        return Fit() if counts is None else judge(wants_for(counts.rules.demand), counts)
+
+    def explain_score(self, pod: PodInfo, node: NodeInfo) -> ScoreParts | None:
+        """Return the parts of a node's score; ``None`` for a node that has none."""
+        counts = counts_at(node)
+        fit = self.judge(pod, node)
+        if counts is None or isinstance(fit, Rejection):
+            return None
+        checks = checks_of(wants_by_rules(pod)(counts.rules.demand), counts.rules)
+        return score_node(checks, counts, fit)
+
+    def _cache_for(self, pod: PodInfo, snapshot: Snapshot) -> VerdictCache | None:
+        caches = self._caches.get(snapshot.zones)
+        if caches is None:
+            caches = self._caches[snapshot.zones] = VerdictCaches(self.options)
+        return caches.up_to_date(pod, snapshot)
+
+
+class VerdictCaches:
+    """The verdict caches of one cluster, by what pods demand."""
+
+    def __init__(self, options: NativeOptions) -> None:
+        self._options = options
+        self._columns = Columns()
+        self._by_key: OrderedDict[bytes, VerdictCache | None] = OrderedDict()
+
+    def up_to_date(self, pod: PodInfo, snapshot: Snapshot) -> VerdictCache | None:
+        """Return the cache of pods like *pod*, up to date; ``None`` if they want nothing."""
+        key = kubelet_key(pod)
+        if key not in self._by_key:
+            self._open(key, pod)
+        self._by_key.move_to_end(key)
+        cache = self._by_key[key]
+        if cache is not None:
+            self._columns.update(snapshot)
+            cache.update(snapshot)
+        return cache
+
+    def _open(self, key: bytes, pod: PodInfo) -> None:
+        wants = None if wants_nothing(pod) else wants_by_rules(pod)
+        self._by_key[key] = wants and VerdictCache(self._columns, wants, self._options)
+        if len(self._by_key) > _REMEMBERED_KINDS:
+            self._by_key.popitem(last=False)
+
+
+def wants_nothing(pod: PodInfo) -> bool:
+    """Tell whether no kubelet aligns anything of *pod*."""
+    if pod.memo("pod-level-resources", has_pod_level_resources):
+        return False
+    return not pod.memo("numa-wants", wants_of)
+
+
+def wants_by_rules(pod: PodInfo) -> Callable[[DemandRules], PodWants]:
+    """Return what *pod* wants, by how a kubelet reads it; differs for pod-level resources only."""
+    if not pod.memo("pod-level-resources", has_pod_level_resources):
+        wants = pod.memo("numa-wants", wants_of)
+        return lambda rules: wants
+
+    def read(rules: DemandRules) -> PodWants:
+        def make(pod: Pod) -> PodWants:
+            return wants_of(pod, rules)
+
+        return pod.memo(("numa-wants", rules), make)
+
+    return read
+
+
+def _status(rejection: Rejection) -> Status:
+    return status_of(RejectionGroup(1, rejection))

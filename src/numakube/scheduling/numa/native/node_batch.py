@@ -1,0 +1,151 @@
+"""Nodes of one kind side by side: the arrays that the vectorised decision works on.
+
+All nodes have the same number of zones and the same rules. Nodes that are the first rows of the
+table without a gap are views; others are copies, made for the resources in question only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numakube.values.numamask import nodes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from numakube.scheduling.arrays import IntArray, Mask, Rows
+    from numakube.scheduling.numa.native.node_counts import Distances
+    from numakube.scheduling.numa.native.pod_wants import Parts
+    from numakube.scheduling.numa.native.rule_columns import Columns
+    from numakube.scheduling.snapshot.zones import ZoneTable
+
+
+class NodeBatch:
+    """Nodes of one *kind* (a number of the columns); ``rows`` says which, ascending."""
+
+    def __init__(
+        self, table: ZoneTable, columns: Columns, rows: Rows, kind: int, *, idle: bool = False
+    ) -> None:
+        rules = columns.rules[kind]
+        self.rows = rows
+        self.size = len(rows)
+        self.zones = rules.zones if rules is not None else 0
+        self._kind = kind
+        self._idle = idle
+        self._table = table
+        self._columns = columns
+        self._whole = bool(self.size) and int(rows[0]) == 0 and int(rows[-1]) == self.size - 1
+        self._free: dict[str, IntArray] = {}
+        self._totals: dict[str, IntArray] = {}
+        self._allocatable: dict[str, IntArray] = {}
+        self._holding: dict[Parts, Mask] = {}
+        self.index = np.arange(self.size, dtype=np.intp)
+
+    def part(self, positions: Rows) -> NodeBatch:
+        """Return some of the nodes, by ascending position."""
+        if len(positions) == self.size:
+            return self
+        rows = self.rows[positions]
+        return NodeBatch(self._table, self._columns, rows, self._kind, idle=self._idle)
+
+    def idle(self) -> NodeBatch:
+        """Return the nodes as if nothing ran on them."""
+        return NodeBatch(self._table, self._columns, self.rows, self._kind, idle=True)
+
+    def free(self, name: str) -> IntArray:
+        """Return ``(zones, nodes)``: what is free."""
+        if name not in self._free:
+            table = self._table
+            amounts = table.allocatable(name) if self._idle else table.available(name)
+            self._free[name] = self._pick(amounts)
+        return self._free[name]
+
+    def holding(self, parts: Parts) -> Mask:
+        """Return ``(zones, nodes)``: whether a zone has all of *parts* free; not to be changed."""
+        if parts not in self._holding:
+            self._holding[parts] = _holding(parts, self.free)
+        return self._holding[parts]
+
+    def totals(self, name: str) -> IntArray:
+        """Return ``(zones, nodes)``: what there is when nothing runs."""
+        if name not in self._totals:
+            self._totals[name] = self._pick(self._columns.totals(self._table, name))
+        return self._totals[name]
+
+    def largest(self, name: str, count: int) -> IntArray:
+        """Return what the *count* largest zones of each node have together when nothing runs."""
+        amounts: IntArray = self._columns.largest(self._table, name)[count - 1]
+        return amounts[: self.size] if self._whole else amounts.take(self.rows)
+
+    def allocatable(self, name: str) -> IntArray:
+        """Return ``(zones, nodes)``: what pods may use."""
+        if name not in self._allocatable:
+            self._allocatable[name] = self._pick(self._table.allocatable(name))
+        return self._allocatable[name]
+
+    def cells(self, place: Rows) -> Rows:
+        """Return where in the table the zones at *place* are, for `free_at` and its like."""
+        return place * self._table.room + self.rows
+
+    def free_at(self, name: str, cells: Rows) -> IntArray:
+        """Return what is free in one zone of each node."""
+        return self._table.available(name).reshape(-1).take(cells)
+
+    def inverse_at(self, name: str, cells: Rows) -> npt.NDArray[np.float64] | float:
+        """Return one over what pods may use in one zone of each node; 0 if nothing.
+
+        It is one number if all zones of such nodes have the same.
+        """
+        common = self._columns.common_inverse(self._table, name, self._kind, self.zones)
+        if common:
+            return common
+        return self._columns.inverse(self._table, name).reshape(-1).take(cells)
+
+    def distance(self, one: int, other: int) -> IntArray:
+        """Return how far two zones are apart on each node."""
+        distance: IntArray = self._table.distance[one, other].take(self.rows).astype(np.int64)
+        return distance
+
+    def rated(
+        self, sets: IntArray, rate: Callable[[tuple[int, ...], Distances], float]
+    ) -> npt.NDArray[np.float64]:
+        """Rate the set of zones of each node; sets that are alike are rated once."""
+        codes = self._table.shape.take(self.rows).astype(np.int64) << self.zones | sets
+        kinds, which = np.unique(codes, return_inverse=True)
+        rates = [
+            rate(
+                nodes_of(code & ((1 << self.zones) - 1)),
+                self._table.shape_at(code >> self.zones).distances,
+            )
+            for code in kinds.tolist()
+        ]
+        return np.array(rates)[which]
+
+    def _pick(self, array: IntArray) -> IntArray:
+        if self._whole:
+            view: IntArray = array[: self.zones, : self.size]
+            return view
+        return array[: self.zones].take(self.rows, axis=1)
+
+
+def _holding(parts: Parts, amounts: Callable[[str], IntArray]) -> Mask:
+    """Return ``(zones, nodes)``: whether a zone has all of *parts*."""
+    (name, wanted), *others = parts
+    ok = amounts(name) >= wanted
+    for name, wanted in others:
+        ok &= amounts(name) >= wanted
+    return ok
+
+
+def lowest(ok: Mask) -> tuple[Mask, Rows]:
+    """Return for each node whether any zone is *ok*, and the position of the lowest (else 0)."""
+    zones = len(ok)
+    # The largest of descending weights is the first that holds; much faster than argmax.
+    weights = np.arange(zones, 0, -1, dtype=np.uint8)[:, np.newaxis]
+    best = np.multiply(ok.view(np.uint8), weights).max(axis=0)
+    found = best > 0
+    return found, np.where(found, zones - best.astype(np.intp), 0)

@@ -1,0 +1,131 @@
+"""What native mode derives from reports, by row, kept until a report changes.
+
+`Columns` belongs to one `ZoneTable`. Reading a report's rules is Python, so it is done once for
+each report; the sums that ``restricted`` compares with are arrays, brought up to date where a
+report has changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from numakube.scheduling.numa.native.node_counts import Rules, rules_of
+from numakube.values.resources import is_memory
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.zones import ZoneTable
+
+NO_DATA = 0
+"""The kind of nodes without a usable report."""
+
+
+class Columns:
+    """Kinds of nodes and totals of their zones."""
+
+    def __init__(self) -> None:
+        self.kind: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """For each row which of `rules` holds; `NO_DATA` for none."""
+        self.rules: list[Rules | None] = [None]
+        self._numbers: dict[Rules, int] = {}
+        self._seen: IntArray = np.zeros(0, dtype=np.int64)
+        self._changes = -1
+        self._totals: dict[str, _Totals] = {}
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Read the reports that have changed."""
+        if self._changes == snapshot.zones.changes:
+            return
+        self._changes = snapshot.zones.changes
+        revision = snapshot.zones.revision
+        if len(self._seen) != len(revision):
+            more = len(revision) - len(self._seen)
+            self._seen = np.pad(self._seen, (0, more))
+            self.kind = np.pad(self.kind, (0, more))
+        changed = np.flatnonzero(self._seen != revision)
+        for row in changed.tolist():
+            self.kind[row] = self._kind_at(snapshot, row)
+        self._seen[changed] = revision[changed]
+
+    def totals(self, zones: ZoneTable, name: str) -> IntArray:
+        """Return ``(zones, nodes)``: what zones have of a resource when nothing runs."""
+        return self._totals_of(zones, name).amounts
+
+    def largest(self, zones: ZoneTable, name: str) -> IntArray:
+        """Return ``(count - 1, nodes)``: what the *count* largest zones have together."""
+        return self._totals_of(zones, name).largest
+
+    def inverse(self, zones: ZoneTable, name: str) -> npt.NDArray[np.float64]:
+        """Return ``(zones, nodes)``: one over what pods may use of a resource; 0 if nothing."""
+        return self._totals_of(zones, name).inverse
+
+    def common_inverse(self, zones: ZoneTable, name: str, kind: int, count: int) -> float:
+        """Return the `inverse` that all *count* zones of all nodes of a kind share; 0 if none."""
+        known = self._totals_of(zones, name)
+        if kind not in known.common:
+            members = known.inverse[:count, np.flatnonzero(self.kind == kind)]
+            low, high = members.min(initial=np.inf), members.max(initial=0.0)
+            known.common[kind] = float(low) if low == high else 0.0
+        return known.common[kind]
+
+    def _totals_of(self, zones: ZoneTable, name: str) -> _Totals:
+        known = self._totals.get(name)
+        if known is None:
+            known = self._totals[name] = _Totals()
+        known.update(zones, name)
+        return known
+
+    def _kind_at(self, snapshot: Snapshot, row: int) -> int:
+        node = snapshot.by_row[row]
+        topology = node.numa.topology if node is not None and node.numa is not None else None
+        if topology is None:
+            return NO_DATA
+        try:
+            rules = rules_of(topology)
+        except Exception as error:
+            # It would be raised again for every pod, whatever node that is meant for.
+            snapshot.set_aside(topology.node, error)
+            return NO_DATA
+        number = self._numbers.setdefault(rules, len(self.rules))
+        if number == len(self.rules):
+            self.rules.append(rules)
+        return number
+
+
+class _Totals:
+    """The totals of one resource and the reports that they were computed from."""
+
+    def __init__(self) -> None:
+        self.amounts: IntArray = np.zeros((0, 0), dtype=np.int64)
+        self.largest: IntArray = self.amounts
+        self.inverse: npt.NDArray[np.float64] = np.zeros((0, 0))
+        self.common: dict[int, float] = {}
+        self._seen: IntArray = np.zeros(0, dtype=np.int64)
+        self._changes = -1
+
+    def update(self, zones: ZoneTable, name: str) -> None:
+        if self._changes == zones.changes:
+            return
+        self._changes = zones.changes
+        allocatable = zones.allocatable(name)
+        if self.amounts.shape != allocatable.shape:
+            self.amounts = np.zeros(allocatable.shape, dtype=np.int64)
+            self.largest = np.zeros(allocatable.shape, dtype=np.int64)
+            self.inverse = np.zeros(allocatable.shape)
+            self._seen = np.full(allocatable.shape[1], -1, dtype=np.int64)
+        rows: Rows = np.flatnonzero(self._seen != zones.revision)
+        if not rows.size:
+            return
+        self.common.clear()
+        fresh = allocatable[:, rows]
+        self.inverse[:, rows] = np.divide(1, fresh, out=np.zeros(fresh.shape), where=fresh > 0)
+        if not is_memory(name):
+            fresh = np.maximum(fresh, zones.capacity(name)[:, rows])
+        self.amounts[:, rows] = fresh
+        self.largest[:, rows] = np.sort(fresh, axis=0)[::-1].cumsum(axis=0)
+        self._seen[rows] = zones.revision[rows]

@@ -1,0 +1,225 @@
+"""What is known about pods of one kind on every node, kept from one pod to the next.
+
+Replicas of a workload ask the same question of nodes that have hardly changed. A `VerdictCache` has
+the answer for each row with the change of the node that it was worked out for; only rows that have
+changed since are judged again. A kind that is seen for the first time is judged on all rows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+
+from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable, unschedulable
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.numa.native.alignment import judge_batch
+from numakube.scheduling.numa.native.alignment_score import score_batch
+from numakube.scheduling.numa.native.node_batch import NodeBatch
+from numakube.scheduling.numa.native.node_counts import counts_of
+from numakube.scheduling.numa.native.pod_checks import checks_of
+from numakube.scheduling.numa.native.reference_alignment import judge
+from numakube.scheduling.numa.native.reference_alignment_score import score_node
+from numakube.scheduling.numa.native.refusal_groups import RefusalKey, RefusedNodes, refusals_of
+from numakube.scheduling.numa.native.rule_columns import NO_DATA
+from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+
+    from numakube.kubelet.demand import DemandRules
+    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.numa.native.node_counts import NodeCounts
+    from numakube.scheduling.numa.native.options import NativeOptions
+    from numakube.scheduling.numa.native.pod_wants import PodWants
+    from numakube.scheduling.numa.native.rule_columns import Columns
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+
+
+_FEW: Final = 4
+"""Rows that are judged one by one: below that arrays cost more than they save."""
+_MANY: Final = 64
+"""Rows that a cluster has at least for each of the few."""
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+class InconsistentDecisionError(AssertionError):
+    """The vectorised path and the reference disagree: a bug in one of them."""
+
+
+class VerdictCache:
+    """Verdicts and scores of pods of one kind, by row.
+
+    Attributes:
+        scores: from 1; 0 for nodes without data, and meaningless for refused ones.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        wants_for: Callable[[DemandRules], PodWants],
+        options: NativeOptions,
+    ) -> None:
+        self._columns = columns
+        self._wants_for = wants_for
+        self._options = options
+        self._rows: Rows | None = None
+        self._changes = -1
+        self._seen: IntArray = np.zeros(0, dtype=np.int64)
+        self._group: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        self._share: npt.NDArray[np.float64] = np.zeros(0)
+        self.scores: IntArray = np.zeros(0, dtype=np.int64)
+        self._numbers: dict[RefusalKey, int] = {}
+        self._told: dict[int, tuple[int, int, Rejection]] = {}
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Judge the nodes that have changed; the columns must be up to date."""
+        rows, changes = snapshot.rows, snapshot.zones.changes
+        if rows is self._rows and changes == self._changes:
+            return
+        self._rows, self._changes = rows, changes
+        change = snapshot.zones.change
+        if len(self._seen) != len(change):
+            self._grow(len(change))
+        stale = rows[self._seen[rows] != change[rows]]
+        if not stale.size:
+            return
+        self._seen[stale] = change[stale]
+        if stale.size <= _FEW and stale.size * _MANY <= rows.size:
+            stale = stale[[not self._fits(snapshot.at(row)) for row in stale.tolist()]]
+        if stale.size:
+            self._judge(snapshot, stale)
+
+    def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts | None:
+        """Return the outcome of the filter for *rows*; ``None`` if all of them pass."""
+        groups = self._group[rows]
+        if not groups.any():
+            return None
+        counts = np.bincount(groups)
+        choice = np.zeros(len(counts), dtype=np.int32)
+        statuses = [SUCCESS]
+        for number in np.flatnonzero(counts[1:]) + 1:
+            choice[number] = len(statuses)
+            members = rows[groups == number]
+            closest = int(members[self._share[members].argmin()])
+            rejection = self._rejection(snapshot, int(number), closest)
+            statuses.append(status_of(RejectionGroup(int(counts[number]), rejection)))
+        return Verdicts(choice[groups], tuple(statuses))
+
+    def _fits(self, node: NodeInfo) -> bool:
+        """Note the score of one node if it can take such pods; refusals take more work."""
+        counts = counts_at(node)
+        if counts is None or (node.numa is not None and node.numa.blocked):
+            return False
+        wants = self._wants_for(counts.rules.demand)
+        verdict = judge(wants, counts)
+        if isinstance(verdict, Rejection):
+            return False
+        self._group[node.row] = 0
+        parts = score_node(checks_of(wants, counts.rules), counts, verdict)
+        self.scores[node.row] = parts.total(self._options)
+        return True
+
+    def _judge(self, snapshot: Snapshot, rows: Rows) -> None:
+        self._group[rows] = 0
+        self.scores[rows] = 0
+        kinds = self._columns.kind[rows]
+        blocked = snapshot.zones.blocked[rows]
+        if blocked.any():
+            kinds[blocked] = NO_DATA
+            self._refuse_blocked(snapshot, rows[blocked])
+        for number, where in _by_kind(kinds):
+            rules = self._columns.rules[number]
+            if rules is None:
+                continue
+            checks = checks_of(self._wants_for(rules.demand), rules)
+            batch = NodeBatch(snapshot.zones, self._columns, rows[where], number)
+            verdict = judge_batch(checks, batch)
+            refused = np.flatnonzero(~verdict.ok)
+            if refused.size < batch.size:
+                self.scores[batch.rows] = score_batch(checks, batch, verdict, self._options)
+            if refused.size:
+                self._refuse(batch.rows[refused], refusals_of(checks, batch.part(refused)))
+
+    def _refuse(self, rows: Rows, refusals: Iterator[RefusedNodes]) -> None:
+        for refused in refusals:
+            chosen = rows[refused.positions]
+            self._group[chosen] = self._number_of(refused.key)
+            self._share[chosen] = refused.share
+
+    def _refuse_blocked(self, snapshot: Snapshot, rows: Rows) -> None:
+        for row in rows.tolist():
+            reason = blocked_rejection(snapshot.at(row)).reason
+            self._group[row] = self._number_of(RefusalKey(Kind.BLOCKED, detail=(reason,)))
+            self._share[row] = 1.0
+
+    def _number_of(self, key: RefusalKey) -> int:
+        return self._numbers.setdefault(key, len(self._numbers) + 1)
+
+    def _rejection(self, snapshot: Snapshot, number: int, row: int) -> Rejection:
+        """Return what is said of the closest node of a group; remembered, since it rarely moves."""
+        change = int(self._seen[row])
+        told = self._told.get(number)
+        if told is None or told[:2] != (row, change):
+            rejection = _judged_alone(snapshot.at(row), self._wants_for)
+            told = self._told[number] = row, change, rejection
+        return told[2]
+
+    def _grow(self, size: int) -> None:
+        self._seen = _grown(self._seen, size, fill=-1)
+        self._group = _grown(self._group, size)
+        self._share = _grown(self._share, size)
+        self.scores = _grown(self.scores, size)
+
+
+def _grown(column: npt.NDArray[T], size: int, *, fill: int = 0) -> npt.NDArray[T]:
+    """Return *column* with more rows; many times as fast as ``np.pad``."""
+    larger = np.full(size, fill, dtype=column.dtype)
+    larger[: len(column)] = column
+    return larger
+
+
+def _judged_alone(node: NodeInfo, wants_for: Callable[[DemandRules], PodWants]) -> Rejection:
+    if node.numa is not None and node.numa.blocked:
+        return blocked_rejection(node)
+    counts = counts_at(node)
+    verdict = None if counts is None else judge(wants_for(counts.rules.demand), counts)
+    if isinstance(verdict, Rejection):
+        return verdict
+    raise InconsistentDecisionError(f"node {node.name}: refused among others, not alone")
+
+
+def blocked_rejection(node: NodeInfo) -> Rejection:
+    """Return the refusal of a node that must not be used for now."""
+    reason = node.numa.blocked if node.numa else ""
+    return Rejection(kind=Kind.BLOCKED, reason=reason, hopeless=True)
+
+
+def counts_at(node: NodeInfo) -> NodeCounts | None:
+    """Return the numbers of a node; ``None`` without a usable report."""
+    belief = node.numa
+    if belief is None or belief.topology is None:
+        return None
+    return counts_of(belief.topology, belief.available)
+
+
+def status_of(group: RejectionGroup) -> Status:
+    """Return the refusal as plugins tell it."""
+    rejection = group.closest
+    refuse = unresolvable if rejection.hopeless else unschedulable
+    return refuse(rejection.message, detail=group)
+
+
+def _by_kind(kinds: npt.NDArray[np.int32]) -> Iterator[tuple[int, Rows]]:
+    """Yield each kind with the positions that are of it."""
+    first = int(kinds[0])
+    if (kinds == first).all():
+        yield first, np.arange(len(kinds), dtype=np.intp)
+        return
+    for number in np.unique(kinds).tolist():
+        yield number, np.flatnonzero(kinds == number)

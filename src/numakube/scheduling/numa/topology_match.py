@@ -1,0 +1,225 @@
+"""The plugin NodeResourceTopologyMatch: an engine that judges, and a cache that remembers.
+
+The name and the arguments are upstream's. What-ifs of preemption put the belief without the victims
+on a copy of the node, so that filters need no state of their own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from numakube.errors import ConfigError
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.plugins import (
+    Confirm,
+    Filter,
+    PostBind,
+    PreFilter,
+    PreFilterResult,
+    Reserve,
+    Score,
+    VectorFilter,
+    VectorScore,
+)
+from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
+from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
+from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.native.native_engine import NativeEngine
+from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
+from numakube.scheduling.numa.topology_match_args import CacheKind, Mode, read_args
+from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
+from numakube.scheduling.snapshot.belief import Extensible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.framework.registry import Handle, Registry
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.status import Status
+    from numakube.scheduling.framework.verdicts import Verdicts
+    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.numa.engine import NumaEngine
+    from numakube.scheduling.numa.topology_match_args import CacheSettings, Settings
+    from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+NAME: Final = "NodeResourceTopologyMatch"
+
+CACHE: Final = "numa-cache"
+"""The service under which profiles share one `NumaCache`."""
+CACHE_SETTINGS: Final = "numa-cache-settings"
+"""The service that tells how that cache was made: `CacheSettings`."""
+SCHEDULER_NAMES: Final = "scheduler-names"
+"""A service of the process: the names of all its profiles, whose pods are not foreign."""
+ON_CHANGES: Final = "numa-changes"
+"""A service of the process: told of every `Changes` after the cluster has the new beliefs."""
+
+
+class NodeResourceTopologyMatch(
+    PreFilter, Filter, VectorFilter, Score, VectorScore, Confirm, Reserve, PostBind
+):
+    """Places pods where their containers can be aligned."""
+
+    name = NAME
+    wakes_on = (
+        EventKind.POD_DELETED
+        | EventKind.POD_UPDATED
+        | EventKind.UNSCHEDULED_POD_UPDATED
+        | EventKind.NODE_ADDED
+        | EventKind.NODE_UPDATED
+        | EventKind.TOPOLOGY_CHANGED
+    )
+
+    def __init__(
+        self,
+        engine: NumaEngine,
+        cache: NumaCache,
+        cluster: Cluster,
+        *,
+        simulates_evictions: bool = True,
+        on_changes: Callable[[Changes], None] | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        # Upstream's example disables reserve, because its own default cache books nothing.
+        books = type(cache) is not Passthrough
+        self.insists_on = frozenset({"confirm", *(("reserve", "postBind") if books else ())})
+        self.engine = engine
+        self.cache = cache
+        self.notes = notes
+        """What the process should log about the settings."""
+        self._cluster = cluster
+        self._simulates_evictions = simulates_evictions
+        self._on_changes = on_changes
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Let every node be judged; profiles written for upstream name the plugin here."""
+        return PreFilterResult()
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Book the zones of *added* on *node*, a copy, if it is nominated and not there yet."""
+        if not added.node_name and isinstance(node.numa, Extensible):
+            node.numa = node.numa.followed_by(added) or node.numa
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Tell whether *node* can take *pod*."""
+        return self.engine.filter(state, pod, self._believed(node))
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Tell which of *rows* can take *pod*."""
+        return self.engine.filter_all(state, pod, snapshot, rows)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate *node* for *pod*."""
+        return self.engine.score(state, pod, node)
+
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
+        """Rate the nodes at *rows* for *pod*."""
+        return self.engine.score_all(state, pod, snapshot, rows)
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Ask the kubelet model about *node* if there is exact data."""
+        return self.engine.confirm(state, pod, self._believed(node))
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Book the zones that *pod* will use on *node*."""
+        self._apply(self.cache.reserve(pod, node.name), booked=True)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Give back what was booked."""
+        self._apply(self.cache.unreserve(pod.uid, node))
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """Note that the booking has become a pod on the node."""
+        self._apply(self.cache.bound(pod.uid, node))
+
+    def _apply(self, changes: Changes, *, booked: bool = False) -> None:
+        for name in changes.nodes:
+            self._cluster.set_belief(name, self.cache.belief(name), booked=booked)
+        if changes and self._on_changes is not None:
+            self._on_changes(changes)
+
+    def _believed(self, node: NodeInfo) -> NodeInfo:
+        """Return *node*, with the zones of its victims still taken if evictions do not count."""
+        if self._simulates_evictions:
+            return node
+        real = self._cluster.node(node.name)
+        if real is None or real.numa is node.numa:
+            return node
+        copy = node.clone()
+        copy.numa = real.numa
+        return copy
+
+
+def make_plugin(args: Mapping[str, object], handle: Handle) -> NodeResourceTopologyMatch:
+    """Make the plugin from its arguments; all profiles share one cache."""
+    settings = read_args(args)
+    on_changes = cast("Callable[[Changes], None] | None", handle.services.get(ON_CHANGES))
+    return NodeResourceTopologyMatch(
+        make_engine(settings),
+        _shared_cache(settings.cache, handle),
+        handle.cluster,
+        simulates_evictions=settings.simulates_evictions,
+        on_changes=on_changes,
+        notes=settings.notes,
+    )
+
+
+def make_engine(settings: Settings) -> NumaEngine:
+    """Make the engine of the mode."""
+    if settings.mode is Mode.UPSTREAM:
+        return UpstreamEngine(settings.strategy, settings.weights)
+    native = settings.native
+    return NativeEngine(
+        NativeOptions(
+            fidelity=Fidelity(native.fidelity),
+            alignment_weight=native.alignment_weight,
+            packing_weight=native.packing_weight,
+            balance_weight=native.balance_weight,
+        )
+    )
+
+
+def make_cache(settings: CacheSettings, scheduler_names: frozenset[str]) -> NumaCache:
+    """Make the cache; pods of schedulers with other names are foreign to it."""
+    match settings.kind:
+        case CacheKind.PASSTHROUGH:
+            return Passthrough()
+        case CacheKind.DISCARD_RESERVED:
+            return DiscardReserved()
+        case CacheKind.OVER_RESERVE:
+            return OverReserve(
+                OverReserveOptions(
+                    profiles=scheduler_names,
+                    foreign_pods=settings.foreign_pods,
+                    fingerprint_pods=settings.fingerprint_pods,
+                    resync_scope=settings.resync_scope,
+                )
+            )
+        case CacheKind.PREDICT:
+            return Predict()
+
+
+def _shared_cache(settings: CacheSettings, handle: Handle) -> NumaCache:
+    services = handle.services
+    if CACHE not in services:
+        names = cast("frozenset[str]", services.get(SCHEDULER_NAMES, frozenset()))
+        services[CACHE] = make_cache(settings, names)
+        services[CACHE_SETTINGS] = settings
+    elif services.get(CACHE_SETTINGS, settings) != settings:
+        raise ConfigError(
+            "cache, cacheResyncPeriodSeconds, discardReservedNodes: another profile has other "
+            "values, but all profiles of a scheduler share one cache"
+        )
+    return cast("NumaCache", services[CACHE])
+
+
+REGISTRY: Final[Registry] = {NAME: make_plugin}

@@ -1,0 +1,161 @@
+"""The plugin: what it keeps for a cycle, and when to ask it again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.plugins import (
+    Filter,
+    NormalizesScores,
+    PreFilter,
+    PreFilterResult,
+    PreScore,
+    Score,
+    VectorFilter,
+    VectorScore,
+)
+from numakube.scheduling.framework.state import StateKey
+from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
+from numakube.scheduling.plugins.arguments import InterPodAffinityArgs, read_args
+from numakube.scheduling.plugins.inter_pod_affinity.affinity_filter import (
+    FilterState,
+    filter_state,
+    matches_all,
+)
+from numakube.scheduling.plugins.inter_pod_affinity.affinity_score import normalized, preferences
+from numakube.scheduling.plugins.inter_pod_affinity.topology_domains import DomainAmounts
+from numakube.scheduling.snapshot.pod_terms import NO_LABELS, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.scheduling.arrays import IntArray, Rows
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.framework.verdicts import Verdicts
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_FILTER: Final = StateKey[FilterState]("InterPodAffinity.filter")
+_SCORE: Final = StateKey[DomainAmounts]("InterPodAffinity.score")
+
+
+class InterPodAffinity(
+    PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore, NormalizesScores
+):
+    """Places pods near to or far from others."""
+
+    name = "InterPodAffinity"
+    wakes_on = (
+        EventKind.POD_ADDED
+        | EventKind.POD_UPDATED
+        | EventKind.POD_DELETED
+        | EventKind.UNSCHEDULED_POD_UPDATED
+        | EventKind.NODE_ADDED
+        | EventKind.NODE_UPDATED
+        | EventKind.NAMESPACE_CHANGED
+    )
+
+    def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
+        self.args = args or InterPodAffinityArgs()
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, object]) -> InterPodAffinity:
+        """Return the plugin for *args* as they stand in a configuration."""
+        return cls(read_args(InterPodAffinityArgs, args))
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Count pods by domain; skip a pod that no required term is of or about."""
+        problem = terms_of(pod).problem
+        if problem:
+            return PreFilterResult(unresolvable(f"parsing pod: {problem}"))
+        known = filter_state(pod, snapshot)
+        if known.is_idle:
+            return PreFilterResult(SKIP)
+        state.write(_FILTER, known)
+        return PreFilterResult()
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, node: NodeInfo) -> None:
+        """Count one more."""
+        known = state.read(_FILTER)
+        if known is not None:
+            known.change(pod, added, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
+        """Count one less."""
+        known = state.read(_FILTER)
+        if known is not None:
+            known.change(pod, removed, node, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node by the pod's terms, then by those of running pods."""
+        known = state.read(_FILTER)
+        return known.judge(node) if known is not None else SUCCESS
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Refuse nodes by the pod's terms, then by those of running pods."""
+        known = state.read(_FILTER)
+        return known.judge_all(rows) if known is not None else None
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Sum preferences up by domain; skip a pod for which there are none."""
+        problem = terms_of(pod).problem
+        if problem:
+            return failure(f"failed to parse pod: {problem}")
+        worth = preferences(pod, snapshot, self.args)
+        if worth is None:
+            return SKIP
+        state.write(_SCORE, worth)
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Add up what the domains of the node are worth."""
+        worth = state.read(_SCORE)
+        return sum(worth.at(key, node) for key in worth.keys) if worth is not None else 0
+
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
+        """Add up what the domains of the nodes are worth."""
+        worth = state.read(_SCORE)
+        total = np.zeros(len(rows), dtype=np.int64)
+        if worth is not None:
+            for key in worth.keys:
+                total += worth.at_all(key, rows)
+        return total
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """More is better."""
+        return normalized(scores)
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A pod that comes must be wanted near, one that goes far; a node have a topology key."""
+        terms = terms_of(pod)
+        if event.pod is not None and event.kind is EventKind.POD_ADDED:
+            return matches_all(terms.affinity, event.pod) or _selects_namespaces(pod)
+        if event.pod is not None and event.kind is EventKind.POD_DELETED:
+            return self._freed_by(pod, event.pod)
+        if event.node_info is None or event.kind is not EventKind.NODE_ADDED:
+            return True
+        labels = event.node_info.labels
+        return not terms.affinity or any(term.topology_key in labels for term in terms.affinity)
+
+    def _freed_by(self, pod: PodInfo, gone: PodInfo) -> bool:
+        if any(term.matches(gone, NO_LABELS) for term in terms_of(pod).anti_affinity):
+            return True
+        # Its own anti-affinity may have kept the pod away; its namespace's labels are not at hand.
+        return bool(terms_of(gone).anti_affinity) or _selects_namespaces(pod)
+
+
+def _selects_namespaces(pod: PodInfo) -> bool:
+    terms = terms_of(pod)
+    return any(
+        bool(term.namespace_selector.requirements)
+        for term in (*terms.affinity, *terms.anti_affinity)
+    )

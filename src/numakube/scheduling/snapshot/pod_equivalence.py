@@ -1,0 +1,85 @@
+"""Which pods are alike: to a scheduler, and to a kubelet.
+
+Replicas of one workload differ in their names only. When one of them fits nowhere, the others need
+not be tried until something has changed that could help; what a kubelet does with one it does with
+the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from numakube.api.core import Container, Pod
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+PodKey: TypeAlias = bytes
+"""Equal for pods that are alike."""
+
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+def scheduling_key(pod: PodInfo) -> PodKey:
+    """Return all of *pod* that a scheduler looks at: pods with equal keys fit the same nodes."""
+    return pod.memo("scheduling-key", _scheduling_key)
+
+
+def kubelet_key(pod: PodInfo) -> PodKey:
+    """Return all of *pod* that kubelets look at: pods with equal keys are admitted alike."""
+    return pod.memo("kubelet-key", _kubelet_key)
+
+
+def depends_on_pods(pod: PodInfo) -> bool:
+    """Tell whether a pod that arrives elsewhere can make *pod* fit."""
+    spec = pod.pod.spec
+    affinity = spec.affinity
+    return bool(spec.topology_spread_constraints) or (
+        affinity is not None
+        and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+    )
+
+
+def _scheduling_key(pod: Pod) -> PodKey:
+    spec = pod.spec
+    # Volumes that are mounted from tokens and config maps have random names and fit anywhere.
+    volumes = [one for one in spec.volumes if not is_local_to_pod(one)]
+    return _encode(
+        (
+            pod.metadata.namespace,
+            pod.metadata.labels,
+            pod.metadata.annotations,
+            [_container(one) for one in (*spec.init_containers, *spec.containers)],
+            (spec.resources, spec.overhead, volumes, spec.priority),
+            (spec.node_selector, spec.affinity, spec.tolerations, spec.preemption_policy),
+            (spec.topology_spread_constraints, spec.host_network, spec.resource_claims),
+            spec.scheduler_name,
+        )
+    )
+
+
+def _container(container: Container) -> tuple[object, ...]:
+    return (
+        container.name,
+        container.image,
+        container.restart_policy,
+        container.resources,
+        container.ports,
+    )
+
+
+def is_local_to_pod(volume: object) -> bool:
+    """Tell whether *volume* is made for the pod alone, wherever it runs."""
+    kinds = ("projected", "config_map", "secret", "downward_api", "empty_dir")
+    return any(getattr(volume, kind, None) is not None for kind in kinds)
+
+
+def _kubelet_key(pod: Pod) -> PodKey:
+    spec = pod.spec
+    containers = [
+        (one.name, one.restart_policy, one.resources)
+        for one in (*spec.init_containers, *spec.containers)
+    ]
+    return _encode((len(spec.init_containers), containers, spec.resources))

@@ -1,0 +1,86 @@
+"""Which claims the pods on nodes use, and how many volumes may be attached to each node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.scheduling.arrays import IntArray
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+_FIRST_CAPACITY: Final = 64
+
+
+def attachable_volumes(pod: PodInfo) -> int:
+    """Return how many volumes of *pod* may have to be attached to its node."""
+    return sum(
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        for volume in pod.pod.spec.volumes
+    )
+
+
+class VolumeSlots:
+    """How many volumes the pods of each node have that may have to be attached, by row.
+
+    Several pods may share one, and some are not attached at all: the number is never too small, and
+    where even it is below the limit an exact count is not needed.
+    """
+
+    def __init__(self) -> None:
+        self._counts: IntArray = np.zeros(_FIRST_CAPACITY, dtype=np.int64)
+
+    def at(self, row: int) -> int:
+        """Return how many volumes at most the pods of the node at *row* have attached."""
+        return int(self._counts[row]) if row < len(self._counts) else 0
+
+    def add(self, pod: PodInfo, row: int) -> None:
+        """Take into account that *pod* runs on the node at *row*."""
+        if row >= len(self._counts):
+            grown = np.zeros(max(2 * len(self._counts), row + 1), dtype=np.int64)
+            grown[: len(self._counts)] = self._counts
+            self._counts = grown
+        self._counts[row] += attachable_volumes(pod)
+
+    def remove(self, pod: PodInfo, row: int) -> None:
+        """Take back an `add`."""
+        self._counts[row] -= attachable_volumes(pod)
+
+
+class ClaimUsers:
+    """Counts of pods by claim (``namespace/name``).
+
+    A claim for one pod only must not get a second one.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def is_used(self, claim: str) -> bool:
+        """Tell whether a pod on any node uses *claim*."""
+        return self._counts[claim] > 0
+
+    def add(self, pod: PodInfo) -> None:
+        """Take into account that *pod* runs."""
+        self._counts.update(_claims(pod))
+
+    def remove(self, pod: PodInfo) -> None:
+        """Take back an `add`."""
+        for claim in _claims(pod):
+            self._counts[claim] -= 1
+            if not self._counts[claim]:
+                del self._counts[claim]
+
+
+def _claims(pod: PodInfo) -> Iterator[str]:
+    for volume in pod.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield f"{pod.namespace}/{volume.persistent_volume_claim.claim_name}"

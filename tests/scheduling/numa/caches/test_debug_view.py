@@ -1,0 +1,107 @@
+"""What a cache rests on for a node, and trusting a report because somebody says so."""
+
+from __future__ import annotations
+
+import pytest
+from tests.scheduling.numa.caches.site import Site, bound, info, pod, taken
+
+from numakube.scheduling.numa.caches.contract import NumaCache
+from numakube.scheduling.numa.caches.debug_view import examine, mode_of
+from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
+from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
+from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.topology.exact import uid_hash
+
+
+@pytest.mark.parametrize(
+    ("cache", "mode"),
+    [
+        (Predict(), "predict"),
+        (OverReserve(), "overreserve"),
+        (DiscardReserved(), "discardreserved"),
+        (Passthrough(), "passthrough"),
+    ],
+)
+def test_caches_are_called_as_in_configurations(cache: NumaCache, mode: str) -> None:
+    """By the mode that made them."""
+    assert mode_of(cache) == mode
+
+
+def test_pods_on_one_side_only_are_found() -> None:
+    """Those that the report lacks, and those that nobody knows."""
+    site, cache = Site.make(), Predict()
+    seen = taken(bound(pod("seen"), "n1"))
+    site.admit(seen)
+    site.admit(pod("hidden"))
+    cache.set_report(site.report())
+    late = bound(pod("late"), "n1")
+    for one in (seen, late):
+        cache.pod_seen(info(one))
+    belief = cache.belief("n1")
+    assert belief is not None
+    found = examine(belief, [info(seen), info(late)])
+    assert [one.name for one in found.only_here] == ["late"]
+    assert found.only_reported == (uid_hash("hidden"),)
+    assert list(found.held) == ["late"]
+    prints = found.fingerprints
+    assert prints.reported is not None
+    assert not prints.matched
+    assert prints.computed != prints.reported
+
+
+def test_a_report_of_the_known_pods_matches() -> None:
+    """Both fingerprints are the same text."""
+    site, cache = Site.make(), Predict()
+    seen = taken(bound(pod("seen"), "n1"))
+    site.admit(seen)
+    cache.set_report(site.report())
+    cache.pod_seen(info(seen))
+    belief = cache.belief("n1")
+    assert belief is not None
+    found = examine(belief, [info(seen)])
+    assert found.fingerprints.matched
+    assert found.fingerprints.computed == found.fingerprints.reported
+    assert (found.only_here, found.only_reported, dict(found.held)) == ((), (), {})
+
+
+def test_counts_show_what_they_charge() -> None:
+    """In every zone where the pod may be."""
+    cache = Predict()
+    cache.set_report(Site.make(exact=False).report())
+    cache.reserve(info(pod("a", cpus=2)), "n1")
+    belief = cache.belief("n1")
+    assert belief is not None
+    held = examine(belief, []).held["a"]
+    assert isinstance(held, dict)
+    assert set(held) == {(0,), (1,)}
+
+
+def test_trust_ends_the_doubts_that_a_foreign_pod_raised() -> None:
+    """The node is free again at once; pods on their way stay booked."""
+    site = Site.make(exact=False)
+    cache = OverReserve(OverReserveOptions(profiles=frozenset({"ours"})))
+    foreign = taken(bound(pod("foreign", scheduler="another"), "n1"))
+    site.admit(foreign)
+    site.admit(pod("ghost"))  # so the fingerprint is of pods that nobody knows
+    cache.set_report(site.report())
+    cache.pod_seen(info(foreign))
+    cache.reserve(info(pod("mine", scheduler="ours")), "n1")
+    before = cache.belief("n1")
+    assert before is not None
+    assert before.blocked
+    changes = cache.trust("n1")
+    assert changes.freed == ("n1",)
+    after = cache.belief("n1")
+    assert after is not None
+    assert not after.blocked
+    assert list(examine(after, []).held) == ["mine"]
+
+
+def test_trust_in_a_node_that_is_not_known_does_nothing() -> None:
+    """Nor does it in caches without doubts."""
+    for cache in (Predict(), OverReserve(), Passthrough(), DiscardReserved()):
+        assert not cache.trust("nowhere")
+    cache = Predict()
+    cache.set_report(Site.make().report())
+    assert not cache.trust("n1")

@@ -1,0 +1,171 @@
+"""All nodes at once get the answers that each would get alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kubelet.build import guaranteed, pod
+from tests.scheduling.numa.native.clusters import Belief, any_pods, clusters, topologies
+
+from numakube.api.core import Node, Pod
+from numakube.api.meta import ObjectMeta
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.verdicts import Verdicts
+from numakube.scheduling.numa.native.native_engine import NativeEngine
+from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closest
+from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.view import NodeTopology, ZoneView
+
+
+@settings(max_examples=60)
+@given(clusters(), any_pods)
+def test_all_nodes_at_once_are_judged_and_rated_as_each_alone(cluster: Cluster, pod: Pod) -> None:
+    """Verdicts, groups of refusals and scores are equal."""
+    engine, info = NativeEngine(), PodInfo(pod)
+    snapshot = cluster.snapshot()
+    state = CycleState()
+    verdicts = engine.filter_all(state, info, snapshot, snapshot.rows)
+    alone = {int(row): engine.judge(info, snapshot.at(int(row))) for row in snapshot.rows}
+    rejections = [one for one in alone.values() if isinstance(one, Rejection)]
+    if verdicts is None:
+        assert not rejections
+        passed = snapshot.rows
+    else:
+        passed = snapshot.rows[verdicts.ok]
+        for position, row in enumerate(snapshot.rows):
+            detail = verdicts.status(position).detail
+            one = alone[int(row)]
+            if isinstance(one, Rejection):
+                assert isinstance(detail, RejectionGroup)
+                assert detail.closest.key == one.key
+            else:
+                assert detail is None
+        check_groups([status.detail for status in verdicts.statuses[1:]], rejections)
+    if passed.size:
+        scores = engine.score_all(state, info, snapshot, passed)
+        each = [engine.score(CycleState(), info, snapshot.at(int(row))) for row in passed]
+        assert scores.tolist() == each
+        assert np.all((scores >= 0) & (scores <= 100))
+
+
+def check_groups(groups: list[object], rejections: list[Rejection]) -> None:
+    """Each group counts its nodes and tells the numbers of the closest."""
+    counts = Counter(one.key for one in rejections)
+    assert len(groups) == len(counts)
+    for group in groups:
+        assert isinstance(group, RejectionGroup)
+        assert group.nodes == counts[group.closest.key]
+        best = closest(one for one in rejections if one.key == group.closest.key)
+        assert group.closest.message == best.message
+
+
+@settings(max_examples=40)
+@given(clusters(), any_pods)
+def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod) -> None:
+    """A few rows in any order get the same answers as all of them."""
+    engine, info = NativeEngine(), PodInfo(pod)
+    snapshot = cluster.snapshot()
+    rows = snapshot.rows[::-2].copy()
+    verdicts = engine.filter_all(CycleState(), info, snapshot, rows)
+    for position, row in enumerate(rows):
+        refused = isinstance(engine.judge(info, snapshot.at(int(row))), Rejection)
+        assert refused == (verdicts is not None and not verdicts.status(position).ok)
+
+
+@settings(max_examples=40)
+@given(clusters(), any_pods, st.data())
+def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.DataObject) -> None:
+    """An engine that has seen the pod before judges changed nodes anew, and only the right ones."""
+    engine, info = NativeEngine(), PodInfo(pod)
+    if data.draw(st.booleans(), "among many, a few that change are judged one by one"):
+        for index in range(100):
+            cluster.set_node(Node(metadata=ObjectMeta(name=f"one-of-many{index}")))
+    for change in range(3):
+        snapshot = cluster.snapshot()
+        fresh = NativeEngine()
+        kept = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        anew = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        assert told(kept) == told(anew)
+        passed = snapshot.rows if anew is None else snapshot.rows[anew.ok]
+        one = engine.score_all(CycleState(), info, snapshot, passed)
+        other = fresh.score_all(CycleState(), info, snapshot, passed)
+        assert one.tolist() == other.tolist()
+        change_something(cluster, data, change)
+
+
+@settings(max_examples=20)
+@given(clusters(), any_pods, any_pods)
+def test_answers_keep_up_with_a_table_that_grows(cluster: Cluster, pod: Pod, other: Pod) -> None:
+    """Nodes without a report make room in the arrays for more, and nothing else."""
+    engine = NativeEngine()
+    snapshot = cluster.snapshot()
+    before = engine.filter_all(CycleState(), PodInfo(pod), snapshot, snapshot.rows)
+    known = snapshot.rows.copy()
+    for index in range(200):
+        cluster.set_node(Node(metadata=ObjectMeta(name=f"late{index}")))
+    snapshot = cluster.snapshot()
+    after = engine.filter_all(CycleState(), PodInfo(pod), snapshot, known)
+    assert told(after) == told(before)
+    for one in (pod, other):
+        info, fresh = PodInfo(one), NativeEngine()
+        kept = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        anew = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        assert told(kept) == told(anew)
+        rows = snapshot.rows if anew is None else snapshot.rows[anew.ok]
+        scores = engine.score_all(CycleState(), info, snapshot, rows)
+        assert scores.tolist() == fresh.score_all(CycleState(), info, snapshot, rows).tolist()
+
+
+def told(verdicts: Verdicts | None) -> list[str]:
+    """Return what is said of each row."""
+    if verdicts is None:
+        return []
+    return [verdicts.statuses[choice].message for choice in verdicts.choice]
+
+
+def change_something(cluster: Cluster, data: st.DataObject, number: int) -> None:
+    """Change, add or remove a node."""
+    name = f"node{data.draw(st.integers(0, 10))}"
+    if data.draw(st.booleans()):
+        cluster.remove_node(name)
+        name = f"new{number}"
+    cluster.set_node(Node(metadata=ObjectMeta(name=name)))
+    topology = data.draw(topologies(name))
+    cluster.set_belief(name, Belief(topology, data.draw(st.sampled_from(("", "", "blocked")))))
+
+
+@pytest.mark.parametrize("policy", ["restricted", "best-effort"])
+@pytest.mark.parametrize("cpus", ["3", "6", "14", "24"])
+def test_machines_with_too_many_sets_of_zones_are_not_refused(policy: str, cpus: str) -> None:
+    """Fourteen zones have 1001 sets of four: what needs that many is left to the model."""
+    whole = {"cpu": 4_000, "memory": 4 << 30}
+    zones = tuple(
+        ZoneView(
+            id=one,
+            name=f"node-{one}",
+            capacity=whole,
+            allocatable=whole,
+            available={**whole, "cpu": 1_000 * (one % 5)},
+        )
+        for one in range(14)
+    )
+    topology = NodeTopology(
+        node="large",
+        zones=zones,
+        policy=policy,
+        cpu_manager_policy="static",
+        memory_manager_policy="None",
+    )
+    cluster = Cluster()
+    cluster.set_node(Node(metadata=ObjectMeta(name="large")))
+    cluster.set_belief("large", Belief(topology))
+    snapshot, engine, info = cluster.snapshot(), NativeEngine(), PodInfo(pod(guaranteed("a", cpus)))
+    assert engine.filter_all(CycleState(), info, snapshot, snapshot.rows) is None
+    assert engine.filter(CycleState(), info, snapshot.at(0)).ok
+    alone = engine.score(CycleState(), info, snapshot.at(0))
+    assert engine.score_all(CycleState(), info, snapshot, snapshot.rows).tolist() == [alone]

@@ -1,0 +1,256 @@
+"""The plugin: upstream's name and arguments in front of any engine and any cache."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from numakube.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
+from numakube.api.meta import ObjectMeta
+from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource
+from numakube.api.scheduler_config import PluginRef
+from numakube.api.yamls import load_yaml
+from numakube.errors import ConfigError
+from numakube.scheduling.config.profiles import Defaults, make_runtime
+from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.scheduling.framework.plugins import (
+    Bind,
+    Confirm,
+    Filter,
+    PostBind,
+    PreFilter,
+    Reserve,
+    Score,
+    VectorFilter,
+    VectorScore,
+)
+from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import SKIP, Status
+from numakube.scheduling.numa.caches.overreserve import OverReserve
+from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.numa.native.native_engine import NativeEngine
+from numakube.scheduling.numa.topology_match import (
+    CACHE,
+    NAME,
+    ON_CHANGES,
+    REGISTRY,
+    NodeResourceTopologyMatch,
+    make_plugin,
+)
+from numakube.scheduling.numa.upstream.replay_filter import reported
+from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
+from numakube.scheduling.plugins.default_plugins import default_registry
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+
+
+def report(*free: int, policy: str = "single-numa-node") -> NodeResourceTopology:
+    """A report of zones with that many free CPUs of eight, and plenty of memory."""
+    return NodeResourceTopology(
+        metadata=ObjectMeta(name="n"),
+        attributes=(Attribute(name="topologyManagerPolicy", value=policy),),
+        zones=tuple(
+            Zone(
+                name=f"node-{zone}",
+                type="Node",
+                resources=(
+                    ZoneResource(name="cpu", capacity="8", allocatable="8", available=str(cpus)),
+                    ZoneResource(
+                        name="memory", capacity="64Gi", allocatable="64Gi", available="64Gi"
+                    ),
+                ),
+            )
+            for zone, cpus in enumerate(free)
+        ),
+    )
+
+
+def pod(cpus: int, uid: str = "p") -> PodInfo:
+    """A Guaranteed pod."""
+    amounts = {"cpu": str(cpus), "memory": "1Gi"}
+    resources = ResourceRequirements(requests=amounts, limits=amounts)
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(name=uid, namespace="default", uid=uid),
+            spec=PodSpec(containers=(Container(name="c", resources=resources),)),
+        )
+    )
+
+
+def scheduler(
+    nrt: NodeResourceTopology, **args: object
+) -> tuple[NodeResourceTopologyMatch, Handle]:
+    """A plugin with one node that has reported."""
+    handle = Handle()
+    plugin = make_plugin(args, handle)
+    allocatable = {"cpu": "16", "memory": "128Gi", "pods": "110"}
+    node = Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable=allocatable))
+    handle.cluster.set_node(node)
+    for name in plugin.cache.set_report(nrt).nodes:
+        handle.cluster.set_belief(name, plugin.cache.belief(name))
+    return plugin, handle
+
+
+def only_node(handle: Handle) -> NodeInfo:
+    """The node."""
+    node = handle.cluster.node("n")
+    assert node is not None
+    return node
+
+
+def test_it_has_upstreams_name_and_every_point_that_upstream_has() -> None:
+    """Files written for upstream name it at any of these points."""
+    assert set(REGISTRY) == {"NodeResourceTopologyMatch"}
+    for point in (PreFilter, Filter, VectorFilter, Score, VectorScore, Confirm, Reserve, PostBind):
+        assert issubclass(NodeResourceTopologyMatch, point)
+
+
+def test_native_mode_and_prediction_are_the_defaults() -> None:
+    """Upstream's decisions have to be asked for."""
+    plugin = make_plugin({}, Handle())
+    assert isinstance(plugin.engine, NativeEngine)
+    assert isinstance(plugin.cache, Predict)
+
+
+def test_upstream_mode_uses_the_strategy_and_the_weights() -> None:
+    """They are upstream's fields."""
+    strategy = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 3}]}
+    plugin = make_plugin({"mode": "upstream", "scoringStrategy": strategy}, Handle())
+    assert isinstance(plugin.engine, UpstreamEngine)
+    assert plugin.engine == UpstreamEngine("MostAllocated", {"cpu": 3})
+    assert isinstance(plugin.cache, Passthrough)
+
+
+@pytest.mark.parametrize("mode", ["native", "upstream"])
+def test_one_node_and_all_nodes_are_judged_and_rated_alike(mode: str) -> None:
+    """Five CPUs are free, but not in one zone."""
+    plugin, handle = scheduler(report(3, 2), mode=mode)
+    snapshot, state = handle.cluster.snapshot(), CycleState()
+    for cpus, fits in ((3, True), (4, False)):
+        wanted = pod(cpus)
+        assert plugin.pre_filter(state, wanted, snapshot).status.ok
+        assert plugin.filter(state, wanted, only_node(handle)).ok is fits
+        verdicts = plugin.filter_all(state, wanted, snapshot, snapshot.rows)
+        assert (verdicts is None or verdicts.status(0).ok) is fits
+    scores = plugin.score_all(CycleState(), pod(3), snapshot, snapshot.rows)
+    assert scores[0] == plugin.score(CycleState(), pod(3), only_node(handle))
+    assert plugin.confirm(CycleState(), pod(3), only_node(handle)).ok
+
+
+def test_a_booking_is_seen_at_once_and_can_be_taken_back() -> None:
+    """The next cycle must not use the same zone again."""
+    told: list[Changes] = []
+    handle = Handle(services={ON_CHANGES: told.append})
+    plugin = make_plugin({"mode": "upstream", "cacheResyncPeriodSeconds": 5}, handle)
+    handle.cluster.set_node(
+        Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable={"cpu": "16"}))
+    )
+    for name in plugin.cache.set_report(report(8, 8)).nodes:
+        handle.cluster.set_belief(name, plugin.cache.belief(name))
+    state, first = CycleState(), pod(6, "first")
+    assert plugin.reserve(state, first, only_node(handle)).ok
+    assert not plugin.filter(state, pod(6), only_node(handle)).ok
+    assert handle.cluster.zones.available("cpu")[:2, 0].tolist() == [2000, 2000]
+    plugin.unreserve(state, first, "n")
+    assert plugin.filter(state, pod(6), only_node(handle)).ok
+    assert [changes.freed for changes in told] == [(), ("n",)]
+
+
+def test_a_booking_outlasts_the_binding() -> None:
+    """Until a report has the pod."""
+    plugin, handle = scheduler(report(8, 8), mode="upstream", cacheResyncPeriodSeconds=5)
+    state, first = CycleState(), pod(6, "first")
+    plugin.reserve(state, first, only_node(handle))
+    plugin.post_bind(state, first, "n")
+    assert not plugin.filter(state, pod(6), only_node(handle)).ok
+
+
+def test_profiles_share_one_cache_and_must_agree_on_it() -> None:
+    """Otherwise one would not see the bookings of the other."""
+    handle = Handle()
+    args: dict[str, object] = {"mode": "upstream", "cacheResyncPeriodSeconds": 5}
+    first = make_plugin(args, handle)
+    second = make_plugin({**args, "scoringStrategy": {"type": "LeastNUMANodes"}}, handle)
+    assert first.cache is second.cache is cast("NumaCache", handle.services[CACHE])
+    assert isinstance(first.cache, OverReserve)
+    with pytest.raises(ConfigError, match="cacheResyncPeriodSeconds"):
+        make_plugin({"mode": "upstream"}, handle)
+
+
+@pytest.mark.parametrize(("preemption", "fits"), [("Enabled", True), ("Disabled", False)])
+def test_what_ifs_of_preemption_count_only_if_they_are_enabled(preemption: str, fits: bool) -> None:
+    """Upstream leaves the zones of victims taken unless told otherwise."""
+    plugin, handle = scheduler(report(2, 2), mode="upstream", preemptionMode=preemption)
+    without_victims = only_node(handle).clone()
+    without_victims.numa = reported(report(8, 2))
+    assert plugin.filter(CycleState(), pod(6), without_victims).ok is fits
+    assert plugin.confirm(CycleState(), pod(6), without_victims).ok
+
+
+def test_notes_about_settings_are_kept_for_the_log() -> None:
+    """The process writes them once."""
+    plugin = make_plugin({"cache": {"informerMode": "Shared"}}, Handle())
+    assert plugin.notes == ("cache.informerMode: has no effect; every watch here is our own",)
+
+
+def test_in_doubt_a_node_takes_no_pod_that_needs_zones() -> None:
+    """Upstream says so with the same words."""
+    plugin, handle = scheduler(report(8, 8), mode="upstream")
+    handle.cluster.set_belief("n", replace(reported(report(8, 8)), blocked="foreign pod"))
+    status = plugin.filter(CycleState(), pod(1), only_node(handle))
+    assert status.reasons == ("invalid node topology data",)
+    assert plugin.score(CycleState(), pod(1), only_node(handle)) == 0
+
+
+class Binder(Bind):
+    """Binds nothing."""
+
+    name = "Binder"
+
+    async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Leave it to nobody."""
+        return SKIP
+
+
+UPSTREAM_EXAMPLE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+  - schedulerName: topo-aware-scheduler
+    plugins:
+      multiPoint:
+        enabled: [{name: NodeResourceTopologyMatch}]
+      reserve:
+        disabled: [{name: NodeResourceTopologyMatch}]
+    pluginConfig:
+      - name: NodeResourceTopologyMatch
+        args: {scoringStrategy: {type: LeastAllocated}}
+"""
+
+
+@pytest.mark.parametrize("kind", ["passthrough", "discardreserved", "overreserve", "predict"])
+def test_a_profile_like_upstreams_example_works_with_every_cache(kind: str) -> None:
+    """It disables reserve, which is right for passthrough and would lose bookings otherwise."""
+    tree = cast("dict[str, Any]", load_yaml(UPSTREAM_EXAMPLE, "example"))
+    tree["profiles"][0]["pluginConfig"][0]["args"]["cache"] = {"kind": kind}
+    config = read_configuration(tree)
+    registry = {**default_registry(), **REGISTRY, Binder.name: lambda args, handle: Binder()}
+    names = ("PrioritySort", "NodeResourcesFit", Binder.name)
+    runtime = make_runtime(
+        config.profiles[0],
+        defaults=Defaults(tuple(PluginRef(name=name) for name in names)),
+        registry=registry,
+        handle=Handle(),
+    )
+    points = runtime.profile.points
+    for point in ("preFilter", "filter", "score", "confirm", "postBind"):
+        assert NAME in [one.name for one in points[point]], point
+    assert (NAME in [one.name for one in points["reserve"]]) is (kind != "passthrough")

@@ -1,0 +1,206 @@
+"""DefaultPreemption chooses the node where the least is lost, without trying them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.scheduling.numa.caches.site import Site, bound, info, pod, taken
+from tests.scheduling.preemption.room import PlainFilters, full_node
+
+from numakube.api.core import Pod, PodCondition
+from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.framework.runtime import Runtime
+from numakube.scheduling.framework.state import CycleState
+from numakube.scheduling.framework.status import Status, unresolvable, unschedulable
+from numakube.scheduling.preemption.bounds import Bounds
+from numakube.scheduling.preemption.budgets import Budget
+from numakube.scheduling.preemption.default_preemption import DefaultPreemption, PreemptionArgs
+from numakube.scheduling.preemption.victims import Victims, find_victims
+from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.snapshot.cluster import Cluster
+
+NEW = pod("new", cpus=8, priority=9)
+
+
+class Scene:
+    """A cluster and the plugin."""
+
+    def __init__(self, budgets: Sequence[Budget] = ()) -> None:
+        self.filters = PlainFilters()
+        # The plugin asks the runtime for three things, all of which the plain filters have.
+        self.handle = Handle(runtime=cast("Runtime", self.filters))
+        self.plugin = DefaultPreemption(PreemptionArgs(), self.handle, lambda: budgets)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        return self.handle.cluster
+
+    def preempt(self, one: Pod = NEW, **refusals: Status) -> tuple[str, list[str], str]:
+        """Return node, victims and message."""
+        statuses = {node.name: unschedulable("Insufficient cpu") for node in self.cluster.nodes()}
+        statuses |= refusals
+        nomination, status = self.plugin.post_filter(
+            CycleState(), info(one), self.cluster.snapshot(), statuses
+        )
+        if nomination is None:
+            return "", [], status.message
+        return nomination.node, [victim.name for victim in nomination.victims], status.message
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """An empty cluster."""
+    return Scene()
+
+
+def test_a_pod_that_must_not_preempt_does_not(scene: Scene) -> None:
+    """In kube-scheduler's words."""
+    full_node(scene.cluster, [pod("a", cpus=14)])
+    spec = msgspec.structs.replace(NEW.spec, preemption_policy="Never")
+    one = msgspec.structs.replace(NEW, spec=spec)
+    assert scene.preempt(one)[2] == "preemption: not eligible due to preemptionPolicy=Never."
+
+
+def test_a_pod_waits_while_its_victims_are_leaving(scene: Scene) -> None:
+    """Otherwise it would evict others each time it is tried."""
+    victim = taken(bound(pod("a", cpus=14), "n1"))
+    full_node(scene.cluster, [victim])
+    full_node(scene.cluster, [pod("b", cpus=14)], name="n2")
+    meta = msgspec.structs.replace(victim.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    condition = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    assert victim.status is not None
+    status = msgspec.structs.replace(victim.status, conditions=(condition,))
+    scene.cluster.place(info(msgspec.structs.replace(victim, metadata=meta, status=status)), "n1")
+    scene.handle.nominations.nominate(info(NEW), "n1")
+    refused = "preemption: not eligible due to a terminating pod on the nominated node."
+    assert scene.preempt()[2] == refused
+    gone_bad = unresolvable("node(s) were unschedulable")
+    assert scene.preempt(n1=gone_bad)[0] == "n2"
+
+
+def test_nodes_that_no_eviction_helps_are_left_alone(scene: Scene) -> None:
+    """The message counts them as kube-scheduler does."""
+    full_node(scene.cluster, [pod("a", cpus=14)], name="n1")
+    full_node(scene.cluster, [pod("b", cpus=14, priority=9)], name="n2")
+    message = scene.preempt(n1=unresolvable("node(s) had untolerated taint"))[2]
+    assert message == (
+        "preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, "
+        "1 Preemption is not helpful for scheduling."
+    )
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [
+        ([pod("p", cpus=14, priority=3)], [pod("q", cpus=14, priority=2)]),
+        (
+            [pod("p", cpus=7, priority=2), pod("r", cpus=7, priority=1)],
+            [pod("q", cpus=14, priority=2)],
+        ),
+        (
+            [pod("p", cpus=7, priority=-5), pod("r", cpus=7, priority=-5)],
+            [pod("q", cpus=14, priority=-5)],
+        ),
+    ],
+)
+@pytest.mark.parametrize("swap", [False, True])
+def test_the_node_with_the_smaller_loss_is_chosen(
+    scene: Scene, worse: list[Pod], better: list[Pod], *, swap: bool
+) -> None:
+    """By the highest priority, then the sum of priorities, in which fewer pods are better."""
+    first, second = (better, worse) if swap else (worse, better)
+    full_node(scene.cluster, first, name="n1")
+    full_node(scene.cluster, second, name="n2")
+    assert scene.preempt(pod("new", cpus=9, priority=9))[1] == ["q"]
+
+
+def test_a_node_where_no_budget_is_violated_is_chosen_first(scene: Scene) -> None:
+    """Even if more important pods have to go."""
+
+    class Guarded:
+        def matches(self, labels: object) -> bool:
+            return labels == {"app": "db"}
+
+    scene = Scene([Budget("default", Guarded(), 0)])
+    guarded = pod("a", cpus=14, priority=1)
+    meta = msgspec.structs.replace(guarded.metadata, labels={"app": "db"})
+    full_node(scene.cluster, [msgspec.structs.replace(guarded, metadata=meta)], name="n1")
+    full_node(scene.cluster, [pod("b", cpus=14, priority=5)], name="n2")
+    assert scene.preempt()[0] == "n2"
+
+
+def test_nothing_is_evicted_unless_the_model_then_admits_the_pod(scene: Scene) -> None:
+    """Eight CPUs can become free on both nodes, but in a single zone on one of them only."""
+    split = [pod("a", cpus=4), pod("b", cpus=4, priority=9), pod("c", cpus=3)]
+    full_node(scene.cluster, split, name="n1", site=Site.make("n1"))
+    assert scene.preempt()[:2] == ("", [])
+    full_node(scene.cluster, [pod("d", cpus=8)], name="n2", site=Site.make("n2"))
+    assert scene.preempt()[:2] == ("n2", ["d"])
+
+
+def test_of_thousands_of_equal_nodes_only_one_is_tried(scene: Scene) -> None:
+    """No other can be better."""
+    for number in range(300):
+        full_node(scene.cluster, [pod(f"p{number}", cpus=14, priority=1)], name=f"n{number}")
+    assert scene.preempt()[0]
+    assert scene.filters.asked <= 3
+
+
+def test_each_attempt_begins_with_other_nodes(scene: Scene) -> None:
+    """So that those which are hard to judge do not hide the others for good."""
+    for number in range(300):
+        site = Site.make(f"n{number}", exact=False)
+        full_node(scene.cluster, [pod(f"p{number}", cpus=7)], name=f"n{number}", site=site)
+    full_node(scene.cluster, [pod("x", cpus=14, priority=0)], name="good")
+    one = pod("new", cpus=7, priority=9)
+    tried = [scene.preempt(msgspec.structs.replace(one))[0] for _ in range(3)]
+    assert "good" in tried
+
+
+amounts = st.tuples(st.integers(1, 6), st.integers(0, 3))
+
+
+@given(
+    pods=st.lists(amounts, max_size=5),
+    wanted=st.integers(1, 14),
+    priority=st.integers(0, 4),
+)
+def test_a_bound_is_never_above_the_cost(
+    pods: list[tuple[int, int]], wanted: int, priority: int
+) -> None:
+    """Otherwise the best node could be passed over."""
+    cluster = Cluster()
+    made = [pod(f"p{at}", cpus=one[0], priority=one[1]) for at, one in enumerate(pods)]
+    node = full_node(cluster, made)
+    who = info(pod("new", cpus=wanted, priority=priority))
+    filters = PlainFilters()
+    found = find_victims(who, node, (), lambda: Trial(filters, CycleState(), who, node))
+    (bound,) = Bounds().of(who, [node])
+    if isinstance(found, Victims) and found.pods:
+        assert bound is not None
+        assert bound <= found.cost
+
+
+def test_the_number_of_candidates_follows_kube_scheduler() -> None:
+    """A tenth of the nodes, at least a hundred, at most all."""
+    args = PreemptionArgs()
+    assert [args.candidates_among(nodes) for nodes in (0, 50, 500, 5000)] == [0, 50, 100, 500]
+
+
+def test_a_bound_is_computed_anew_when_its_node_changes(scene: Scene) -> None:
+    """And kept as long as it does not."""
+    bounds, who = Bounds(), info(pod("new", cpus=8, priority=9))
+    node = full_node(scene.cluster, [pod("a", cpus=14, priority=3)])
+    (before,) = bounds.of(who, [node])
+    assert bounds.of(who, [node]) == [before]
+    scene.cluster.place(info(bound(pod("a", cpus=14, priority=5), "n1")), "n1")
+    (after,) = bounds.of(who, [node])
+    assert before is not None
+    assert after is not None
+    assert before < after
