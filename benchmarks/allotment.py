@@ -19,8 +19,9 @@ from numakube.allotment.ledger import Ledger
 from numakube.allotment.refusals import Refusal
 from numakube.allotment.rules import Rule
 from numakube.allotment.wishes import ContainerWish, CpuWish, DeviceWish, PodWish
-from numakube.allotment.words import Arbiter, BindPolicy, Policy, Scope
+from numakube.allotment.words import Arbiter, BindPolicy
 from numakube.kubelet.demand import Role
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ _SHAPES: Final = {2: (1, 32), 8: (4, 16)}
 """For a number of NUMA nodes: NUMA nodes a socket, and cores a NUMA node."""
 _WIDE: Final = {2: 80, 8: 160}
 """CPUs of a pod that no NUMA node has room for."""
-_BUDGETS: Final = {Policy.SINGLE_NUMA_NODE: 1.0}
+_BUDGETS: Final = {TopologyPolicy.SINGLE_NUMA_NODE: 1.0}
 """Milliseconds; other policies may look at more sets."""
 
 
@@ -41,8 +42,12 @@ def run() -> Iterator[dict[str, object]]:
     """Yield how long decisions take."""
     for numas in _SHAPES:
         ledger = node(numas)
-        for policy in (Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT):
-            for scope in Scope:
+        for policy in (
+            TopologyPolicy.SINGLE_NUMA_NODE,
+            TopologyPolicy.RESTRICTED,
+            TopologyPolicy.BEST_EFFORT,
+        ):
+            for scope in TopologyScope:
                 rule = rule_of(policy, scope)
                 name = f"{numas} NUMA nodes, {policy}, scope {scope}"
                 yield timed(f"{name}: admit", ledger, pod(4), rule)
@@ -53,7 +58,7 @@ def run() -> Iterator[dict[str, object]]:
 
 def book_results() -> Iterator[dict[str, object]]:
     """Yield how long it takes to keep a ledger and to rate a node."""
-    ledger, rule = node(8), rule_of(Policy.SINGLE_NUMA_NODE, Scope.POD)
+    ledger, rule = node(8), rule_of(TopologyPolicy.SINGLE_NUMA_NODE, TopologyScope.POD)
     got = admit(ledger, pod(4), rule)
     assert isinstance(got, Allotment)
     for metric, action in (
@@ -80,7 +85,7 @@ def node(numas: int) -> Ledger:
     """Return a node that is partly taken: bound pods, pods in pools, and a GPU in use."""
     ledger = Ledger.of(facts_of(numas), {})
     for number in range(12):
-        rule = rule_of(Policy.SINGLE_NUMA_NODE, Scope.POD, bound=number % 2 == 0)
+        rule = rule_of(TopologyPolicy.SINGLE_NUMA_NODE, TopologyScope.POD, bound=number % 2 == 0)
         got = admit(ledger, pod(2, containers=1, gpus=number == 0), rule)
         assert isinstance(got, Allotment)
         ledger = ledger.with_pod(f"pod-{number}", got)
@@ -115,7 +120,7 @@ def facts_of(numas: int) -> NodeFacts:
     )
 
 
-def rule_of(policy: Policy, scope: Scope, *, bound: bool = True) -> Rule:
+def rule_of(policy: TopologyPolicy, scope: TopologyScope, *, bound: bool = True) -> Rule:
     """Return a rule under which CPUs are bound in whole cores."""
     return Rule(
         arbiter=Arbiter.SCHEDULER,

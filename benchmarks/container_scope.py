@@ -16,13 +16,13 @@ from numakube.allotment.ledger import Ledger
 from numakube.allotment.reading import wish_of
 from numakube.allotment.refusals import Refusal
 from numakube.allotment.resolving import rule_for
-from numakube.allotment.words import Scope
 from numakube.api.codec import encode
 from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec
 from numakube.api.meta import ObjectMeta
 from numakube.values.resources import CPU, MEMORY
+from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ def run() -> Iterator[dict[str, object]]:
     """Yield pods placed and CPUs used, for both scopes and several streams of pods."""
     for seed in _SEEDS:
         sizes = stream(seed)
-        for scope in Scope:
+        for scope in TopologyScope:
             placed = place_all(sizes, scope)
             name = f"SingleNUMANode, scope {scope}, stream {seed} of {len(sizes)} pods"
             yield {"metric": f"left waiting: {name}", "value": placed.count(False), "unit": "pods"}
@@ -61,7 +61,7 @@ def stream(seed: int) -> list[tuple[int, ...]]:
     return sizes
 
 
-def place_all(sizes: Sequence[tuple[int, ...]], scope: Scope) -> list[bool]:
+def place_all(sizes: Sequence[tuple[int, ...]], scope: TopologyScope) -> list[bool]:
     """Place the pods one after the other; return which of them had room."""
     ledgers = [Ledger.of(node_of(f"node-{index}"), {}) for index in range(_NODES)]
     return [place(ledgers, pod_of(f"pod-{index}", one, scope)) for index, one in enumerate(sizes)]
@@ -97,7 +97,7 @@ def node_of(name: str) -> NodeFacts:
     )
 
 
-def pod_of(name: str, sizes: Sequence[int], scope: Scope) -> Pod:
+def pod_of(name: str, sizes: Sequence[int], scope: TopologyScope) -> Pod:
     """Return a pod whose containers have CPUs of their own."""
     spec = NumaTopologySpec(numa_topology_policy="SingleNUMANode", numa_topology_scope=scope)
     return Pod(

@@ -23,6 +23,7 @@ from numakube.topology.rebuild import report_of
 from numakube.topology.view import NodeTopology, ZoneView
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -163,7 +164,7 @@ def exact_belief(name: str, model: KubeletNode) -> Belief:
     topology = NodeTopology(
         node=name,
         zones=zones,
-        policy=model.settings.topology_policy,
+        policy=TopologyPolicy(model.settings.topology_policy),
         cpu_manager_policy="static",
         memory_manager_policy="Static",
         report=report_of(model),
@@ -209,7 +210,7 @@ def make_cluster(nodes: int, policy: str) -> Cluster:
         topology = NodeTopology(
             node=name,
             zones=zones,
-            policy=policy,
+            policy=TopologyPolicy(policy),
             cpu_manager_policy="static",
             memory_manager_policy="Static",
         )

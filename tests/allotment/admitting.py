@@ -14,12 +14,12 @@ from numakube.allotment.ledger import Ledger
 from numakube.allotment.refusals import Refusal
 from numakube.allotment.rules import Rule
 from numakube.allotment.wishes import PodWish
-from numakube.allotment.words import Policy, Scope
 from numakube.values.cpuset import CpuSet
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
-NONE, BEST_EFFORT = Policy.NONE, Policy.BEST_EFFORT
-RESTRICTED, SINGLE = Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE
-CONTAINER = Scope.CONTAINER
+NONE, BEST_EFFORT = TopologyPolicy.NONE, TopologyPolicy.BEST_EFFORT
+RESTRICTED, SINGLE = TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE
+CONTAINER = TopologyScope.CONTAINER
 TWO = layout_of("2x1x4x2")
 IDLE = Ledger.of(facts_of_layout(TWO, memory=16 * GIB), {})
 

@@ -26,8 +26,8 @@ from numakube.allotment.holdings import Allotment, HeldDevice, Share
 from numakube.allotment.ledger import Ledger
 from numakube.allotment.refusals import Why
 from numakube.allotment.wishes import DeviceWish, PodWish
-from numakube.allotment.words import Policy
 from numakube.kubelet.demand import Role
+from numakube.values.topology_policy import TopologyPolicy
 
 
 class TestDevices:
@@ -86,7 +86,7 @@ class TestDevices:
     def test_that_are_short_are_told_so(self) -> None:
         """Whatever the policy is."""
         wish = pod(cpu="1", devices=self.gpus(3))
-        for policy in Policy:
+        for policy in TopologyPolicy:
             refusal = refused(self.node(0, 1), wish, rule(policy))
             assert (refusal.why, refusal.resource) == (Why.DEVICES, "gpu")
 

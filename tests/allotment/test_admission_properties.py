@@ -19,16 +19,16 @@ from tests.strategies.wishes import FULL, SPREAD, pods, rule
 from numakube.allotment.admission import admit, rate
 from numakube.allotment.cpus.required import meets
 from numakube.allotment.facts import CpuLayout, DevicePlace, NodeFacts
-from numakube.allotment.ground import CPU_MILLI
 from numakube.allotment.holdings import Allotment, Share
 from numakube.allotment.ledger import Ledger
 from numakube.allotment.refusals import Refusal
 from numakube.allotment.rules import Rule
 from numakube.allotment.wishes import DeviceWish, PodWish
-from numakube.allotment.words import BindPolicy, Exclusive, Policy, Scope, Strategy
+from numakube.allotment.words import BindPolicy, Exclusive, Strategy
 from numakube.kubelet.demand import Role
 from numakube.values.numamask import nodes_of
-from numakube.values.resources import add_amounts
+from numakube.values.resources import MILLI_PER_CPU, add_amounts
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 
 @st.composite
@@ -51,8 +51,8 @@ def requests(draw: st.DrawFn) -> tuple[PodWish, Rule]:
     bind = draw(st.sampled_from([BindPolicy.NONE, FULL, SPREAD]))
     required = bool(bind) and draw(st.booleans())
     under = rule(
-        draw(st.sampled_from(Policy)),
-        scope=draw(st.sampled_from(Scope)),
+        draw(st.sampled_from(TopologyPolicy)),
+        scope=draw(st.sampled_from(TopologyScope)),
         exclusive=draw(st.sampled_from(Exclusive)),
         bind=bind,
         required=required,
@@ -72,7 +72,7 @@ def check_sums(ledger: Ledger) -> None:
         taken = add_amounts(
             *(held.total.zones.get(zone, {}) for held in ledger.allotments.values())
         )
-        bound = (seen & ledger.ground.cpus_of_zone[zone]).bit_count() * CPU_MILLI
+        bound = (seen & ledger.ground.cpus_of_zone[zone]).bit_count() * MILLI_PER_CPU
         recorded = taken.get("cpu", 0)
         assert max(bound, recorded) <= total["cpu"]
         assert taken.get("memory", 0) <= total["memory"]
@@ -82,12 +82,12 @@ def check_sums(ledger: Ledger) -> None:
 
 def check_shares(ledger: Ledger, wish: PodWish, under: Rule, got: Allotment) -> None:
     """Check that everybody got what it asked for, where the policy says."""
-    holders = got.containers if under.scope is Scope.CONTAINER else {"": got.total}
+    holders = got.containers if under.scope is TopologyScope.CONTAINER else {"": got.total}
     asked = {one.name: one.requests for one in wish.containers}
     for name, share in holders.items():
         wanted = asked.get(name, wish.requests)
         if under.bind:
-            assert share.cpus.bit_count() * CPU_MILLI == wanted.get("cpu", 0)
+            assert share.cpus.bit_count() * MILLI_PER_CPU == wanted.get("cpu", 0)
         check_place(ledger, under, share, {key: amount for key, amount in wanted.items() if amount})
 
 
@@ -97,14 +97,14 @@ def check_place(ledger: Ledger, under: Rule, share: Share, wanted: dict[str, int
     assert layout is not None
     if under.bind_required:
         assert meets(layout, share.cpus, under.bind)
-    if under.policy is Policy.NONE:
+    if under.policy is TopologyPolicy.NONE:
         assert (share.mask, share.zones) == (0, {})
         return
     assert add_amounts(*share.zones.values()) == wanted
     assert set(share.zones) <= set(nodes_of(share.mask))
     inside = sum(ledger.ground.cpus_of_zone[zone] for zone in nodes_of(share.mask))
     assert share.cpus & ~inside == 0
-    if under.policy is Policy.SINGLE_NUMA_NODE:
+    if under.policy is TopologyPolicy.SINGLE_NUMA_NODE:
         assert share.mask.bit_count() == bool(wanted)
 
 
@@ -150,14 +150,16 @@ def test_scope_container_places_whatever_scope_pod_places_on_one_numa_node(
     required = bind is SPREAD and data.draw(st.booleans())
     strategy = data.draw(st.sampled_from(Strategy))
     for number in range(data.draw(st.integers(0, 3))):
-        other = admit(ledger, data.draw(pods(bind=bind)), rule(Policy.RESTRICTED, bind=bind))
+        other = admit(
+            ledger, data.draw(pods(bind=bind)), rule(TopologyPolicy.RESTRICTED, bind=bind)
+        )
         if isinstance(other, Allotment):
             ledger = ledger.with_pod(str(number), other)
     wish = data.draw(pods(bind=bind, required=required, roles=(Role.APP, Role.SIDECAR)))
     exclusive = data.draw(st.sampled_from(Exclusive))
     under = rule(bind=bind, required=required, strategy=strategy, exclusive=exclusive)
     if isinstance(admit(ledger, wish, under), Allotment):
-        each = replace(under, scope=Scope.CONTAINER)
+        each = replace(under, scope=TopologyScope.CONTAINER)
         assert isinstance(admit(ledger, wish, each), Allotment)
 
 
@@ -167,9 +169,9 @@ def test_stricter_policies_refuse_what_looser_ones_take(
 ) -> None:
     """A pod that fits one NUMA node fits under every policy, on as few of them."""
     wish, under = request
-    single = admit(ledger, wish, replace(under, policy=Policy.SINGLE_NUMA_NODE))
-    restricted = admit(ledger, wish, replace(under, policy=Policy.RESTRICTED))
-    best_effort = admit(ledger, wish, replace(under, policy=Policy.BEST_EFFORT))
+    single = admit(ledger, wish, replace(under, policy=TopologyPolicy.SINGLE_NUMA_NODE))
+    restricted = admit(ledger, wish, replace(under, policy=TopologyPolicy.RESTRICTED))
+    best_effort = admit(ledger, wish, replace(under, policy=TopologyPolicy.BEST_EFFORT))
     if isinstance(single, Allotment):
         assert restricted == single
     if isinstance(restricted, Allotment):
@@ -199,12 +201,17 @@ def gpu_pods(draw: st.DrawFn) -> PodWish:
 @settings(max_examples=50)
 @given(
     turns=st.lists(
-        st.tuples(gpu_pods(), st.sampled_from(Policy), st.sampled_from(Scope), st.integers(0, 4)),
+        st.tuples(
+            gpu_pods(),
+            st.sampled_from(TopologyPolicy),
+            st.sampled_from(TopologyScope),
+            st.integers(0, 4),
+        ),
         max_size=6,
     )
 )
 def test_no_device_is_given_twice_whoever_comes_and_goes(
-    turns: list[tuple[PodWish, Policy, Scope, int]],
+    turns: list[tuple[PodWish, TopologyPolicy, TopologyScope, int]],
 ) -> None:
     """Containers hold what the pod holds, and all pods no more than there is."""
     layout = layout_of("2x1x4x2")

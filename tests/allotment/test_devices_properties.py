@@ -15,7 +15,7 @@ from numakube.allotment.refusals import Refusal
 from numakube.allotment.room import Room
 from numakube.allotment.rules import Rule
 from numakube.allotment.wishes import DeviceWish, PodWish
-from numakube.allotment.words import Arbiter, Policy
+from numakube.allotment.words import Arbiter
 from numakube.api.koordinator.devices import (
     GPU,
     GPU_CORE,
@@ -26,6 +26,7 @@ from numakube.api.koordinator.devices import (
 )
 from numakube.api.meta import LabelSelector
 from numakube.values.numamask import masks_over
+from numakube.values.topology_policy import TopologyPolicy
 
 SIZES = {GPU: {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}, RDMA: {RDMA_SHARE: 100}}
 
@@ -129,7 +130,7 @@ def test_a_search_is_told_the_same_as_who_tries_every_mask(
     hints = device_hints(ledger, wish)
     if isinstance(hints, Refusal) or not hints:
         return
-    rule = Rule(arbiter=Arbiter.SCHEDULER, policy=Policy.SINGLE_NUMA_NODE)
+    rule = Rule(arbiter=Arbiter.SCHEDULER, policy=TopologyPolicy.SINGLE_NUMA_NODE)
     need = need_of_pod(PodWish(devices=wish), rule, ledger.ground)
     offer = DeviceOffer(Room(ledger=ledger), need)
     numas = {one.numa for one in ledger.facts.devices if one.numa is not None}

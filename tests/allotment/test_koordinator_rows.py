@@ -17,9 +17,10 @@ from numakube.allotment.refusals import Refusal, Why
 from numakube.allotment.room import Room
 from numakube.allotment.supply import Supply
 from numakube.allotment.wishes import PodWish
-from numakube.allotment.words import BindPolicy, Policy, Strategy
+from numakube.allotment.words import BindPolicy, Strategy
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of
+from numakube.values.topology_policy import TopologyPolicy
 
 BIG = layout_of("2x1x26x2")
 NONE = BindPolicy.NONE
@@ -115,19 +116,19 @@ def test_resources_that_no_numa_node_knows_are_passed_over() -> None:
     assert got.zones == {0: {"cpu": 4000}}
 
 
-# Policy, NUMA nodes, CPUs taken on each, strategy, the node that is taken.
+# TopologyPolicy, NUMA nodes, CPUs taken on each, strategy, the node that is taken.
 SCORED = {
-    "single, most": (Policy.SINGLE_NUMA_NODE, (4, 40), Strategy.MOST_ALLOCATED, 1),
-    "single, least": (Policy.SINGLE_NUMA_NODE, (4, 40), Strategy.LEAST_ALLOCATED, 0),
-    "single, only one": (Policy.SINGLE_NUMA_NODE, (4, 52), Strategy.LEAST_ALLOCATED, 0),
-    "restricted, most": (Policy.RESTRICTED, (24, 23, 4, 8), Strategy.MOST_ALLOCATED, 3),
-    "restricted, least": (Policy.RESTRICTED, (24, 23, 4, 8), Strategy.LEAST_ALLOCATED, 2),
+    "single, most": (TopologyPolicy.SINGLE_NUMA_NODE, (4, 40), Strategy.MOST_ALLOCATED, 1),
+    "single, least": (TopologyPolicy.SINGLE_NUMA_NODE, (4, 40), Strategy.LEAST_ALLOCATED, 0),
+    "single, only one": (TopologyPolicy.SINGLE_NUMA_NODE, (4, 52), Strategy.LEAST_ALLOCATED, 0),
+    "restricted, most": (TopologyPolicy.RESTRICTED, (24, 23, 4, 8), Strategy.MOST_ALLOCATED, 3),
+    "restricted, least": (TopologyPolicy.RESTRICTED, (24, 23, 4, 8), Strategy.LEAST_ALLOCATED, 2),
 }
 
 
 @pytest.mark.parametrize(("policy", "taken", "strategy", "expected"), SCORED.values(), ids=SCORED)
 def test_strategies_choose_the_numa_node(
-    policy: Policy, taken: tuple[int, ...], strategy: Strategy, expected: int
+    policy: TopologyPolicy, taken: tuple[int, ...], strategy: Strategy, expected: int
 ) -> None:
     """plugin_test.go, TestFilterWithNUMANodeScoring: 104 CPUs and 256Gi in equal parts."""
     zone = {"cpu": 104_000 // len(taken), "memory": 256 * GIB // len(taken)}
@@ -147,7 +148,7 @@ def test_short_hugepages_are_named() -> None:
     zone = {"cpu": 52_000, "memory": 8 * GIB, "hugepages-1Gi": GIB}
     ledger = Ledger.of(NodeFacts(node="n", zones={0: zone, 1: zone}), {})
     wish = PodWish(requests={"cpu": 4000, "memory": 4 * GIB, "hugepages-1Gi": 4 * GIB})
-    for policy in (Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE):
+    for policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE):
         got = admit(ledger, wish, rule(policy))
         assert isinstance(got, Refusal)
         assert (got.why, got.resource) == (Why.UNSATISFIED, "hugepages-1Gi")
@@ -159,7 +160,7 @@ class TestEndToEndRows:
 
     LEDGER = Ledger.of(facts_of_layout(BIG, memory=100 * GIB), {})
 
-    def place(self, policy: Policy, *quantities: tuple[str, str]) -> list[int | Why]:
+    def place(self, policy: TopologyPolicy, *quantities: tuple[str, str]) -> list[int | Why]:
         """Return where each of the pods goes, one after the other, or why it does not."""
         ledger, masks = self.LEDGER, list[int | Why]()
         for number, (cpu, memory) in enumerate(quantities):
@@ -174,15 +175,19 @@ class TestEndToEndRows:
     def test_two_pods_on_two_numa_nodes_and_no_place_for_a_third(self) -> None:
         """More than half of a node each."""
         each = ("30", "50Gi")
-        assert self.place(Policy.SINGLE_NUMA_NODE, each, each, each) == [1, 2, Why.UNALIGNED]
+        assert self.place(TopologyPolicy.SINGLE_NUMA_NODE, each, each, each) == [
+            1,
+            2,
+            Why.UNALIGNED,
+        ]
 
     def test_restricted_places_the_third_across_both(self) -> None:
         """What is left of both is enough."""
         each = ("30", "50Gi")
-        assert self.place(Policy.RESTRICTED, each, each, each) == [1, 2, 3]
-        assert self.place(Policy.BEST_EFFORT, each, each, each) == [1, 2, 3]
+        assert self.place(TopologyPolicy.RESTRICTED, each, each, each) == [1, 2, 3]
+        assert self.place(TopologyPolicy.BEST_EFFORT, each, each, each) == [1, 2, 3]
 
     def test_resources_that_are_left_crosswise_are_no_place(self) -> None:
         """CPUs on the one node, memory on the other."""
         pods = [("42", "1Gi"), ("10", "99Gi"), ("20", "20Gi")]
-        assert self.place(Policy.SINGLE_NUMA_NODE, *pods) == [1, 2, Why.UNALIGNED]
+        assert self.place(TopologyPolicy.SINGLE_NUMA_NODE, *pods) == [1, 2, Why.UNALIGNED]

@@ -14,12 +14,13 @@ from numakube.allotment.hints import Hint, mask_text, summary
 from numakube.allotment.ledger import NumaStatus
 from numakube.allotment.merging import Surroundings, merge
 from numakube.allotment.policies import decide, reason
-from numakube.allotment.words import Exclusive, Policy
+from numakube.allotment.words import Exclusive
+from numakube.values.topology_policy import TopologyPolicy
 
 BEST_EFFORT, RESTRICTED, SINGLE = (
-    Policy.BEST_EFFORT,
-    Policy.RESTRICTED,
-    Policy.SINGLE_NUMA_NODE,
+    TopologyPolicy.BEST_EFFORT,
+    TopologyPolicy.RESTRICTED,
+    TopologyPolicy.SINGLE_NUMA_NODE,
 )
 FOUR = Surroundings(zones=0b1111)
 TWO = Surroundings(zones=0b11)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from numakube.allotment.facts import CpuPlace, NodeFacts
 from numakube.allotment.node_facts import facts_of
-from numakube.allotment.words import BindPolicy, Policy, Scope, Strategy
+from numakube.allotment.words import BindPolicy, Strategy
 from numakube.api.codec import convert
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.nodes import Node
@@ -24,6 +24,7 @@ from numakube.topology.exact import ExactReport, Holding, uid_hash
 from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.view import Unusable, view_of
 from numakube.values.cpuset import CpuSet
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 POLICY = "node.koordinator.sh/numa-topology-policy"
 SCOPE = "node.koordinator.sh/numa-topology-scope"
@@ -141,7 +142,7 @@ def test_a_node_of_koordlet_has_its_zones_and_cpus() -> None:
     assert found.cpus is not None
     assert found.cpus.places[5] == CpuPlace(id=5, core=5, socket=1, numa=1)
     assert found.reserved_cpus == 0
-    assert found.kubelet_policy is Policy.NONE
+    assert found.kubelet_policy is TopologyPolicy.NONE
 
 
 def test_numa_ids_may_have_holes() -> None:
@@ -157,22 +158,22 @@ def test_numa_ids_may_have_holes() -> None:
 @pytest.mark.parametrize(
     ("word", "policy", "scope"),
     [
-        ("None", Policy.NONE, None),
-        ("", Policy.NONE, None),
-        ("Whatever", Policy.NONE, None),
-        ("BestEffort", Policy.BEST_EFFORT, Scope.CONTAINER),
-        ("Restricted", Policy.RESTRICTED, Scope.CONTAINER),
-        ("SingleNUMANode", Policy.SINGLE_NUMA_NODE, Scope.CONTAINER),
-        ("BestEffortContainerLevel", Policy.BEST_EFFORT, Scope.CONTAINER),
-        ("BestEffortPodLevel", Policy.BEST_EFFORT, Scope.POD),
-        ("RestrictedContainerLevel", Policy.RESTRICTED, Scope.CONTAINER),
-        ("RestrictedPodLevel", Policy.RESTRICTED, Scope.POD),
-        ("SingleNUMANodeContainerLevel", Policy.SINGLE_NUMA_NODE, Scope.CONTAINER),
-        ("SingleNUMANodePodLevel", Policy.SINGLE_NUMA_NODE, Scope.POD),
+        ("None", TopologyPolicy.NONE, None),
+        ("", TopologyPolicy.NONE, None),
+        ("Whatever", TopologyPolicy.NONE, None),
+        ("BestEffort", TopologyPolicy.BEST_EFFORT, TopologyScope.CONTAINER),
+        ("Restricted", TopologyPolicy.RESTRICTED, TopologyScope.CONTAINER),
+        ("SingleNUMANode", TopologyPolicy.SINGLE_NUMA_NODE, TopologyScope.CONTAINER),
+        ("BestEffortContainerLevel", TopologyPolicy.BEST_EFFORT, TopologyScope.CONTAINER),
+        ("BestEffortPodLevel", TopologyPolicy.BEST_EFFORT, TopologyScope.POD),
+        ("RestrictedContainerLevel", TopologyPolicy.RESTRICTED, TopologyScope.CONTAINER),
+        ("RestrictedPodLevel", TopologyPolicy.RESTRICTED, TopologyScope.POD),
+        ("SingleNUMANodeContainerLevel", TopologyPolicy.SINGLE_NUMA_NODE, TopologyScope.CONTAINER),
+        ("SingleNUMANodePodLevel", TopologyPolicy.SINGLE_NUMA_NODE, TopologyScope.POD),
     ],
 )
 def test_every_word_for_the_kubelets_policy_is_known(
-    word: str, policy: Policy, scope: Scope | None
+    word: str, policy: TopologyPolicy, scope: TopologyScope | None
 ) -> None:
     """Koordinator understands one of those that its own agent writes."""
     found = facts(policies=(word,))
@@ -186,22 +187,22 @@ def test_attributes_tell_the_kubelets_policy_as_well(policy: str, scope: str) ->
     """As RTE, NFD and our exporter write them."""
     attributes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope}
     found = facts(policies=(), attributes=attributes, version="v1alpha2", labels_of_nrt={})
-    assert found.kubelet_policy.lower() == policy.replace("-", "")
+    assert found.kubelet_policy == policy
     assert found.kubelet_scope == scope
 
 
 @pytest.mark.parametrize(
     ("word", "policy"),
     [
-        ("BestEffort", Policy.BEST_EFFORT),
-        ("Restricted", Policy.RESTRICTED),
-        ("SingleNUMANode", Policy.SINGLE_NUMA_NODE),
-        ("None", Policy.NONE),
-        ("none", Policy.NONE),
-        ("", Policy.NONE),
+        ("BestEffort", TopologyPolicy.BEST_EFFORT),
+        ("Restricted", TopologyPolicy.RESTRICTED),
+        ("SingleNUMANode", TopologyPolicy.SINGLE_NUMA_NODE),
+        ("None", TopologyPolicy.NONE),
+        ("none", TopologyPolicy.NONE),
+        ("", TopologyPolicy.NONE),
     ],
 )
-def test_the_label_names_the_policy(word: str, policy: Policy) -> None:
+def test_the_label_names_the_policy(word: str, policy: TopologyPolicy) -> None:
     """The word None is no policy, and no mistake."""
     found = facts(labels={POLICY: word})
     assert (found.label_policy, found.problems) == (policy, ())
@@ -211,7 +212,7 @@ def test_labels_tell_scope_binding_and_strategy() -> None:
     """All of them at once."""
     found = facts(labels={SCOPE: "container", BIND: "SpreadByPCPUs", STRATEGY: "MostAllocated"})
     assert found.problems == ()
-    assert found.label_scope is Scope.CONTAINER
+    assert found.label_scope is TopologyScope.CONTAINER
     assert (found.bind_policy, found.binds_all) == (BindPolicy.SPREAD_BY_PCPUS, True)
     assert found.strategy is Strategy.MOST_ALLOCATED
 
@@ -358,7 +359,7 @@ def test_without_an_nrt_only_labels_are_known() -> None:
     """Then nothing can be aligned there."""
     node = convert(Node, {"metadata": {"name": "n1", "labels": {POLICY: "Restricted"}}})
     found = facts_of(node, None, None, None)
-    assert (found.zones, found.cpus, found.label_policy) == ({}, None, Policy.RESTRICTED)
+    assert (found.zones, found.cpus, found.label_policy) == ({}, None, TopologyPolicy.RESTRICTED)
 
 
 def test_our_exact_report_tells_cpus_and_memory_of_a_kubelet_that_manages_none() -> None:
@@ -466,7 +467,7 @@ def test_facts_of_a_live_kubelet_do_not_change_with_its_pods() -> None:
     busy = exact(settings, shared_cpus=CpuSet.parse("0-1,4-15"), pods=pinned)
     found = [facts(told=told, policies=("RestrictedPodLevel",)) for told in (idle, busy)]
     assert found[0] == found[1]
-    assert found[0].kubelet_policy is Policy.RESTRICTED
+    assert found[0].kubelet_policy is TopologyPolicy.RESTRICTED
 
 
 def test_a_kubelet_that_the_model_does_not_know_keeps_whole_cores() -> None:

@@ -25,15 +25,9 @@ from tests.allotment.wishing import (
 )
 
 from numakube.allotment.reading import wish_of
-from numakube.allotment.words import (
-    BindPolicy,
-    CpuExclusive,
-    Exclusive,
-    Policy,
-    Scope,
-    Strategy,
-)
+from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Strategy
 from numakube.kubelet.demand import Role
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 
 def test_a_pod_without_words_wishes_nothing() -> None:
@@ -41,7 +35,7 @@ def test_a_pod_without_words_wishes_nothing() -> None:
     wish = wished()
     assert wish.plain
     assert (wish.policy, wish.scope, wish.exclusive, wish.strategy) == (
-        Policy.NONE,
+        TopologyPolicy.NONE,
         None,
         None,
         None,
@@ -62,10 +56,10 @@ def test_the_spec_annotation_is_read_field_by_field() -> None:
             }
         }
     )
-    assert wish.policy is Policy.SINGLE_NUMA_NODE
+    assert wish.policy is TopologyPolicy.SINGLE_NUMA_NODE
     assert wish.policy_key == SPEC
     assert wish.exclusive is Exclusive.PREFERRED
-    assert wish.scope is Scope.CONTAINER
+    assert wish.scope is TopologyScope.CONTAINER
     assert wish.strategy is Strategy.DISTRIBUTE_EVENLY
     assert not wish.plain
 
@@ -96,7 +90,7 @@ def test_the_policy_none_of_a_pod_is_no_policy(word: str) -> None:
             ".singleNUMANodeExclusive",
             "unknown word 'Yes'",
         ),
-        (SPEC, {"numaTopologyScope": "Pod"}, ".numaTopologyScope", "use one of pod, container"),
+        (SPEC, {"numaTopologyScope": "Pod"}, ".numaTopologyScope", "use one of container, pod"),
         (SPEC, {"numaAllocateStrategy": "x"}, ".numaAllocateStrategy", "MostAllocated"),
         (SPEC, {"ignored": True}, ".ignored", "is for single containers"),
         (CPU_SPEC, {"requiredCPUBindPolicy": "Full"}, ".requiredCPUBindPolicy", "FullPCPUs"),
@@ -160,13 +154,15 @@ def test_a_quantity_that_is_none_is_told_with_its_container() -> None:
 @pytest.mark.parametrize(
     ("word", "policy"),
     [
-        ("none", Policy.NONE),
-        ("best-effort", Policy.BEST_EFFORT),
-        ("restricted", Policy.RESTRICTED),
-        ("single-numa-node", Policy.SINGLE_NUMA_NODE),
+        ("none", TopologyPolicy.NONE),
+        ("best-effort", TopologyPolicy.BEST_EFFORT),
+        ("restricted", TopologyPolicy.RESTRICTED),
+        ("single-numa-node", TopologyPolicy.SINGLE_NUMA_NODE),
     ],
 )
-def test_volcanos_annotation_says_the_same_without_exclusivity(word: str, policy: Policy) -> None:
+def test_volcanos_annotation_says_the_same_without_exclusivity(
+    word: str, policy: TopologyPolicy
+) -> None:
     """Volcano lets pods share NUMA nodes."""
     wish = wished(annotations={VOLCANO: word})
     assert (wish.policy, wish.policy_key, wish.exclusive) == (policy, VOLCANO, Exclusive.NO)
@@ -176,10 +172,10 @@ def test_volcanos_annotation_gives_way_to_koordinators() -> None:
     """It counts only if the other names no policy."""
     both = {VOLCANO: "restricted", SPEC: {"numaTopologyPolicy": "BestEffort"}}
     wish = wished(annotations=both)
-    assert (wish.policy, wish.policy_key) == (Policy.BEST_EFFORT, SPEC)
+    assert (wish.policy, wish.policy_key) == (TopologyPolicy.BEST_EFFORT, SPEC)
     only_scope = {VOLCANO: "restricted", SPEC: {"numaTopologyScope": "container"}}
     wish = wished(annotations=only_scope)
-    assert (wish.policy, wish.scope) == (Policy.RESTRICTED, Scope.CONTAINER)
+    assert (wish.policy, wish.scope) == (TopologyPolicy.RESTRICTED, TopologyScope.CONTAINER)
 
 
 @pytest.mark.parametrize(
@@ -324,8 +320,8 @@ def test_a_container_with_other_limits_is_ignored_with_scope_container_only() ->
     mesh = wish.containers[1]
     assert mesh.ignored
     assert mesh.why_ignored == "its cpu limit differs from its request"
-    assert mesh.ignored_under(Scope.CONTAINER)
-    assert not mesh.ignored_under(Scope.POD)
+    assert mesh.ignored_under(TopologyScope.CONTAINER)
+    assert not mesh.ignored_under(TopologyScope.POD)
     assert wish.requests["cpu"] == 2100
 
 
@@ -343,7 +339,7 @@ def test_a_policy_of_its_own_keeps_a_container_from_being_ignored() -> None:
     )
     (mesh,) = wish.containers
     assert not mesh.ignored
-    assert (mesh.policy, mesh.exclusive) == (Policy.BEST_EFFORT, Exclusive.REQUIRED)
+    assert (mesh.policy, mesh.exclusive) == (TopologyPolicy.BEST_EFFORT, Exclusive.REQUIRED)
     assert wish.container_keys == (OF_CONTAINER + "mesh",)
     assert not wish.plain
 
@@ -357,8 +353,8 @@ def test_a_container_ignored_by_annotation_counts_in_neither_scope() -> None:
         labels={QOS: "LSR"},
     )
     mesh = wish.containers[1]
-    assert mesh.ignored_under(Scope.POD)
-    assert mesh.ignored_under(Scope.CONTAINER)
+    assert mesh.ignored_under(TopologyScope.POD)
+    assert mesh.ignored_under(TopologyScope.CONTAINER)
     assert mesh.why_ignored == f"annotation {OF_CONTAINER}mesh"
     assert wish.requests == {"cpu": 2000}
     assert wish.container_keys == ()
@@ -380,7 +376,14 @@ def test_none_for_a_container_is_a_policy_of_its_own() -> None:
     """It exempts one container from the pod's."""
     key = OF_CONTAINER + "main"
     wish = wished(annotations={key: {"numaTopologyPolicy": "None"}})
-    assert wish.containers[0].policy is Policy.NONE
+    assert wish.containers[0].policy is TopologyPolicy.NONE
+
+
+def test_none_for_a_container_with_other_limits_leaves_it_ignored() -> None:
+    """Only a policy that aligns keeps a container from being ignored."""
+    spec = {OF_CONTAINER + "mesh": {"numaTopologyPolicy": "None"}}
+    wish = wished(container("mesh", {"cpu": "2"}, cpu="1"), annotations=spec)
+    assert wish.containers[0].ignored
 
 
 def test_a_container_binds_its_cpus_by_its_own_rule() -> None:

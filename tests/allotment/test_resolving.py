@@ -13,17 +13,11 @@ from numakube.allotment.refusals import Refusal, Why
 from numakube.allotment.resolving import rule_for
 from numakube.allotment.rules import Rule
 from numakube.allotment.wishes import ContainerWish, CpuWish, DeviceWish, PodWish
-from numakube.allotment.words import (
-    Arbiter,
-    BindPolicy,
-    Exclusive,
-    Policy,
-    Scope,
-    Strategy,
-)
+from numakube.allotment.words import Arbiter, BindPolicy, Exclusive, Strategy
 from numakube.kubelet.demand import Role
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
-NONE, BEST, RESTRICTED, SINGLE = Policy
+NONE, BEST, RESTRICTED, SINGLE = TopologyPolicy
 FULL, SPREAD = BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS
 LAYOUT = CpuLayout(tuple(CpuPlace(cpu, cpu // 2, 0, 0) for cpu in range(8)))
 NODE = NodeFacts(node="n1", zones={0: {"cpu": 8000}}, cpus=LAYOUT)
@@ -56,6 +50,11 @@ def cells(table: str) -> dict[tuple[str, str], str]:
     }
 
 
+def word(policy: TopologyPolicy) -> str:
+    """Return the name of *policy* in the tables; empty for none."""
+    return policy.api_name if policy.aligns else ""
+
+
 def expected(pod: tuple[str, str], label: tuple[str, str], kubelet: tuple[str, str]) -> Any:
     """Return the cell for policies and scopes: a refusal, or who is arbiter and by what."""
     (policy, scope), (policy_of_node, scope_of_node) = pod, kubelet if kubelet[0] else label
@@ -84,15 +83,18 @@ def told(answer: Rule | Refusal) -> Any:
         return answer.why
     if answer.arbiter is Arbiter.NOBODY:
         return answer.arbiter
-    return (answer.arbiter, answer.policy, answer.policy_from, answer.scope, answer.scope_from)
+    policy = word(answer.policy)
+    return (answer.arbiter, policy, answer.policy_from, answer.scope, answer.scope_from)
 
 
-@pytest.mark.parametrize("kubelet", Policy)
-@pytest.mark.parametrize("pod", Policy)
-def test_every_cell_of_pod_label_and_kubelet(pod: Policy, kubelet: Policy) -> None:
+@pytest.mark.parametrize("kubelet", TopologyPolicy)
+@pytest.mark.parametrize("pod", TopologyPolicy)
+def test_every_cell_of_pod_label_and_kubelet(pod: TopologyPolicy, kubelet: TopologyPolicy) -> None:
     """A live kubelet decides whatever labels say; its scope means nothing without a policy."""
-    scopes: tuple[Scope | None, ...] = (None, *Scope)
-    for scope, label, scope_of_label, scope_of_kubelet in product(scopes, Policy, scopes, Scope):
+    scopes: tuple[TopologyScope | None, ...] = (None, *TopologyScope)
+    for scope, label, scope_of_label, scope_of_kubelet in product(
+        scopes, TopologyPolicy, scopes, TopologyScope
+    ):
         wish = PodWish(policy=pod, scope=scope, requests={"cpu": 1000})
         facts = replace(
             NODE,
@@ -102,7 +104,9 @@ def test_every_cell_of_pod_label_and_kubelet(pod: Policy, kubelet: Policy) -> No
             kubelet_scope=scope_of_kubelet,
         )
         assert told(rule_for(wish, facts)) == expected(
-            (pod, scope or ""), (label, scope_of_label or ""), (kubelet, scope_of_kubelet)
+            (word(pod), scope or ""),
+            (word(label), scope_of_label or ""),
+            (word(kubelet), scope_of_kubelet),
         ), (scope, label, scope_of_label, scope_of_kubelet)
 
 
@@ -131,7 +135,7 @@ def lsr(cpu: int, **cpus: Any) -> PodWish:
     return PodWish(requests={"cpu": cpu}, cpus=CpuWish(bound=True, **cpus))
 
 
-KUBELET = replace(NODE, kubelet_policy=SINGLE, kubelet_scope=Scope.CONTAINER)
+KUBELET = replace(NODE, kubelet_policy=SINGLE, kubelet_scope=TopologyScope.CONTAINER)
 BINDING = replace(NODE, bind_policy=SPREAD, binds_all=True)
 
 
@@ -189,7 +193,7 @@ def test_a_required_way_of_binding_is_refused_by_a_kubelet_that_has_another() ->
     ],
 )
 def test_a_pod_that_sets_a_policy_requires_exclusivity_unless_it_says_otherwise(
-    wish: PodWish, label: Policy, exclusive: Exclusive
+    wish: PodWish, label: TopologyPolicy, exclusive: Exclusive
 ) -> None:
     """A label's policy brings none."""
     assert ruled(wish, replace(NODE, label_policy=label)).exclusive is exclusive
@@ -241,8 +245,11 @@ def test_how_cpus_are_bound_is_the_pods_the_nodes_or_what_the_pod_prefers(
 
 def test_a_plain_pod_is_nobodys_business() -> None:
     """Not even if it sets a scope that the node's label does not have."""
-    facts = replace(NODE, label_scope=Scope.CONTAINER)
-    assert ruled(PodWish(requests={"cpu": 500}, scope=Scope.POD), facts).arbiter is Arbiter.NOBODY
+    facts = replace(NODE, label_scope=TopologyScope.CONTAINER)
+    assert (
+        ruled(PodWish(requests={"cpu": 500}, scope=TopologyScope.POD), facts).arbiter
+        is Arbiter.NOBODY
+    )
 
 
 def test_a_node_that_binds_everybody_refuses_parts_of_cpus() -> None:
@@ -281,7 +288,9 @@ def scoped(*containers: ContainerWish, **more: Any) -> PodWish:
     """Return the wish of a pod of containers that are placed one by one."""
     total = sum(one.requests["cpu"] for one in containers)
     parts: dict[str, Any] = {"cpus": CpuWish(bound=True), **more}
-    return PodWish(scope=Scope.CONTAINER, requests={"cpu": total}, containers=containers, **parts)
+    return PodWish(
+        scope=TopologyScope.CONTAINER, requests={"cpu": total}, containers=containers, **parts
+    )
 
 
 def test_with_scope_container_each_container_is_checked_by_itself() -> None:
@@ -322,7 +331,7 @@ def test_rules_of_single_containers_need_scope_container() -> None:
     answer = refused(wish)
     assert answer.why is Why.SCOPE_CONFLICT
     assert wish.container_keys[0] in answer.detail
-    rule = ruled(wish, replace(NODE, label_scope=Scope.CONTAINER))
+    rule = ruled(wish, replace(NODE, label_scope=TopologyScope.CONTAINER))
     assert (rule.arbiter, rule.policy, rule.policy_from) == (Arbiter.SCHEDULER, NONE, "")
 
 

@@ -19,8 +19,9 @@ from numakube.allotment.room import Room
 from numakube.allotment.searching import Search
 from numakube.allotment.supply import Supply
 from numakube.allotment.wishes import DeviceWish, PodWish
-from numakube.allotment.words import Exclusive, Policy
+from numakube.allotment.words import Exclusive
 from numakube.values.numamask import mask_of, masks_of_size, masks_over, nodes_of
+from numakube.values.topology_policy import TopologyPolicy
 
 GPU = {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}
 RESOURCES = ("cpu", "memory", "vendor.example/x")
@@ -55,7 +56,7 @@ def devices(count: int) -> DeviceWish | None:
 
 
 def search(
-    ledger: Ledger, wish: PodWish, policy: Policy, exclusive: Exclusive
+    ledger: Ledger, wish: PodWish, policy: TopologyPolicy, exclusive: Exclusive
 ) -> tuple[int | Refusal, Supply, DeviceOffer]:
     """Return what the search finds, and what it looked at."""
     need = need_of_pod(wish, rule(policy, exclusive=exclusive), ledger.ground)
@@ -77,11 +78,13 @@ def fits(supply: Supply, mask: int) -> bool:
     ledger=ledgers(),
     asked=amounts(),
     gpus=st.integers(0, 2),
-    policy=st.sampled_from([Policy.BEST_EFFORT, Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE]),
+    policy=st.sampled_from(
+        [TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE]
+    ),
     exclusive=st.sampled_from(Exclusive),
 )
 def test_no_set_is_missed_and_none_is_wider_than_it_must_be(
-    ledger: Ledger, asked: dict[str, int], gpus: int, policy: Policy, exclusive: Exclusive
+    ledger: Ledger, asked: dict[str, int], gpus: int, policy: TopologyPolicy, exclusive: Exclusive
 ) -> None:
     """Against a look at all sets one by one."""
     wish = PodWish(requests=asked, devices=devices(gpus))
@@ -92,18 +95,18 @@ def test_no_set_is_missed_and_none_is_wider_than_it_must_be(
     aligned = [mask for mask in given if fits(supply, mask)]
     neighbours = Neighbours.of(ledger.numa_status)
     allowed = [mask for mask in aligned if neighbours.allow(mask, exclusive)]
-    if offer.types and policy is Policy.RESTRICTED:
+    if offer.types and policy is TopologyPolicy.RESTRICTED:
         fewest = min((mask.bit_count() for mask in given), default=0)
         allowed = [mask for mask in allowed if mask.bit_count() == fewest]
-    if policy is Policy.SINGLE_NUMA_NODE:
+    if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         allowed = [mask for mask in allowed if mask.bit_count() == 1]
     best = min((mask.bit_count() for mask in allowed), default=None)
     if isinstance(found, Refusal):
         enough = not isinstance(offer.best, Refusal) and supply.short_of is None
         assert best is None
-        assert policy is not Policy.BEST_EFFORT or not enough
+        assert policy is not TopologyPolicy.BEST_EFFORT or not enough
     elif best is None:
-        assert policy is Policy.BEST_EFFORT
+        assert policy is TopologyPolicy.BEST_EFFORT
         assert found in aligned or (not aligned and found == ledger.ground.all_zones)
     else:
         assert found in allowed
@@ -124,7 +127,7 @@ class TestManyNumaNodes:
     def found(self, ledger: Ledger, cpus: int, exclusive: Exclusive = Exclusive.NO) -> int:
         """Return where a pod with *cpus* goes under Restricted."""
         wish = PodWish(requests={"cpu": cpus * 1000})
-        found, _, _ = search(ledger, wish, Policy.RESTRICTED, exclusive)
+        found, _, _ = search(ledger, wish, TopologyPolicy.RESTRICTED, exclusive)
         assert isinstance(found, int), found
         return found
 
@@ -147,7 +150,7 @@ class TestManyNumaNodes:
     def test_are_shown_by_example(self) -> None:
         """A refusal takes no longer than an answer."""
         wish = PodWish(requests={"cpu": 900_000})
-        refusal, _, _ = search(self.node(), wish, Policy.SINGLE_NUMA_NODE, Exclusive.NO)
+        refusal, _, _ = search(self.node(), wish, TopologyPolicy.SINGLE_NUMA_NODE, Exclusive.NO)
         assert isinstance(refusal, Refusal)
         assert refusal.detail.startswith("cpu prefer [1111")
 

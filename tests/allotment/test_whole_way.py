@@ -19,9 +19,10 @@ from numakube.allotment.ledger import Ledger
 from numakube.allotment.reading import wish_of
 from numakube.allotment.refusals import Refusal
 from numakube.allotment.resolving import rule_for
-from numakube.allotment.words import Arbiter, Policy, Scope
+from numakube.allotment.words import Arbiter
 from numakube.api.codec import convert
 from numakube.api.core import Pod
+from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyScope
 
 DEVICES = tuple(
     DevicePlace(
@@ -59,8 +60,8 @@ def containers(draw: st.DrawFn, name: str) -> dict[str, Any]:
 def pods(draw: st.DrawFn) -> Pod:
     """Draw a pod with any wish that can be written down without a mistake."""
     spec = {
-        "numaTopologyPolicy": draw(st.sampled_from([*Policy])),
-        "numaTopologyScope": draw(st.sampled_from(["", *Scope])),
+        "numaTopologyPolicy": draw(st.sampled_from(["", *POLICY_BY_API_NAME])),
+        "numaTopologyScope": draw(st.sampled_from(["", *TopologyScope])),
         "singleNUMANodeExclusive": draw(st.sampled_from(["", "Preferred", "Required"])),
         "numaAllocateStrategy": draw(st.sampled_from(["", "MostAllocated", "DistributeEvenly"])),
     }
@@ -108,9 +109,9 @@ def bound(pod: Pod, facts: NodeFacts, ledger: Ledger) -> tuple[Pod, Allotment] |
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(pods(), min_size=1, max_size=4), st.sampled_from([None, *Scope]))
+@given(st.lists(pods(), min_size=1, max_size=4), st.sampled_from([None, *TopologyScope]))
 def test_a_scheduler_that_starts_reads_what_the_last_one_gave(
-    wanted: list[Pod], scope: Scope | None
+    wanted: list[Pod], scope: TopologyScope | None
 ) -> None:
     """Pod by pod; so the ledger after a crash is the ledger before it."""
     facts = replace(NODE, label_scope=scope)

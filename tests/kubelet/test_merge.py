@@ -9,8 +9,9 @@ from numakube.kubelet import merge_reference as reference
 from numakube.kubelet.hints import Axis, Hint, ProviderHints
 from numakube.kubelet.machine import Machine, NumaNode
 from numakube.kubelet.numainfo import NumaInfo
-from numakube.kubelet.policies import TopologyPolicy, decide
+from numakube.kubelet.policies import decide
 from numakube.values.numamask import mask_of, masks_over
+from numakube.values.topology_policy import TopologyPolicy
 
 
 def numa_of(*ids: int, distances: list[list[int]] | None = None, closest: bool = False) -> NumaInfo:

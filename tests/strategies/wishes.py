@@ -8,17 +8,10 @@ from hypothesis import strategies as st
 
 from numakube.allotment.rules import Rule
 from numakube.allotment.wishes import ContainerWish, CpuWish, DeviceWish, PodWish
-from numakube.allotment.words import (
-    Arbiter,
-    BindPolicy,
-    CpuExclusive,
-    Exclusive,
-    Policy,
-    Scope,
-    Strategy,
-)
+from numakube.allotment.words import Arbiter, BindPolicy, CpuExclusive, Exclusive, Strategy
 from numakube.kubelet.demand import Role
 from numakube.values.resources import add_amounts, amounts_of, largest_amounts
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,9 +22,9 @@ FULL, SPREAD = BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS
 
 
 def rule(
-    policy: Policy = Policy.SINGLE_NUMA_NODE,
+    policy: TopologyPolicy = TopologyPolicy.SINGLE_NUMA_NODE,
     *,
-    scope: Scope = Scope.POD,
+    scope: TopologyScope = TopologyScope.POD,
     exclusive: Exclusive = Exclusive.NO,
     bind: BindPolicy = BindPolicy.NONE,
     required: bool = False,
@@ -55,7 +48,7 @@ def container(
     *,
     bind: BindPolicy = BindPolicy.NONE,
     required: BindPolicy = BindPolicy.NONE,
-    policy: Policy | None = None,
+    policy: TopologyPolicy | None = None,
     exclusive: Exclusive | None = None,
     ignored: bool = False,
     cpu_exclusive: CpuExclusive = CpuExclusive.NONE,

@@ -31,6 +31,7 @@ from numakube.topology.view import (
     ZoneView,
     view_of,
 )
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 GI = 2**30
 
@@ -120,8 +121,8 @@ def test_an_object_of_the_resource_topology_exporter_is_read() -> None:
                 attributes={},
             ),
         ),
-        policy="single-numa-node",
-        scope="pod",
+        policy=TopologyPolicy.SINGLE_NUMA_NODE,
+        scope=TopologyScope.POD,
         fingerprint="pfp0v001fe53c4dbd2c5f4a0",
         fingerprint_method=FingerprintMethod.WITH_EXCLUSIVE_RESOURCES,
         producer=Producer.RTE,

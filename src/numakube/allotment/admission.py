@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.allotment.device_offers import DeviceOffer
 from numakube.allotment.granting import Grant
-from numakube.allotment.ground import CPU_MILLI
 from numakube.allotment.holdings import Allotment, Share
 from numakube.allotment.needs import Need, need_of_container, need_of_pod
 from numakube.allotment.refusals import Refusal, Why
@@ -21,9 +20,10 @@ from numakube.allotment.scoring import FULL_SCORE, Places
 from numakube.allotment.searching import Search
 from numakube.allotment.supply import Supply
 from numakube.allotment.totals import total_of
-from numakube.allotment.words import BindPolicy, CpuExclusive, Policy, Scope
+from numakube.allotment.words import BindPolicy, CpuExclusive
 from numakube.kubelet.demand import Role
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from numakube.allotment.ledger import Ledger
@@ -43,7 +43,7 @@ def admit(ledger: Ledger, wish: PodWish, rule: Rule) -> Allotment | Refusal:
         wish: what the pod wishes.
         rule: what holds for it on the node.
     """
-    if rule.scope is Scope.CONTAINER:
+    if rule.scope is TopologyScope.CONTAINER:
         return _admit_containers(ledger, wish, rule)
     share = _admit_one(Room(ledger=ledger), need_of_pod(wish, rule, ledger.ground))
     if isinstance(share, Refusal):
@@ -74,7 +74,7 @@ def _rate_one(with_pod: Ledger, share: Share, rule: Rule) -> int:
     ground = with_pod.ground
     places = Places(strategy=rule.strategy, totals=ground.totals, free=with_pod.free_zones, more={})
     score = places.score(share.mask & ground.all_zones or ground.all_zones)
-    if rule.policy in (Policy.BEST_EFFORT, Policy.RESTRICTED) and share.mask:
+    if rule.policy in (TopologyPolicy.BEST_EFFORT, TopologyPolicy.RESTRICTED) and share.mask:
         return (FULL_SCORE + score) // (2 * share.mask.bit_count())
     return score
 
@@ -103,7 +103,7 @@ def _admit_one(room: Room, need: Need) -> Share | Refusal:
         return _NOTHING
     supply, devices = Supply(room, need), DeviceOffer(room, need)
     grant = Grant(supply, devices)
-    if need.policy is Policy.NONE or not (need.amounts or devices.types):
+    if need.policy is TopologyPolicy.NONE or not (need.amounts or devices.types):
         return grant.anywhere()
     mask = Search(supply, devices).run()
     return mask if isinstance(mask, Refusal) else grant.on(mask)
@@ -111,13 +111,13 @@ def _admit_one(room: Room, need: Need) -> Share | Refusal:
 
 def _impossible(ledger: Ledger, need: Need) -> Refusal | None:
     """Return what no pod could change."""
-    if need.policy and need.asks and not ledger.ground.zone_ids:
+    if need.policy.aligns and need.asks and not ledger.ground.zone_ids:
         return Refusal(why=Why.NO_ZONES, container=need.container)
     if need.bind is BindPolicy.NONE:
         return None
     if ledger.facts.cpus is None or not ledger.facts.cpus.places:
         return Refusal(why=Why.NO_CPU_LAYOUT, container=need.container)
-    if need.amounts[CPU] % CPU_MILLI:
+    if need.amounts[CPU] % MILLI_PER_CPU:
         return Refusal(why=Why.NOT_WHOLE_CPUS, container=need.container, resource=CPU)
     return None
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.allotment.cpu_wishes import CpuRule, is_bindable, read_cpu_rule
-from numakube.allotment.spelling import annotation, read_json, read_word
+from numakube.allotment.spelling import (
+    NO_POLICY_NAMES,
+    annotation,
+    read_json,
+    read_policy_name,
+    read_word,
+)
 from numakube.allotment.wishes import ContainerWish
-from numakube.allotment.words import BindPolicy, Exclusive, Policy
+from numakube.allotment.words import BindPolicy, Exclusive
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
 from numakube.api.pods import is_sidecar
@@ -22,9 +28,7 @@ if TYPE_CHECKING:
     from numakube.api.core import Container, Pod
     from numakube.api.wire import QuantityText
     from numakube.values.resources import Amounts
-
-NO_POLICY: Final = ("None", "none")
-"""Words for the policy that aligns nothing."""
+    from numakube.values.topology_policy import TopologyPolicy
 
 
 def container_wishes_of(
@@ -86,7 +90,8 @@ def _wish_of(
     key = keys.CONTAINER_NUMA_TOPOLOGY_SPEC + container.name
     policy = read_policy(own, key, problems)
     exclusive = read_exclusive(own, key, problems)
-    uneven = "" if policy or own.ignored else _unevenness(container)
+    named = policy is not None and policy.aligns
+    uneven = "" if named or own.ignored else _unevenness(container)
     return ContainerWish(
         name=container.name,
         role=role,
@@ -100,15 +105,11 @@ def _wish_of(
     )
 
 
-def read_policy(spec: NumaTopologySpec, key: str, problems: list[str]) -> Policy | None:
+def read_policy(spec: NumaTopologySpec, key: str, problems: list[str]) -> TopologyPolicy | None:
     """Return the policy that *spec* names; ``None`` if it names none or an unknown one."""
     text = spec.numa_topology_policy
-    if not text:
-        return None
-    if text in NO_POLICY:
-        return Policy.NONE
     place = annotation(key, "numaTopologyPolicy")
-    return read_word(Policy, text, place, problems, also=NO_POLICY[:1])
+    return read_policy_name(text, place, problems) if text else None
 
 
 def read_exclusive(spec: NumaTopologySpec, key: str, problems: list[str]) -> Exclusive | None:
@@ -130,7 +131,7 @@ def _own_spec(name: str, annotations: Mapping[str, str], problems: list[str]) ->
         for field, text in of_pods.items()
         if text
     ]
-    if spec.ignored and spec.numa_topology_policy not in ("", *NO_POLICY):
+    if spec.ignored and spec.numa_topology_policy not in ("", *NO_POLICY_NAMES):
         problems.append(f"{annotation(key, 'ignored')}: a container with a policy is not ignored")
     return spec
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.allotment.spelling import annotation, read_word
 from numakube.allotment.wishes import CpuWish
-from numakube.allotment.words import BindPolicy, CpuExclusive, Scope
+from numakube.allotment.words import BindPolicy, CpuExclusive
 from numakube.kubelet.demand import Role
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
+from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
     from numakube.allotment.wishes import PodWish
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
 
 NOT_WHOLE: Final = "the requested CPUs must be integer"
-_WHOLE_CPU: Final = 1000
 _DEFAULT: Final = "Default"
 _BURST: Final = "ConstrainedBurst"
 """A word of Koordinator's API behind which no behaviour stands: such pods are not bound."""
@@ -77,20 +77,20 @@ def _bind_policy(text: str, place: str, default: BindPolicy, problems: list[str]
     return word or BindPolicy.NONE
 
 
-def fraction(wish: PodWish, scope: Scope) -> str | None:
+def fraction(wish: PodWish, scope: TopologyScope) -> str | None:
     """Return who, bound by its class, asks for a part of a CPU under *scope*, if anybody does.
 
     The empty text is the pod as a whole. Plain init containers that do so are not bound.
     """
-    if scope is Scope.POD:
-        return "" if wish.cpus.bound and wish.requests.get(CPU, 0) % _WHOLE_CPU else None
+    if scope is TopologyScope.POD:
+        return "" if wish.cpus.bound and wish.requests.get(CPU, 0) % MILLI_PER_CPU else None
     for container in wish.containers:
         asked = container.requests.get(CPU, 0)
-        if container.cpus.bound and not container.ignored and asked % _WHOLE_CPU:
+        if container.cpus.bound and not container.ignored and asked % MILLI_PER_CPU:
             return container.name
     return None
 
 
 def is_bindable(role: Role, requests: Amounts) -> bool:
     """Tell whether a container may be bound at all: init containers only to whole CPUs."""
-    return role is not Role.INIT or requests.get(CPU, 0) % _WHOLE_CPU == 0
+    return role is not Role.INIT or requests.get(CPU, 0) % MILLI_PER_CPU == 0

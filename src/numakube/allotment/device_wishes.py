@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.allotment.spelling import annotation, read_json
 from numakube.allotment.wishes import DeviceWish
-from numakube.allotment.words import Scope
 from numakube.api.koordinator import devices as api
 from numakube.api.koordinator import keys
 from numakube.api.selectors import selector_of
 from numakube.errors import InvalidValue
 from numakube.values.resources import add_amounts
+from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -66,7 +66,7 @@ def device_wish_of(
     annotations: Mapping[str, str],
     requests: Amounts,
     containers: Sequence[ContainerWish],
-    scope: Scope | None,
+    scope: TopologyScope | None,
     problems: list[str],
 ) -> DeviceWish | None:
     """Return what is wanted of devices; ``None`` if nothing is."""
@@ -76,7 +76,7 @@ def device_wish_of(
     if not wanted:
         return None
     parts = {one.name: part for one in containers if (part := requests_by_type(one.requests))}
-    if scope is Scope.CONTAINER:
+    if scope is TopologyScope.CONTAINER:
         for index, one in enumerate(containers):
             _check(one.requests, hints, f"spec.containers[{index}] ({one.name})", problems)
     else:

@@ -7,7 +7,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from numakube.allotment.words import BindPolicy, Policy, Scope, Strategy
+from numakube.allotment.words import BindPolicy, Strategy
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -125,8 +126,8 @@ class NodeFacts:
         cpus: ``None`` if the layout is not known; then no CPUs can be bound.
         reserved_cpus: CPUs that are never bound: the kubelet's, the node's, those of the system and
             of pods that the kubelet has pinned.
-        kubelet_policy: of a Topology Manager that is at work (`Policy.NONE` if there is none), and
-            its scope; `kubelet_scope` means nothing without it.
+        kubelet_policy: of a Topology Manager that is at work, else `TopologyPolicy.NONE`; then
+            `kubelet_scope` means nothing.
         label_policy: from the node's labels; so are ``label_scope``, ``bind_policy``, ``strategy``.
             ``bind_policy`` also follows from the kubelet's ``full-pcpus-only``.
         binds_all: whether every pod that asks for CPUs is bound, as the label has it; the kubelet's
@@ -139,10 +140,10 @@ class NodeFacts:
     zones: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
     cpus: CpuLayout | None = None
     reserved_cpus: int = 0
-    kubelet_policy: Policy = Policy.NONE
-    kubelet_scope: Scope = Scope.CONTAINER
-    label_policy: Policy = Policy.NONE
-    label_scope: Scope | None = None
+    kubelet_policy: TopologyPolicy = TopologyPolicy.NONE
+    kubelet_scope: TopologyScope = TopologyScope.CONTAINER
+    label_policy: TopologyPolicy = TopologyPolicy.NONE
+    label_scope: TopologyScope | None = None
     bind_policy: BindPolicy = BindPolicy.NONE
     binds_all: bool = False
     strategy: Strategy | None = None

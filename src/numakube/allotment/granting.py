@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.allotment.binding import bind_cpus, within_time
-from numakube.allotment.ground import CPU_MILLI
 from numakube.allotment.holdings import Share
 from numakube.allotment.refusals import Refusal, Why
 from numakube.allotment.searching import too_little
 from numakube.allotment.splitting import even_parts
 from numakube.values.numamask import nodes_of
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from numakube.allotment.device_offers import DeviceOffer
@@ -37,7 +36,7 @@ class Grant:
         zones = self._split(mask)
         if isinstance(zones, Refusal):
             return zones
-        counts = {zone: part[CPU] // CPU_MILLI for zone, part in zones.items() if CPU in part}
+        counts = {zone: part[CPU] // MILLI_PER_CPU for zone, part in zones.items() if CPU in part}
         cpus = self._cpus_by_zone(counts) if self.supply.need.cpus else 0
         if cpus is None:
             return self._too_few()

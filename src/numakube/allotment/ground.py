@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.allotment.device_wishes import device_type_of
 from numakube.values.numamask import MAX_NODE_ID, mask_of
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from numakube.allotment.facts import DevicePlace, NodeFacts
     from numakube.values.numamask import NumaMask
     from numakube.values.resources import Amounts
-
-CPU_MILLI: Final = 1000
-"""One whole CPU."""
 
 
 def amplified(amount: int, ratio: float) -> int:
@@ -106,7 +103,7 @@ class Ground:
         amounts = dict(self.facts.zones[zone])
         if CPU in amounts:
             kept = (self.cpus_of_zone[zone] & self.facts.reserved_cpus).bit_count()
-            amounts[CPU] -= kept * CPU_MILLI
+            amounts[CPU] -= kept * MILLI_PER_CPU
         return {
             name: amplified(max(0, amount), self.ratio(name)) for name, amount in amounts.items()
         }

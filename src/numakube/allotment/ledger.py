@@ -18,9 +18,9 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.allotment.ground import CPU_MILLI, Ground, amplified, sorted_zones
+from numakube.allotment.ground import Ground, amplified, sorted_zones
 from numakube.allotment.usage import DeviceUse, Usage
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -139,7 +139,7 @@ class Ledger:
     def _free(self, zone: int, total: Amounts) -> Amounts:
         taken = dict(self.usage.unbound.get(zone, {}))
         if bound := self.usage.bound.get(zone, 0):
-            cpu = amplified(bound * CPU_MILLI, self.ground.ratio(CPU))
+            cpu = amplified(bound * MILLI_PER_CPU, self.ground.ratio(CPU))
             taken[CPU] = taken.get(CPU, 0) + cpu
         return {name: max(0, amount - taken.get(name, 0)) for name, amount in total.items()}
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from numakube.allotment.ground import CPU_MILLI
-from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Policy, Strategy
-from numakube.values.resources import CPU
+from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from numakube.allotment.ground import Ground
     from numakube.allotment.rules import Rule
     from numakube.allotment.wishes import ContainerWish, DeviceWish, PodWish
     from numakube.values.resources import Amounts
+    from numakube.values.topology_policy import TopologyPolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Need:
     container: str = ""
     amounts: Amounts
     asks: bool = True
-    policy: Policy
+    policy: TopologyPolicy
     exclusive: Exclusive
     strategy: Strategy
     bind: BindPolicy = BindPolicy.NONE
@@ -44,12 +44,12 @@ class Need:
     @cached_property
     def cpus(self) -> int:
         """How many CPUs it gets for itself."""
-        return self.amounts.get(CPU, 0) // CPU_MILLI if self.bind is not BindPolicy.NONE else 0
+        return self.amounts.get(CPU, 0) // MILLI_PER_CPU if self.bind is not BindPolicy.NONE else 0
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to give: no policy or nothing to place, and no CPUs to bind."""
-        return not (self.cpus or self.devices or (self.policy and self.amounts))
+        return not (self.cpus or self.devices or (self.policy.aligns and self.amounts))
 
 
 def need_of_pod(wish: PodWish, rule: Rule, ground: Ground) -> Need:
@@ -101,7 +101,7 @@ def _binding(container: ContainerWish, rule: Rule, ground: Ground) -> tuple[Bind
     wish, facts = container.cpus, ground.facts
     asked = container.requests.get(CPU, 0)
     may_bind = rule.bind is not none and (wish.bound or facts.binds_all)
-    if not may_bind or not asked or asked % CPU_MILLI:
+    if not may_bind or not asked or asked % MILLI_PER_CPU:
         return none, none
     required = wish.required or facts.bind_policy
     return required or wish.preferred or rule.bind, required
@@ -110,6 +110,6 @@ def _binding(container: ContainerWish, rule: Rule, ground: Ground) -> tuple[Bind
 def _exclusive(container: ContainerWish, wish: PodWish, rule: Rule) -> Exclusive:
     if container.exclusive is not None:
         return container.exclusive
-    if container.policy and wish.exclusive is None:
+    if container.aligns_itself and wish.exclusive is None:
         return Exclusive.REQUIRED
     return rule.exclusive

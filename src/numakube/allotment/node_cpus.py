@@ -29,6 +29,7 @@ from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet, union
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import milli_value
+from numakube.values.resources import MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -173,7 +174,7 @@ def _reserved_by(
         manager = start_cpu_manager(cpus, settings, behaviour_of(kubernetes))
     except ConfigError:
         # A kubelet that should not run by all that the model knows.
-        return _first_cores(_layout_of_model(model), -(-(milli or 0) // 1000))
+        return _first_cores(_layout_of_model(model), -(-(milli or 0) // MILLI_PER_CPU))
     return manager.reserved if manager is not None else 0
 
 
@@ -188,7 +189,7 @@ def _cpus(text: str, place: str, problems: list[str]) -> int:
 def _reserved_count(reservation: NodeReservation, problems: list[str]) -> int:
     """Return how many whole CPUs a reservation asks for that lists none."""
     try:
-        return -(-milli_value(reservation.resources.get("cpu", 0)) // 1000)
+        return -(-milli_value(reservation.resources.get("cpu", 0)) // MILLI_PER_CPU)
     except InvalidValue as error:
         problems.append(f"{annotation(keys.NODE_RESERVATION, 'resources')}: {error}")
         return 0

@@ -22,8 +22,9 @@ from numakube.allotment.node_devices import devices_of
 from numakube.allotment.node_labels import NodeLabels, read_labels, read_ratios
 from numakube.allotment.node_zones import zones_of
 from numakube.allotment.spelling import label
-from numakube.allotment.words import KUBELET_WORDS, BindPolicy, Policy, Scope
+from numakube.allotment.words import BindPolicy
 from numakube.api.koordinator import keys
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,9 +55,9 @@ def facts_of(
     of_node, of_nrt, of_device = list[str](), list[str](), list[str]()
     told = nrt.metadata.annotations if nrt is not None else {}
     labels = read_labels(node.metadata.labels, of_node)
-    policy = KUBELET_WORDS.get(view.policy, Policy.NONE) if view is not None else Policy.NONE
-    scope = Scope(view.scope) if view is not None else Scope.CONTAINER
-    report = view.report if view is not None and not policy else None
+    policy = view.policy if view is not None else TopologyPolicy.NONE
+    scope = view.scope if view is not None else TopologyScope.CONTAINER
+    report = view.report if view is not None and not policy.aligns else None
     layout = cpu_layout_of(told, report, of_nrt)
     of_node += _overruled(labels, policy, scope)
     return NodeFacts(
@@ -105,14 +106,14 @@ def _kubelet_binding(view: NodeTopology | None) -> BindPolicy:
     return BindPolicy.FULL_PCPUS if whole_cores else BindPolicy.NONE
 
 
-def _overruled(labels: NodeLabels, policy: Policy, scope: Scope) -> Iterator[str]:
+def _overruled(labels: NodeLabels, policy: TopologyPolicy, scope: TopologyScope) -> Iterator[str]:
     """Yield the labels that say otherwise than a Topology Manager that is at work."""
-    if not policy:
+    if not policy.aligns:
         return
-    if labels.policy and labels.policy is not policy:
+    if labels.policy.aligns and labels.policy is not policy:
         yield (
-            f"{label(keys.NODE_POLICY)}: {labels.policy} does not count, "
-            f"because the kubelet aligns by {policy}"
+            f"{label(keys.NODE_POLICY)}: {labels.policy.api_name} does not count, "
+            f"because the kubelet aligns by {policy.api_name}"
         )
     if labels.scope and labels.scope is not scope:
         yield (

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.allotment.spelling import annotation, label, read_json, read_word
-from numakube.allotment.words import BindPolicy, Policy, Scope, Strategy
+from numakube.allotment.spelling import annotation, label, read_json, read_policy_name, read_word
+from numakube.allotment.words import BindPolicy, Strategy
 from numakube.api.koordinator import keys
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,6 @@ _BIND_WORDS: Final = {
     "FullPCPUsOnly": BindPolicy.FULL_PCPUS,
     "SpreadByPCPUs": BindPolicy.SPREAD_BY_PCPUS,
 }
-_NO_POLICY: Final = ("", "None", "none")
 _LARGEST_RATIO: Final = 1000.0
 """A larger one is a mistake."""
 
@@ -31,8 +31,8 @@ _LARGEST_RATIO: Final = 1000.0
 class NodeLabels:
     """What the labels say; what they do not say is none, or ``None``."""
 
-    policy: Policy = Policy.NONE
-    scope: Scope | None = None
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    scope: TopologyScope | None = None
     bind: BindPolicy = BindPolicy.NONE
     strategy: Strategy | None = None
 
@@ -46,11 +46,9 @@ def read_labels(labels: Mapping[str, str], problems: list[str]) -> NodeLabels:
         place = label(keys.NODE_BIND_POLICY)
         problems.append(f"{place}: unknown word {bind!r}: use one of {known}")
     return NodeLabels(
-        policy=Policy.NONE
-        if policy in _NO_POLICY
-        else read_word(Policy, policy, label(keys.NODE_POLICY), problems, also=("None",))
-        or Policy.NONE,
-        scope=read_word(Scope, scope, label(keys.NODE_SCOPE), problems) if scope else None,
+        policy=read_policy_name(policy or "None", label(keys.NODE_POLICY), problems)
+        or TopologyPolicy.NONE,
+        scope=read_word(TopologyScope, scope, label(keys.NODE_SCOPE), problems) if scope else None,
         bind=_BIND_WORDS.get(bind, BindPolicy.NONE),
         strategy=read_word(Strategy, strategy, label(keys.NODE_STRATEGY), problems)
         if strategy

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from numakube.errors import InvalidValue
 from numakube.topology.view import Producer
-from numakube.values.resources import CPU, MEMORY, amount_of, hugepage_name
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amount_of, hugepage_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ def zones_of(
         for zone, cpus in layout.by_numa.items():
             told = zones.get(zone)
             if told is not None and (view.producer is not Producer.KOORDLET or CPU not in told):
-                told[CPU] = 1000 * cpus.bit_count()
+                told[CPU] = MILLI_PER_CPU * cpus.bit_count()
     if report is not None:
         _fill_memory(zones, report.machine, node)
     return dict(zones)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from numakube.allotment.hints import mask_text, summary
 from numakube.allotment.merging import Surroundings, merge
-from numakube.allotment.words import Policy
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,20 +36,24 @@ class Decision:
     settled: bool
 
 
-def decide(policy: Policy, hints: Mapping[str, Sequence[Hint]], around: Surroundings) -> Decision:
+def decide(
+    policy: TopologyPolicy, hints: Mapping[str, Sequence[Hint]], around: Surroundings
+) -> Decision:
     """Return what *policy* makes of *hints* by resource."""
-    if policy is Policy.SINGLE_NUMA_NODE:
+    if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         hints = {name: [hint for hint in one if _is_single(hint)] for name, one in hints.items()}
     merged = merge(hints.values(), around)
-    if policy is Policy.BEST_EFFORT:
+    if policy is TopologyPolicy.BEST_EFFORT:
         settled = merged.aligned and merged.clean
         return Decision(mask=merged.mask, admitted=True, settled=settled)
     return Decision(mask=merged.mask, admitted=merged.preferred, settled=merged.preferred)
 
 
-def reason(policy: Policy, hints: Mapping[str, Sequence[Hint]], around: Surroundings) -> str:
+def reason(
+    policy: TopologyPolicy, hints: Mapping[str, Sequence[Hint]], around: Surroundings
+) -> str:
     """Say why *policy* admits none of *hints*: what resources prefer, and who is in the way."""
-    separator = "," if policy is Policy.SINGLE_NUMA_NODE else " & "
+    separator = "," if policy is TopologyPolicy.SINGLE_NUMA_NODE else " & "
     text = summary(hints, separator=separator)
     if not decide(policy, hints, Surroundings(zones=around.zones)).admitted:
         return text

@@ -12,7 +12,7 @@ names a policy for it: so injected sidecars do not block a pod.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,12 +27,13 @@ from numakube.allotment.device_wishes import device_wish_of
 from numakube.allotment.qos import may_bind, qos_of
 from numakube.allotment.spelling import annotation, label, read_json, read_word
 from numakube.allotment.wishes import ContainerWish, PodWish
-from numakube.allotment.words import KUBELET_WORDS, BindPolicy, Exclusive, Policy, Scope, Strategy
+from numakube.allotment.words import BindPolicy, Exclusive, Strategy
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
 from numakube.api.pods import effective_requests
 from numakube.errors import InvalidValue
 from numakube.values.resources import CPU, quantity_of
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from numakube.api.core import Container, Pod
     from numakube.values.quantity import Quantity
     from numakube.values.resources import Amounts
+
+_KUBELET_NAMES: Final = tuple(TopologyPolicy)
 
 
 def wish_of(pod: Pod, *, default_bind: BindPolicy = BindPolicy.FULL_PCPUS) -> PodWish:
@@ -55,7 +58,7 @@ def wish_of(pod: Pod, *, default_bind: BindPolicy = BindPolicy.FULL_PCPUS) -> Po
     containers = container_wishes_of(
         pod, rule, may_bind=binds, default_bind=default_bind, problems=problems
     )
-    ignored = {one.name for one in containers if one.ignored_under(Scope.POD)}
+    ignored = {one.name for one in containers if one.ignored_under(TopologyScope.POD)}
     requests = _requests_without(pod, ignored, problems)
     wish = replace(
         wish,
@@ -81,10 +84,10 @@ def _numa_wish(
         )
     scope, strategy = spec.numa_topology_scope, spec.numa_allocate_strategy
     wish = PodWish(
-        policy=read_policy(spec, key, problems) or Policy.NONE,
+        policy=read_policy(spec, key, problems) or TopologyPolicy.NONE,
         policy_key=key if spec.numa_topology_policy else "",
         exclusive=read_exclusive(spec, key, problems),
-        scope=read_word(Scope, scope, annotation(key, "numaTopologyScope"), problems)
+        scope=read_word(TopologyScope, scope, annotation(key, "numaTopologyScope"), problems)
         if scope
         else None,
         strategy=read_word(Strategy, strategy, annotation(key, "numaAllocateStrategy"), problems)
@@ -99,14 +102,14 @@ def _volcano_wish(wish: PodWish, annotations: Mapping[str, str], problems: list[
     text = annotations.get(keys.VOLCANO_POLICY)
     if text is None:
         return wish
-    if text not in KUBELET_WORDS:
-        known = ", ".join(KUBELET_WORDS)
+    if text not in _KUBELET_NAMES:
+        known = ", ".join(_KUBELET_NAMES)
         place = annotation(keys.VOLCANO_POLICY)
         problems.append(f"{place}: unknown word {text!r}: use one of {known}")
         return wish
     return replace(
         wish,
-        policy=KUBELET_WORDS[text],
+        policy=TopologyPolicy(text),
         policy_key=keys.VOLCANO_POLICY,
         exclusive=Exclusive.NO if wish.exclusive is None else wish.exclusive,
     )
@@ -114,7 +117,7 @@ def _volcano_wish(wish: PodWish, annotations: Mapping[str, str], problems: list[
 
 def _with_exclusive(container: ContainerWish, wish: PodWish) -> ContainerWish:
     """Return *container* with the default of exclusivity that a policy of its own brings along."""
-    if container.policy and container.exclusive is None and wish.exclusive is None:
+    if container.aligns_itself and container.exclusive is None and wish.exclusive is None:
         return replace(container, exclusive=Exclusive.REQUIRED)
     return container
 
@@ -131,10 +134,10 @@ def _scoped_keys(pod: Pod, containers: Iterable[ContainerWish]) -> tuple[str, ..
 
 def _mismatches(wish: PodWish, qos: str) -> Iterable[str]:
     """Yield what is readable by itself but does not go together."""
-    if wish.scope is Scope.POD:
+    if wish.scope is TopologyScope.POD:
         for key in wish.container_keys:
             yield f"{annotation(key)}: needs numaTopologyScope container, but the pod sets pod"
-    scopes = (wish.scope,) if wish.scope else tuple(Scope)
+    scopes = (wish.scope,) if wish.scope else (TopologyScope.POD, TopologyScope.CONTAINER)
     culprits = [fraction(wish, scope) for scope in scopes]
     if None in culprits:
         return

@@ -18,7 +18,8 @@ from numakube.allotment.cpu_wishes import NOT_WHOLE
 from numakube.allotment.refusals import Refusal, Why
 from numakube.allotment.resolving_cpus import Binding, binding_for
 from numakube.allotment.rules import Rule
-from numakube.allotment.words import Arbiter, Exclusive, Scope, Strategy
+from numakube.allotment.words import Arbiter, Exclusive, Strategy
+from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
     from numakube.allotment.facts import NodeFacts
@@ -39,10 +40,11 @@ def rule_for(
     """Return the rule for a pod with *wish* on the node of *facts*, or why it cannot go there."""
     if wish.problems:
         return _bad_wish(wish)
-    if facts.kubelet_policy:
+    if facts.kubelet_policy.aligns:
         return _kubelet_refusal(wish, facts) or _kubelet_rule(wish, facts)
-    if wish.policy and facts.label_policy and wish.policy is not facts.label_policy:
-        detail = f"the pod wants {wish.policy}, the node's label says {facts.label_policy}"
+    pod, label = wish.policy, facts.label_policy
+    if pod.aligns and label.aligns and pod is not label:
+        detail = f"the pod wants {pod.api_name}, the node's label says {label.api_name}"
         return Refusal(why=Why.POLICY_CONFLICT, detail=detail)
     return _scheduler_rule(wish, facts, default_strategy)
 
@@ -56,15 +58,15 @@ def _bad_wish(wish: PodWish) -> Refusal:
 def _kubelet_refusal(wish: PodWish, facts: NodeFacts) -> Refusal | None:
     """Return what the pod asks for that the kubelet will not do, if there is anything."""
     kubelet = facts.kubelet_policy
-    if wish.policy and wish.policy is not kubelet:
-        detail = f"the pod wants {wish.policy}, the kubelet aligns by {kubelet}"
+    if wish.policy.aligns and wish.policy is not kubelet:
+        detail = f"the pod wants {wish.policy.api_name}, the kubelet aligns by {kubelet.api_name}"
         return Refusal(why=Why.KUBELET_POLICY, detail=detail)
     if wish.scope and wish.scope is not facts.kubelet_scope:
         detail = f"the pod wants scope {wish.scope}, the kubelet's is {facts.kubelet_scope}"
         return Refusal(why=Why.KUBELET_SCOPE, detail=detail)
     for one in wish.containers:
-        if one.policy and one.policy is not kubelet:
-            detail = f"it wants {one.policy}, the kubelet aligns by {kubelet}"
+        if one.policy and one.policy.aligns and one.policy is not kubelet:
+            detail = f"it wants {one.policy.api_name}, the kubelet aligns by {kubelet.api_name}"
             return Refusal(why=Why.KUBELET_POLICY, container=one.name, detail=detail)
     if wish.exclusive is Exclusive.REQUIRED:
         detail = "the pod requires a NUMA node of its own, and the kubelet keeps nobody apart"
@@ -80,7 +82,7 @@ def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> Rule:
     return Rule(
         arbiter=Arbiter.KUBELET,
         policy=facts.kubelet_policy,
-        policy_from=_POD if wish.policy else _KUBELET,
+        policy_from=_POD if wish.policy.aligns else _KUBELET,
         scope=facts.kubelet_scope,
         scope_from=_POD if wish.scope else _KUBELET,
     )
@@ -89,8 +91,8 @@ def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> Rule:
 def _scheduler_rule(wish: PodWish, facts: NodeFacts, default_strategy: Strategy) -> Rule | Refusal:
     """Return the rule where the scheduler decides, if there is anything to decide."""
     scope, scope_from = _scope(wish, facts)
-    policy = wish.policy or facts.label_policy
-    aligned = bool(policy) or any(one.policy and not one.ignored for one in wish.containers)
+    policy = wish.policy if wish.policy.aligns else facts.label_policy
+    aligned = policy.aligns or any(one.aligns_itself and not one.ignored for one in wish.containers)
     binding = binding_for(wish, facts, scope)
     if not aligned and not _wants_devices(wish, facts) and binding == Binding():
         return Rule(arbiter=Arbiter.NOBODY)
@@ -101,7 +103,7 @@ def _scheduler_rule(wish: PodWish, facts: NodeFacts, default_strategy: Strategy)
     return Rule(
         arbiter=Arbiter.SCHEDULER,
         policy=policy,
-        policy_from=(_POD if wish.policy else _LABEL) if policy else "",
+        policy_from=(_POD if wish.policy.aligns else _LABEL) if policy.aligns else "",
         scope=scope,
         scope_from=scope_from,
         exclusive=_exclusive(wish),
@@ -111,17 +113,17 @@ def _scheduler_rule(wish: PodWish, facts: NodeFacts, default_strategy: Strategy)
     )
 
 
-def _scope(wish: PodWish, facts: NodeFacts) -> tuple[Scope, str]:
+def _scope(wish: PodWish, facts: NodeFacts) -> tuple[TopologyScope, str]:
     if wish.scope:
         return wish.scope, _POD
-    return (facts.label_scope, _LABEL) if facts.label_scope else (Scope.POD, _DEFAULT)
+    return (facts.label_scope, _LABEL) if facts.label_scope else (TopologyScope.POD, _DEFAULT)
 
 
-def _scope_refusal(wish: PodWish, facts: NodeFacts, scope: Scope) -> Refusal | None:
+def _scope_refusal(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Refusal | None:
     if facts.label_scope and facts.label_scope is not scope:
         detail = f"the pod wants scope {scope}, the node's label says {facts.label_scope}"
         return Refusal(why=Why.SCOPE_CONFLICT, detail=detail)
-    if scope is Scope.POD and wish.container_keys:
+    if scope is TopologyScope.POD and wish.container_keys:
         keys = ", ".join(wish.container_keys)
         detail = f"scope pod applies on the node, and these need scope container: {keys}"
         return Refusal(why=Why.SCOPE_CONFLICT, detail=detail)
@@ -132,7 +134,7 @@ def _exclusive(wish: PodWish) -> Exclusive:
     """Return the pod's word; a pod that sets a policy and says nothing else requires it."""
     if wish.exclusive is not None:
         return wish.exclusive
-    return Exclusive.REQUIRED if wish.policy else Exclusive.NO
+    return Exclusive.REQUIRED if wish.policy.aligns else Exclusive.NO
 
 
 def _wants_devices(wish: PodWish, facts: NodeFacts) -> bool:

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.allotment.refusals import Refusal, Why
-from numakube.allotment.words import BindPolicy, Scope
+from numakube.allotment.words import BindPolicy
 from numakube.kubelet.demand import Role
-from numakube.values.resources import CPU, quantity_of
+from numakube.values.resources import CPU, MILLI_PER_CPU, quantity_of
+from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.allotment.facts import NodeFacts
     from numakube.allotment.wishes import CpuWish, PodWish
-
-_WHOLE_CPU = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,13 @@ class _Holder:
     wish: CpuWish
 
 
-def binding_for(wish: PodWish, facts: NodeFacts, scope: Scope) -> Binding | Refusal:
+def binding_for(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Binding | Refusal:
     """Return how CPUs are bound for a pod with *wish* on the node of *facts*, or why not."""
     holders = list(_holders(wish, facts, scope))
     if not holders:
         return Binding()
     for holder in holders:
-        if holder.cpu_milli % _WHOLE_CPU:
+        if holder.cpu_milli % MILLI_PER_CPU:
             return _not_whole(holder)
     if facts.cpus is None or not facts.cpus.places:
         return Refusal(why=Why.NO_CPU_LAYOUT, detail="where its CPUs are is not known")
@@ -53,16 +52,16 @@ def binding_for(wish: PodWish, facts: NodeFacts, scope: Scope) -> Binding | Refu
     return Binding(_policy_of(of_pod, facts), bool(of_pod.required or facts.bind_policy))
 
 
-def _holders(wish: PodWish, facts: NodeFacts, scope: Scope) -> Iterator[_Holder]:
+def _holders(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Iterator[_Holder]:
     """Yield whoever gets CPUs of its own."""
-    if scope is Scope.POD:
+    if scope is TopologyScope.POD:
         if wish.cpus.bound or facts.binds_all:
             yield from _if_any(_Holder("", wish.requests.get(CPU, 0), wish.cpus))
         return
     for one in wish.containers:
         asked = one.requests.get(CPU, 0)
         # Plain init containers that ask for parts of CPUs run in a shared pool.
-        part = one.role is Role.INIT and asked % _WHOLE_CPU
+        part = one.role is Role.INIT and asked % MILLI_PER_CPU
         if not one.ignored and not part and (one.cpus.bound or facts.binds_all):
             yield from _if_any(_Holder(one.name, asked, one.cpus))
 
@@ -83,7 +82,7 @@ def _not_whole(holder: _Holder) -> Refusal:
 
 def _refusal(holder: _Holder, imposed: BindPolicy, threads: int) -> Refusal | None:
     """Return why *holder* cannot be bound where *imposed* applies and cores have *threads*."""
-    required, count = holder.wish.required, holder.cpu_milli // _WHOLE_CPU
+    required, count = holder.wish.required, holder.cpu_milli // MILLI_PER_CPU
     if required and imposed and required is not imposed:
         detail = f"{required} is required, the node imposes {imposed}"
         return Refusal(why=Why.BIND_CONFLICT, container=holder.name, detail=detail)

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from numakube.allotment.device_sums import added, largest
-from numakube.allotment.ground import CPU_MILLI, amplified
+from numakube.allotment.ground import amplified
 from numakube.allotment.usage import add_zones, bound_of, unbound_of
-from numakube.values.resources import CPU, largest_amounts
+from numakube.values.resources import CPU, MILLI_PER_CPU, largest_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,7 +66,7 @@ class Room:
         """What the pod has taken of each NUMA node so far, amplified."""
         ratio = self.ledger.ground.ratio(CPU)
         bound = {
-            zone: {CPU: amplified(count * CPU_MILLI, ratio)}
+            zone: {CPU: amplified(count * MILLI_PER_CPU, ratio)}
             for zone, count in bound_of(self.ledger.ground, self.own).items()
         }
         return add_zones(self.kept, bound)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from numakube.allotment.words import Arbiter, BindPolicy, Exclusive, Policy, Scope, Strategy
+from numakube.allotment.words import Arbiter, BindPolicy, Exclusive, Strategy
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +28,9 @@ class Rule:
     """
 
     arbiter: Arbiter
-    policy: Policy = Policy.NONE
+    policy: TopologyPolicy = TopologyPolicy.NONE
     policy_from: str = ""
-    scope: Scope = Scope.POD
+    scope: TopologyScope = TopologyScope.POD
     scope_from: str = "default"
     exclusive: Exclusive = Exclusive.NO
     bind: BindPolicy = BindPolicy.NONE

@@ -15,9 +15,10 @@ from numakube.allotment.hints import Hint
 from numakube.allotment.merging import Surroundings
 from numakube.allotment.policies import Decision, decide, reason
 from numakube.allotment.refusals import Refusal, Why
-from numakube.allotment.words import Exclusive, Policy
+from numakube.allotment.words import Exclusive
 from numakube.values.numamask import NumaMask, mask_of, masks_of_size
 from numakube.values.resources import CPU, quantity_of
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,9 @@ class Search:
         policy = self.supply.need.policy
         around = self._around
         hints: dict[str, list[Hint]] = {name: [] for name in self._names()}
-        decision = Decision(mask=around.zones, admitted=policy is Policy.BEST_EFFORT, settled=False)
+        decision = Decision(
+            mask=around.zones, admitted=policy is TopologyPolicy.BEST_EFFORT, settled=False
+        )
         for size in self._sizes():
             self._look(hints, size)
             decision = decide(policy, hints, around)
@@ -57,14 +60,14 @@ class Search:
     def _sizes(self) -> range:
         """Return the sizes of sets to look at: no smaller than amounts need, as devices allow."""
         most = len(self.supply.room.ledger.ground.zone_ids)
-        if self.supply.need.policy is Policy.SINGLE_NUMA_NODE:
+        if self.supply.need.policy is TopologyPolicy.SINGLE_NUMA_NODE:
             most = 1
         smallest = max(self.supply.fewest.values(), default=1)
         return range(1 if self.devices.types else smallest, most + 1)
 
     def _look(self, hints: dict[str, list[Hint]], size: int) -> None:
         """Add to *hints* the sets of *size* nodes; only those in all lists need a score."""
-        supply, restricted = self.supply, self.supply.need.policy is Policy.RESTRICTED
+        supply, restricted = self.supply, self.supply.need.policy is TopologyPolicy.RESTRICTED
         candidates = self._candidates(size)
         masks = {name: supply.masks(name, candidates) for name in supply.need.amounts}
         common = set(candidates).intersection(*masks.values())
@@ -110,7 +113,7 @@ class Search:
 
     def _is_futile(self, hints: dict[str, list[Hint]]) -> bool:
         """Tell whether wider sets cannot be preferred: devices want the smallest there are."""
-        restricted = self.supply.need.policy is Policy.RESTRICTED
+        restricted = self.supply.need.policy is TopologyPolicy.RESTRICTED
         return restricted and any(hints[name] for name in self.devices.types)
 
     @cached_property
@@ -145,7 +148,7 @@ def too_little(supply: Supply, resource: str) -> Refusal:
     wanted = need.amounts[resource]
     left = sum(supply.available[resource].values())
     few = resource == CPU and need.cpus > supply.cpus.bit_count()
-    strict = need.policy is not Policy.BEST_EFFORT
+    strict = need.policy is not TopologyPolicy.BEST_EFFORT
     why = Why.TOO_FEW_CPUS if few else Why.UNSATISFIED if strict else Why.ZONES_TOO_SMALL
     detail = (
         f"{quantity_of(resource, wanted)} wanted,"

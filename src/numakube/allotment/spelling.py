@@ -8,18 +8,22 @@ mistake, because Go would read it and we would not.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from numakube.api.codec import decode
 from numakube.errors import MalformedObject
+from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 T = TypeVar("T")
 Word = TypeVar("Word", bound=StrEnum)
+
+NO_POLICY_NAMES: Final = ("None", "none")
+"""Words for the policy that aligns nothing."""
 
 
 def annotation(key: str, field: str = "") -> str:
@@ -68,6 +72,16 @@ def read_word(
         known = ", ".join((*filter(None, kind), *also))
         problems.append(f"{place}: unknown word {text!r}: use one of {known}")
         return None
+
+
+def read_policy_name(text: str, place: str, problems: list[str]) -> TopologyPolicy | None:
+    """Return the policy with Koordinator's name *text*; ``None`` if unknown, which is noted."""
+    if text in NO_POLICY_NAMES:
+        return TopologyPolicy.NONE
+    if text not in POLICY_BY_API_NAME:
+        known = ", ".join((*POLICY_BY_API_NAME, NO_POLICY_NAMES[0]))
+        problems.append(f"{place}: unknown word {text!r}: use one of {known}")
+    return POLICY_BY_API_NAME.get(text)
 
 
 def _in_wrong_case(kind: type[object], text: str) -> list[tuple[str, str]]:

@@ -12,11 +12,17 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.allotment.cpus.required import usable
-from numakube.allotment.ground import CPU_MILLI, amplified
+from numakube.allotment.ground import amplified
 from numakube.allotment.scoring import FULL_SCORE, SCORED, LazySums, Places
 from numakube.allotment.words import BindPolicy
 from numakube.values.numamask import NumaMask, masks_of_size, nodes_of
-from numakube.values.resources import CPU, hugepage_bytes, is_hugepages, is_whole_hugepages
+from numakube.values.resources import (
+    CPU,
+    MILLI_PER_CPU,
+    hugepage_bytes,
+    is_hugepages,
+    is_whole_hugepages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,7 +68,7 @@ class Supply:
         if not self.need.cpus or layout is None:
             return 1
         full = self.need.required is BindPolicy.FULL_PCPUS
-        return CPU_MILLI * (layout.cpus_per_core if full else 1)
+        return MILLI_PER_CPU * (layout.cpus_per_core if full else 1)
 
     @cached_property
     def available(self) -> Mapping[str, Mapping[int, int]]:
@@ -160,14 +166,14 @@ class Supply:
         cpus = self.cpus & self.room.ledger.ground.cpus_of_zone[zone]
         lent = (cpus & self.room.lent).bit_count()
         others = min(cpus.bit_count() - lent, self.new_cpus(zone))
-        return (lent + others) * CPU_MILLI
+        return (lent + others) * MILLI_PER_CPU
 
     def new_cpus(self, zone: int) -> int:
         """Return how many CPUs besides those lent the CPU time of *zone* is enough for."""
         ground = self.room.ledger.ground
         if CPU not in ground.totals[zone]:
             return ground.cpus_of_zone[zone].bit_count()
-        return self.room.zones[zone][CPU] // amplified(CPU_MILLI, ground.ratio(CPU))
+        return self.room.zones[zone][CPU] // amplified(MILLI_PER_CPU, ground.ratio(CPU))
 
 
 def _fewest(available: Iterable[int], amount: int) -> int:

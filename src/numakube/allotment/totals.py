@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.allotment.ground import CPU_MILLI, amplified
+from numakube.allotment.ground import amplified
 from numakube.allotment.holdings import Share
 from numakube.allotment.usage import bound_of
 from numakube.values.cpuset import union
 from numakube.values.numamask import mask_of
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,7 +33,7 @@ def _zones(room: Room) -> dict[int, Amounts]:
     for zone, peak in room.peak.items():
         amounts = dict(peak)
         if count := bound.get(zone, 0):
-            price = amplified(count * CPU_MILLI, ground.ratio(CPU))
-            amounts[CPU] = count * CPU_MILLI + max(0, amounts.get(CPU, 0) - price)
+            price = amplified(count * MILLI_PER_CPU, ground.ratio(CPU))
+            amounts[CPU] = count * MILLI_PER_CPU + max(0, amounts.get(CPU, 0) - price)
         zones[zone] = {name: amount for name, amount in amounts.items() if amount}
     return {zone: amounts for zone, amounts in zones.items() if amounts}

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.allotment.ground import CPU_MILLI
 from numakube.allotment.words import CpuExclusive
-from numakube.values.resources import CPU, Amounts, add_amounts
+from numakube.values.resources import CPU, MILLI_PER_CPU, Amounts, add_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -114,7 +113,7 @@ def unbound_of(ground: Ground, share: Share, bound: Mapping[int, int]) -> dict[i
             continue
         amounts = {name: max(0, amount) for name, amount in recorded.items()}
         if CPU in amounts and zone in bound:
-            amounts[CPU] = max(0, amounts[CPU] - bound[zone] * CPU_MILLI)
+            amounts[CPU] = max(0, amounts[CPU] - bound[zone] * MILLI_PER_CPU)
         rest[zone] = amounts
     return rest
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Policy, Scope, Strategy
+from numakube.allotment.words import BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,15 +52,20 @@ class ContainerWish:
     role: Role
     requests: Amounts
     cpus: CpuWish
-    policy: Policy | None = None
+    policy: TopologyPolicy | None = None
     exclusive: Exclusive | None = None
     ignored: bool = False
     why_ignored: str = ""
     uneven: bool = False
 
-    def ignored_under(self, scope: Scope) -> bool:
+    @property
+    def aligns_itself(self) -> bool:
+        """Whether an annotation names a policy that aligns this container."""
+        return self.policy is not None and self.policy.aligns
+
+    def ignored_under(self, scope: TopologyScope) -> bool:
         """Whether it is ignored where *scope* holds."""
-        return self.ignored and (scope is Scope.CONTAINER or not self.uneven)
+        return self.ignored and (scope is TopologyScope.CONTAINER or not self.uneven)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +89,9 @@ class PodWish:
             problems is refused everywhere.
     """
 
-    policy: Policy = Policy.NONE
+    policy: TopologyPolicy = TopologyPolicy.NONE
     policy_key: str = ""
-    scope: Scope | None = None
+    scope: TopologyScope | None = None
     exclusive: Exclusive | None = None
     strategy: Strategy | None = None
     requests: Amounts = field(default_factory=lambda: MappingProxyType({}))
@@ -99,7 +105,11 @@ class PodWish:
     def plain(self) -> bool:
         """Whether the pod itself wishes nothing, so that only a node could make it special."""
         return not (
-            self.policy or self.problems or self.cpus.bound or self.devices or self.container_keys
+            self.policy.aligns
+            or self.problems
+            or self.cpus.bound
+            or self.devices
+            or self.container_keys
         )
 
 

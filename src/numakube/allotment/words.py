@@ -3,32 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
-
-
-class Policy(StrEnum):
-    """How strictly NUMA alignment is wanted; unknown words and ``None`` mean none."""
-
-    NONE = ""
-    BEST_EFFORT = "BestEffort"
-    RESTRICTED = "Restricted"
-    SINGLE_NUMA_NODE = "SingleNUMANode"
-
-
-KUBELET_WORDS: Final = {
-    "none": Policy.NONE,
-    "best-effort": Policy.BEST_EFFORT,
-    "restricted": Policy.RESTRICTED,
-    "single-numa-node": Policy.SINGLE_NUMA_NODE,
-}
-"""Policies by the words of kubelets, which are Volcano's too."""
-
-
-class Scope(StrEnum):
-    """What is aligned as one."""
-
-    POD = "pod"
-    CONTAINER = "container"
 
 
 class Exclusive(StrEnum):

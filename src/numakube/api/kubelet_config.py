@@ -18,9 +18,10 @@ from numakube.values.durations import parse_duration
 from numakube.values.gotext import quote, quote_list
 from numakube.values.quantity import parse_quantity
 from numakube.values.resources import MEMORY, is_hugepages
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
-TOPOLOGY_POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
-TOPOLOGY_SCOPES: Final = ("container", "pod")
+TOPOLOGY_POLICIES: Final = tuple(policy.value for policy in TopologyPolicy)
+TOPOLOGY_SCOPES: Final = tuple(scope.value for scope in TopologyScope)
 DEFAULT_EVICTION_HARD: Final[dict[str, QuantityText]] = {
     "memory.available": "100Mi",
     "nodefs.available": "10%",

@@ -14,6 +14,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.wire import QuantityText, Wire, always
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.values.gotext import parse_integer, quote
+from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyScope
 
 GROUP: Final = "topology.node.k8s.io"
 V1ALPHA1: Final = f"{GROUP}/v1alpha1"
@@ -79,12 +80,9 @@ class NodeResourceTopology(Wire, frozen=True):
 
 
 POLICY_AND_SCOPE: Final = {
-    "SingleNUMANodeContainerLevel": ("single-numa-node", "container"),
-    "SingleNUMANodePodLevel": ("single-numa-node", "pod"),
-    "RestrictedContainerLevel": ("restricted", "container"),
-    "RestrictedPodLevel": ("restricted", "pod"),
-    "BestEffortContainerLevel": ("best-effort", "container"),
-    "BestEffortPodLevel": ("best-effort", "pod"),
+    f"{name}{scope.title()}Level": (policy, scope)
+    for name, policy in POLICY_BY_API_NAME.items()
+    for scope in TopologyScope
 }
 """What the values of ``topologyPolicies`` say of the kubelet; ``None`` and others say nothing."""
 

@@ -8,7 +8,7 @@ shows it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.allotment.annotations import allotment_of
 from numakube.allotment.ledger import Ledger
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.topology.exact import ExactReport, UidHash
     from numakube.topology.view import NodeTopology
-
-_NONE: Final = "none"
 
 
 def allotted_holding(pod: Pod) -> Holding | None:
@@ -72,7 +70,7 @@ def with_allotments(
 def allotted_view(facts: ClusterFacts, view: NodeTopology) -> NodeTopology:
     """Return *view* with what the scheduler can give of each zone, if it is for it to give."""
     node = facts.nodes.get(view.node)
-    if node is None or view.policy != _NONE or not facts.allots:
+    if node is None or view.policy.aligns or not facts.allots:
         return view
     of_node = facts_of(node, facts.topologies.get(view.node), view, None)
     pods = ((pod.metadata.uid, allotment_of(pod, [])) for pod in facts.pods_on(view.node))

@@ -18,6 +18,7 @@ from numakube.values.resources import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
+    MILLI_PER_CPU,
     PODS,
     add_amounts,
     amounts_of,
@@ -70,7 +71,7 @@ def settings_of(config: KubeletConfiguration, machine: Machine) -> KubeletSettin
 def capacity_of(machine: Machine, *, max_pods: int = 110) -> dict[str, int]:
     """Return the node's capacity: milli-CPUs, bytes, pods and devices."""
     capacity = {
-        CPU: machine.cpu_count * 1000,
+        CPU: machine.cpu_count * MILLI_PER_CPU,
         MEMORY: sum(node.memory_bytes for node in machine.nodes),
         PODS: max_pods,
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.pods import has_pod_level_resources, is_sidecar, qos_class
 from numakube.values.quantity import Quantity, parse_quantity
-from numakube.values.resources import CPU, MEMORY, is_memory
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -192,7 +192,7 @@ def _whole_cpus(request: QuantityText | None) -> int:
         return 0
     quantity = parse_quantity(request)
     cpus = quantity.value()
-    return cpus if cpus * 1000 == quantity.milli_value() else 0
+    return cpus if cpus * MILLI_PER_CPU == quantity.milli_value() else 0
 
 
 def _memory(requests: ResourceList) -> Mapping[str, int] | None:

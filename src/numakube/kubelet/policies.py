@@ -1,36 +1,20 @@
 """The Topology Manager's policies: how hints are merged and whether the result is admitted.
 
-Kubernetes 1.26 to 1.37 behave the same (spec section 3.6).
+Kubernetes 1.26 to 1.37 behave the same.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from numakube.kubelet.hints import Axis, Hint, ProviderHints, axes_of
 from numakube.kubelet.merge import merge
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.kubelet.numainfo import NumaInfo
-
-
-class TopologyPolicy(StrEnum):
-    """What the kubelet demands of a pod's alignment."""
-
-    NONE = "none"
-    BEST_EFFORT = "best-effort"
-    RESTRICTED = "restricted"
-    SINGLE_NUMA_NODE = "single-numa-node"
-
-
-class TopologyScope(StrEnum):
-    """What is aligned: each container by itself, or the pod as a whole."""
-
-    CONTAINER = "container"
-    POD = "pod"
 
 
 class Decision(NamedTuple):

@@ -13,8 +13,9 @@ from numakube.errors import KubeletStartError
 from numakube.kubelet.hints import NOWHERE, Hint
 from numakube.kubelet.numainfo import NumaInfo
 from numakube.kubelet.outcome import Rejected
-from numakube.kubelet.policies import TopologyPolicy, TopologyScope, decide
+from numakube.kubelet.policies import decide
 from numakube.kubelet.settings import OptionGates, read_bool, read_options
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.policies import Decision, TopologyPolicy
 from numakube.values.amounts import bytes_text
 from numakube.values.numamask import nodes_of
 from numakube.values.resources import is_memory
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.hints import Hint, ProviderHints
+    from numakube.kubelet.policies import Decision
     from numakube.kubelet.providers import HintProvider
     from numakube.values.numamask import NumaMask
 

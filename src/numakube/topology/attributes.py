@@ -15,33 +15,26 @@ from numakube.api.nrt import POLICY_AND_SCOPE
 from numakube.errors import InvalidValue
 from numakube.topology import koordlet, names
 from numakube.values.gotext import parse_integer
+from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.nrt import NodeResourceTopology
 
-POLICIES: Final = ("none", "best-effort", "restricted", "single-numa-node")
-SCOPES: Final = ("container", "pod")
 DEFAULT_MAX_NUMA_NODES: Final = 8
 LARGEST_MAX_NUMA_NODES: Final = 1024
 
 _CPU_POLICIES: Final = ("none", "static")
 _MEMORY_POLICIES: Final = ("None", "Static")
-# Values of topologyPolicies that name no scope; the last one is only found in examples.
-_POLICY_ONLY: Final = {
-    "Restricted": "restricted",
-    "BestEffort": "best-effort",
-    "SingleNUMANode": "single-numa-node",
-}
 
 
 @dataclass(slots=True)
 class KubeletConfig:
     """What is known of the kubelet so far; ``None`` is a policy that nobody told."""
 
-    policy: str = "none"
-    scope: str = "container"
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    scope: TopologyScope = TopologyScope.CONTAINER
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
     topology_options: dict[str, str] = field(default_factory=dict)
     cpu_policy: str | None = None
@@ -74,8 +67,8 @@ def _apply_legacy(config: KubeletConfig, policies: tuple[str, ...], problems: li
         problems.append(f"topologyPolicies: all but the first ignored: {', '.join(others)}")
     if first in POLICY_AND_SCOPE:
         config.policy, config.scope = POLICY_AND_SCOPE[first]
-    elif first in _POLICY_ONLY:
-        config.policy = _POLICY_ONLY[first]
+    elif first in POLICY_BY_API_NAME:
+        config.policy = POLICY_BY_API_NAME[first]
     elif first != "None":
         problems.append(f"topologyPolicies: {first!r} ignored")
 
@@ -88,13 +81,14 @@ def _apply_koordinator(
         config.cpu_policy, config.cpu_options = found.policy, dict(found.options)
 
 
-def _choice(field_name: str, choices: tuple[str, ...]) -> Callable[[KubeletConfig, str], bool]:
+def _choice(field_name: str, choices: Iterable[str]) -> Callable[[KubeletConfig, str], bool]:
     """Return a reader that sets a field to one of *choices* and tells whether it was one."""
+    by_text = {str(choice): choice for choice in choices}
 
     def read(config: KubeletConfig, value: str) -> bool:
-        if value in choices:
-            setattr(config, field_name, value)
-        return value in choices
+        if value in by_text:
+            setattr(config, field_name, by_text[value])
+        return value in by_text
 
     return read
 
@@ -111,8 +105,8 @@ def _read_max_numa_nodes(config: KubeletConfig, value: str) -> bool:
 
 
 _READERS: Final = {
-    names.TOPOLOGY_POLICY: _choice("policy", POLICIES),
-    names.TOPOLOGY_SCOPE: _choice("scope", SCOPES),
+    names.TOPOLOGY_POLICY: _choice("policy", TopologyPolicy),
+    names.TOPOLOGY_SCOPE: _choice("scope", TopologyScope),
     names.MAX_NUMA_NODES: _read_max_numa_nodes,
     names.CPU_POLICY: _choice("cpu_policy", _CPU_POLICIES),
     names.MEMORY_POLICY: _choice("memory_policy", _MEMORY_POLICIES),

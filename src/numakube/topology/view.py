@@ -22,6 +22,7 @@ from numakube.topology.codec import decode_report
 from numakube.topology.exact import BadReport
 from numakube.topology.zones import Unusable, ZoneView, numa_zones
 from numakube.values.printing import reason_of
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,7 +62,7 @@ class NodeTopology:
 
     Attributes:
         zones: NUMA nodes by ascending id; ids may have holes.
-        policy: the Topology Manager's, by the kubelet's name; so is ``scope``.
+        policy: the Topology Manager's; so is ``scope``.
         topology_options: options of the Topology Manager, as far as they were told.
         cpu_manager_policy: ``none`` or ``static``; ``None`` if not told.
         memory_manager_policy: ``None`` or ``Static`` as texts; the value ``None`` if not told.
@@ -78,8 +79,8 @@ class NodeTopology:
 
     node: str
     zones: tuple[ZoneView, ...]
-    policy: str = "none"
-    scope: str = "container"
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    scope: TopologyScope = TopologyScope.CONTAINER
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
     topology_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     cpu_manager_policy: str | None = None
@@ -105,7 +106,7 @@ class NodeTopology:
     @property
     def known_policy(self) -> str:
         """The policy for people to read: ``unknown`` if it is not known."""
-        return UNKNOWN if self.policy_unknown else self.policy
+        return UNKNOWN if self.policy_unknown else self.policy.value
 
     def zone(self, numa_id: int) -> ZoneView | None:
         """Return the zone of a NUMA node; ``None`` if there is none."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from numakube.kubelet.machine import NumaNode
     from numakube.kubelet.node import KubeletNode
     from numakube.values.resources import Amounts
-
-_MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ def zones_of(node: KubeletNode) -> tuple[ZoneAmounts, ...]:
 def _zone(node: KubeletNode, numa: NumaNode, devices: _Devices) -> ZoneAmounts:
     rows = [*_cpus(node, numa), *_memory(node, numa), *_near(devices, numa)]
     if not rows:
-        rows = [_Row(CPU, _MILLI * sum(len(core.threads) for core in numa.cores), 0, 0)]
+        rows = [_Row(CPU, MILLI_PER_CPU * sum(len(core.threads) for core in numa.cores), 0, 0)]
     return ZoneAmounts(
         id=numa.id,
         capacity={row.name: row.capacity for row in rows},
@@ -91,7 +89,7 @@ def _cpus(node: KubeletNode, numa: NumaNode) -> Iterator[_Row]:
         return
     cpus = manager.topology.numa.get(numa.id, 0)
     parts = (cpus, cpus & manager.allocatable, cpus & manager.available)
-    capacity, allocatable, available = (_MILLI * part.bit_count() for part in parts)
+    capacity, allocatable, available = (MILLI_PER_CPU * part.bit_count() for part in parts)
     if allocatable:
         yield _Row(CPU, capacity, allocatable, available)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from numakube.values.resources import CPU, kind_of
+from numakube.values.resources import CPU, MILLI_PER_CPU, kind_of
 
 _UNITS: Final = (
     ("Pi", 1 << 50),
@@ -20,7 +20,7 @@ _FEW: Final = 10_000
 def amount_text(resource: str, amount: int) -> str:
     """Return an amount: CPUs (given in milli) as kubectl has them, bytes with a unit, a count."""
     if resource == CPU:
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+        return f"{amount}m" if amount % MILLI_PER_CPU else str(amount // MILLI_PER_CPU)
     return bytes_text(amount) if kind_of(resource).is_bytes else str(amount)
 
 

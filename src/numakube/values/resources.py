@@ -31,6 +31,8 @@ STORAGE: Final = "storage"
 PODS: Final = "pods"
 HUGEPAGES_PREFIX: Final = "hugepages-"
 ATTACHABLE_VOLUMES_PREFIX: Final = "attachable-volumes-"
+MILLI_PER_CPU: Final = 1000
+"""The amount of ``cpu`` that is one whole CPU."""
 
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from numakube.insight.usage.shapes import (
     LEAN,
-    MILLI,
     NOTHING,
     RICH,
     Shape,
@@ -16,15 +15,16 @@ from numakube.insight.usage.shapes import (
     proportion,
     stranded,
 )
+from numakube.values.resources import MILLI_PER_CPU
 
 GIB = 1 << 30
 GPU = "vendor.example/gpu"
-ZONE = {"cpu": 32 * MILLI, "memory": 128 * GIB, GPU: 4}
+ZONE = {"cpu": 32 * MILLI_PER_CPU, "memory": 128 * GIB, GPU: 4}
 RATIO = 4 * GIB
 
 amounts = st.fixed_dictionaries(
     {
-        "cpu": st.integers(0, 32).map(lambda cpus: cpus * MILLI),
+        "cpu": st.integers(0, 32).map(lambda cpus: cpus * MILLI_PER_CPU),
         "memory": st.integers(0, 128 * GIB),
         GPU: st.integers(0, 4),
     }
@@ -101,10 +101,10 @@ def test_what_was_never_usable_alone_is_not_stranded() -> None:
 @given(amounts)
 def test_what_is_stranded_is_free(free: dict[str, int]) -> None:
     """And what is left could be used by lean or rich pods."""
-    cpus = free["cpu"] // MILLI
+    cpus = free["cpu"] // MILLI_PER_CPU
     lost = stranded(ZONE, free, cpus, RATIO)
     assert all(0 < amount <= free[name] for name, amount in lost.items())
-    usable = cpus - lost.get("cpu", 0) // MILLI
+    usable = cpus - lost.get("cpu", 0) // MILLI_PER_CPU
     assert usable * RATIO <= LEAN * free["memory"]
     assert free["memory"] - lost.get("memory", 0) <= cpus * RATIO * RICH
     assert free[GPU] - lost.get(GPU, 0) <= usable
@@ -113,9 +113,9 @@ def test_what_is_stranded_is_free(free: dict[str, int]) -> None:
 @given(amounts)
 def test_the_largest_shape_fits_and_nothing_larger_does(free: dict[str, int]) -> None:
     """By one CPU with its memory."""
-    cpus = free["cpu"] // MILLI
+    cpus = free["cpu"] // MILLI_PER_CPU
     shape = largest_shape(free, cpus, RATIO)
-    wanted = {"cpu": shape.cpus * MILLI, "memory": shape.memory_bytes}
+    wanted = {"cpu": shape.cpus * MILLI_PER_CPU, "memory": shape.memory_bytes}
     assert all(free[name] >= amount for name, amount in wanted.items())
-    more = {"cpu": (shape.cpus + 1) * MILLI, "memory": (shape.cpus + 1) * RATIO}
+    more = {"cpu": (shape.cpus + 1) * MILLI_PER_CPU, "memory": (shape.cpus + 1) * RATIO}
     assert any(free[name] < amount for name, amount in more.items())

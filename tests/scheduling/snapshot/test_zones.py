@@ -16,12 +16,11 @@ from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.zones import (
     LARGEST_AMOUNT,
     UNKNOWN_DISTANCE,
-    Policy,
-    Scope,
     Told,
     ZoneTable,
 )
 from numakube.topology.view import NodeTopology, ZoneView
+from numakube.values.topology_policy import NO_DATA, TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +63,10 @@ def zone(numa_id: int, cpu: int, **more: int) -> ZoneView:
     )
 
 
-def belief(*zones: ZoneView, blocked: str = "", policy: str = "single-numa-node") -> Belief:
+SINGLE = TopologyPolicy.SINGLE_NUMA_NODE
+
+
+def belief(*zones: ZoneView, blocked: str = "", policy: TopologyPolicy = SINGLE) -> Belief:
     """What is believed right after a report."""
     topology = NodeTopology(node="n", zones=zones, policy=policy, cpu_manager_policy="static")
     return Belief(topology, tuple(zone.available for zone in zones), blocked)
@@ -86,11 +88,11 @@ def test_the_kubelets_configuration_is_told_by_numbers() -> None:
     """Unknown stays unknown."""
     table = ZoneTable()
     table.write(0, belief(zone(0, 8)))
-    assert table.policy[0] == Policy.SINGLE_NUMA_NODE
-    assert table.scope[0] == Scope.CONTAINER
+    assert table.policy[0] == SINGLE.code
+    assert table.scope[0] == TopologyScope.CONTAINER.code
     assert table.max_zones[0] == 8
     assert (table.cpu_static[0], table.memory_static[0]) == (Told.YES, Told.UNKNOWN)
-    assert table.policy[1] == Policy.NO_DATA
+    assert table.policy[1] == NO_DATA
 
 
 def test_a_report_that_cannot_be_used_leaves_no_data() -> None:
@@ -98,7 +100,7 @@ def test_a_report_that_cannot_be_used_leaves_no_data() -> None:
     table = ZoneTable()
     table.write(0, belief(zone(0, 8), zone(1, 8)))
     table.write(0, Belief(None, blocked="odd"))
-    assert table.policy[0] == Policy.NO_DATA
+    assert table.policy[0] == NO_DATA
     assert not table.present[:, 0].any()
     assert not table.available("cpu")[:, 0].any()
     assert table.blocked[0]

@@ -16,6 +16,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.node import KubeletNode
 from numakube.values.cpuset import CpuSet
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from numakube.kubelet.machine import Machine
@@ -34,7 +35,7 @@ class Advice:
         reserved_cores: whole cores kept for the system, from the first NUMA nodes on.
     """
 
-    policy: str = "single-numa-node"
+    policy: str = TopologyPolicy.SINGLE_NUMA_NODE.value
     scope: str = "container"
     reserved_cores: int = 1
 

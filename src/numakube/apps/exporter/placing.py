@@ -8,7 +8,7 @@ whole payload is left out, because a reader would take the container to be where
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from numakube.topology.placement import ContainerName
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.hardware import Hardware
     from numakube.node.podresources import ContainerResources, PodResources
 
-SINGLE_NUMA_NODE: Final = "single-numa-node"
 
 Affinities: TypeAlias = dict[ContainerName, int]
 """NUMA nodes of containers."""

@@ -23,13 +23,14 @@ from numakube.apps.exporter.exact import Inexact, exact_report
 from numakube.apps.exporter.exclusion import listed_pods
 from numakube.apps.exporter.exclusivity import exclusive_use
 from numakube.apps.exporter.inputs import ALL_PODS, EXCLUSIVE_PODS
-from numakube.apps.exporter.placing import SINGLE_NUMA_NODE, Unplaced, affinities_of
+from numakube.apps.exporter.placing import Unplaced, affinities_of
 from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.topology import names
 from numakube.topology.codec import encode_report
 from numakube.topology.exact import ExactReport
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.placement import BadPlacement, Placement, encode_placement
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -194,7 +195,7 @@ def _placement(
 ) -> Placement | Unplaced | None:
     """Return the NUMA placement of *pods*; nothing where there is none by policy or option."""
     wanted = options.fingerprint and options.numa_placement
-    if not wanted or inputs.kubelet.policy != SINGLE_NUMA_NODE:
+    if not wanted or inputs.kubelet.policy != TopologyPolicy.SINGLE_NUMA_NODE:
         return None
     affinities = affinities_of(pods, inputs.hardware)
     if isinstance(affinities, Unplaced):

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from numakube.insight.usage.shapes import proportion, stranded
-from numakube.values.resources import CPU, amount_of
+from numakube.values.resources import CPU, MILLI_PER_CPU, amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 ZONE_LABELS: Final = ("node", "zone", "resource")
 NODE_LABELS: Final = ("node", "resource")
-_MILLI: Final = 1000
 _MEANINGS: Final = {
     "allocatable": "What the kubelet may give out in a zone: cores, bytes or devices.",
     "available": "What is free in a zone: cores, bytes or devices.",
@@ -54,7 +53,10 @@ class ZoneFigures(Collector):
         for zone in self._zones:
             allocatable, available = _amounts(zone)
             useless = stranded(
-                allocatable, available, available.get(CPU, 0) // _MILLI, proportion(allocatable)
+                allocatable,
+                available,
+                available.get(CPU, 0) // MILLI_PER_CPU,
+                proportion(allocatable),
             )
             for resource, left in available.items():
                 labels = (self._node, zone.name, resource)
@@ -81,4 +83,4 @@ def _amounts(zone: Zone) -> tuple[Amounts, Amounts]:
 
 
 def _base_units(resource: str, amount: int) -> float:
-    return amount / _MILLI if resource == CPU else float(amount)
+    return amount / MILLI_PER_CPU if resource == CPU else float(amount)

@@ -26,6 +26,7 @@ from numakube.values.resources import (
     quantity_of,
     shortfalls,
 )
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,7 +127,7 @@ def _fit(pod: PodInfo, kinds: list[_Kind], *, of_numa: bool) -> Iterator[Finding
 
 def _zones_hold(pod: PodInfo, kind: _Kind) -> bool:
     """Tell whether the empty zones of *kind* could take *pod*; yes if nothing is known of them."""
-    if kind.view is None or kind.view.policy != "single-numa-node":
+    if kind.view is None or kind.view.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
         return True
     return all(
         any(not shortfalls(part, zone.allocatable) for zone in kind.view.zones)

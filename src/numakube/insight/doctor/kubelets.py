@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import with_defaults
 from numakube.topology.view import NodeTopology
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
@@ -25,12 +26,12 @@ class Managers:
     @property
     def aligns(self) -> bool:
         """Whether the Topology Manager does anything."""
-        return self.policy != "none"
+        return self.policy != TopologyPolicy.NONE
 
     @property
     def refuses(self) -> bool:
         """Whether the kubelet rejects pods that it cannot align."""
-        return self.policy in ("restricted", "single-numa-node")
+        return self.policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE)
 
 
 def managers_of(facts: ClusterFacts, node: str) -> Managers | None:

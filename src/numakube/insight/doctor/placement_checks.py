@@ -106,10 +106,11 @@ def check_placement(facts: ClusterFacts) -> Iterator[Finding]:
     for name in facts.nodes:
         known = _known(facts, name)
         yield from _settings(name, known)
-        if known.kubelet_policy:
+        if known.kubelet_policy.aligns:
             continue
-        if known.label_policy and not known.zones:
-            detail = f"label {keys.NODE_POLICY} is {known.label_policy}; there is no usable report"
+        if known.label_policy.aligns and not known.zones:
+            named = known.label_policy.api_name
+            detail = f"label {keys.NODE_POLICY} is {named}; there is no usable report"
             yield about_node(NO_ZONES, name, detail, field=_label(keys.NODE_POLICY))
         elif known.binds_all and known.cpus is None:
             detail = f"label {keys.NODE_BIND_POLICY} is set; annotation {keys.CPU_TOPOLOGY} is not"
@@ -148,14 +149,14 @@ def _enforcer(facts: ClusterFacts, name: str, known: NodeFacts) -> Iterator[Find
         more = f" and {len(given) - 1} more" if len(given) > 1 else ""
         detail = f"{given[0]}{more} was given NUMA nodes or CPUs there"
         yield about_node(NO_ENFORCER, name, detail)
-    elif known.label_policy or known.binds_all:
+    elif known.label_policy.aligns or known.binds_all:
         yield about_node(NO_ENFORCER, name, "its labels ask the scheduler to align pods")
 
 
 def _static_cpus(facts: ClusterFacts, name: str, known: NodeFacts) -> Iterator[Finding]:
     view = facts.view(name)
     static = isinstance(view, NodeTopology) and view.cpu_manager_policy == "static"
-    if static and (known.label_policy or known.binds_all):
+    if static and (known.label_policy.aligns or known.binds_all):
         detail = "cpuManagerPolicy is static, and its labels ask the scheduler to align pods"
         yield about_node(STATIC_CPUS, name, detail, field="cpuManagerPolicy")
 

@@ -13,7 +13,7 @@ from numakube.insight.doctor.programs import Program, deployed
 from numakube.insight.doctor.wishes import demand, devices_of, maker_of, numa_schedulers
 from numakube.insight.facts import has_ended
 from numakube.kubelet.demand import Role
-from numakube.values.resources import CPU, amounts_of
+from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.demand import PodDemand
 
-_MILLI: Final = 1000
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 FRACTIONAL: Final = Rule(
@@ -141,7 +140,7 @@ def _shape(pod: Pod) -> Iterator[_Sight]:
     if qos_class(pod) != GUARANTEED:
         yield from _not_guaranteed(pod, wanted)
         return
-    shared = [one for one in _containers(pod) if _milli(one) % _MILLI]
+    shared = [one for one in _containers(pod) if _milli(one) % MILLI_PER_CPU]
     if shared and not wanted.exclusive_cpus:
         first = shared[0]
         detail = f"container {first.name} asks for {_milli(first)}m CPUs"
@@ -153,7 +152,7 @@ def _shape(pod: Pod) -> Iterator[_Sight]:
 
 
 def _not_guaranteed(pod: Pod, wanted: PodDemand) -> Iterator[_Sight]:
-    large = [one for one in _containers(pod) if _milli(one) >= _MILLI]
+    large = [one for one in _containers(pod) if _milli(one) >= MILLI_PER_CPU]
     if large or devices_of(wanted):
         first = large[0] if large else pod.spec.containers[0]
         detail = (

@@ -21,7 +21,7 @@ from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import names
 from numakube.topology.view import NodeTopology, Producer, Unusable
-from numakube.values.resources import CPU, MEMORY, amounts_of, quantity_of
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amounts_of, quantity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,6 @@ _NEW_NODE_SECONDS: Final = 120
 _CONTROL_PLANE: Final = (
     "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master",
 )  # fmt: skip
-_MILLI: Final = 1000
 _TOLERANCE: Final = 0.05
 """Kernel and cAdvisor do not quite agree on how much memory there is."""
 _ABSENT: Final = "does not have it"
@@ -282,7 +281,7 @@ def _cpus(name: str, node: Node, view: NodeTopology) -> Iterator[Finding]:
         return
     listed = sum(zone.allocatable.get(CPU, 0) for zone in view.zones)
     # The CPU Manager keeps whole CPUs for what is reserved in parts.
-    if not offered - _MILLI < listed <= _capacity(node, CPU, offered):
+    if not offered - MILLI_PER_CPU < listed <= _capacity(node, CPU, offered):
         yield _size(name, CPU, listed, offered)
 
 

@@ -11,6 +11,7 @@ from numakube.api.pods import is_sidecar
 from numakube.values.resources import (
     CPU,
     MEMORY,
+    MILLI_PER_CPU,
     amount_of,
     hugepage_bytes,
     is_hugepages,
@@ -55,7 +56,7 @@ def texts_of(amounts: Mapping[str, int]) -> dict[str, str]:
 def step_of(resource: str) -> int:
     """Return by how much an amount of *resource* can sensibly be changed."""
     if resource == CPU:
-        return 1000
+        return MILLI_PER_CPU
     if is_hugepages(resource):
         return hugepage_bytes(resource)
     return _MI if resource in (MEMORY, "ephemeral-storage") else 1
@@ -110,10 +111,10 @@ def _guaranteed(container: Container) -> Container:
     limits = container.resources.limits if container.resources else {}
     for name, text in limits.items():
         wanted[name] = max(wanted.get(name, 0), amount_of(name, text))
-    wanted.setdefault(CPU, 1000)
+    wanted.setdefault(CPU, MILLI_PER_CPU)
     wanted.setdefault(MEMORY, 256 * _MI)
     # Exclusive CPUs are whole ones.
-    wanted[CPU] = -(-wanted[CPU] // 1000) * 1000
+    wanted[CPU] = -(-wanted[CPU] // MILLI_PER_CPU) * MILLI_PER_CPU
     texts = {name: text_of(name, amount) for name, amount in wanted.items()}
     resources = container.resources or ResourceRequirements()
     same = msgspec.structs.replace(resources, requests=texts, limits=texts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.allotment.words import Arbiter, Scope
+from numakube.allotment.words import Arbiter
 from numakube.insight.explain.amounts import all_containers, asked_by, text_of
 from numakube.insight.explain.document import Candidate, ContainerAsk, ResourceAsk, ZoneAmount
 from numakube.insight.explain.holders import holders_on
@@ -14,6 +14,7 @@ from numakube.insight.explain.words import steps_of
 from numakube.kubelet.demand import DemandRules, demand_of
 from numakube.topology.zones import Unusable
 from numakube.values.resources import CPU, is_memory
+from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -94,7 +95,7 @@ def _steps(pod: Pod, belief: NumaBelief | None) -> tuple[str, ...]:
 
 def _allotted(info: PodInfo, node: NodeInfo, level: PodLevel) -> Iterator[ContainerAsk]:
     """Yield what is asked and what the scheduler's own ledger has."""
-    per_pod = level.scope != Scope.CONTAINER
+    per_pod = level.scope != TopologyScope.CONTAINER
     whole = tuple(
         _of_node(name, wanted, node, _of_ledger(name, wanted, level, told=per_pod))
         for name, wanted in info.requests.items()
@@ -203,7 +204,7 @@ def _aligns(
     topology: NodeTopology | None, demand: PodDemand, container: str, resource: str
 ) -> bool:
     """Tell whether the node's kubelet aligns what *container*, or any if empty, asks for."""
-    if topology is None or topology.policy == "none" or not demand.managed:
+    if topology is None or not topology.policy.aligns or not demand.managed:
         return False
     if resource == CPU:
         exclusive = any(

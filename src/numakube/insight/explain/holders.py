@@ -14,7 +14,7 @@ from numakube.scheduling.numa.caches.reports import Reports
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.topology.exact import uid_hash
 from numakube.topology.view import NodeTopology
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -84,4 +84,4 @@ def _placed(facts: ClusterFacts, node: NodeInfo) -> Iterator[Holder]:
 
 def _size(holder: Holder) -> float:
     text = holder.amounts.get(CPU, "0")
-    return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+    return float(text[:-1]) / MILLI_PER_CPU if text.endswith("m") else float(text)

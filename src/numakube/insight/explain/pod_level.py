@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.allotment.ground import CPU_MILLI
 from numakube.allotment.refusals import Refusal, Why
-from numakube.allotment.words import Arbiter, Policy, Scope
+from numakube.allotment.words import Arbiter
 from numakube.insight.explain.amounts import text_of
 from numakube.insight.explain.document import Holder
 from numakube.scheduling.podlevel.plugin import NodeNUMAResource
 from numakube.values.cpuset import CpuSet
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,7 +99,7 @@ def asks_scheduler(runtime: Runtime, pod: PodInfo) -> bool:
     if not isinstance(plugin, NodeNUMAResource):
         return False
     wish = plugin.wish_of(pod)
-    return bool(wish.policy) or wish.cpus.bound
+    return wish.policy.aligns or wish.cpus.bound
 
 
 def pod_level(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> PodLevel | None:
@@ -109,14 +109,14 @@ def pod_level(runtime: Runtime, pod: PodInfo, node: NodeInfo) -> PodLevel | None
         return None
     wish, ledger, outcome = plugin.wish_of(pod), plugin.book.ledger(node), plugin.outcome(pod, node)
     rule, facts = outcome.rule, ledger.facts
-    silent = rule is not None and rule.arbiter is not Arbiter.SCHEDULER and not wish.policy
+    silent = rule is not None and rule.arbiter is not Arbiter.SCHEDULER and not wish.policy.aligns
     if silent and outcome.refusal is None:
         return None
     ours = rule is not None and rule.arbiter is Arbiter.SCHEDULER
     arbiter = rule.arbiter if rule is not None else _arbiter(facts.kubelet_policy)
     return PodLevel(
         arbiter=arbiter,
-        policy=str(rule.policy) if rule is not None and ours else "",
+        policy=_policy_text(rule) if rule is not None and ours else "",
         scope=str(rule.scope) if rule is not None and ours else "",
         free=ledger.free_zones if ours else {},
         totals=ledger.ground.totals if ours else {},
@@ -135,7 +135,7 @@ def _holders(node: NodeInfo, ledger: Ledger) -> Iterator[Holder]:
             found.append((zone, -amounts.get(CPU, 0), _holder(pod, zone, amounts)))
         if bound and not held.total.zones:
             for zone, cpus in ledger.ground.cpus_of_zone.items():
-                if milli := (bound & cpus).bit_count() * CPU_MILLI:
+                if milli := (bound & cpus).bit_count() * MILLI_PER_CPU:
                     found.append((zone, -milli, _holder(pod, zone, {CPU: milli})))
     yield from (holder for _, _, holder in sorted(found, key=lambda one: one[:2]))
 
@@ -145,20 +145,25 @@ def _holder(pod: PodInfo, zone: int, amounts: Amounts) -> Holder:
     return Holder(pod=pod.key, priority=pod.priority, zones=(zone,), amounts=texts)
 
 
-def _arbiter(kubelet_policy: Policy) -> Arbiter:
-    return Arbiter.KUBELET if kubelet_policy else Arbiter.NOBODY
+def _policy_text(rule: Rule) -> str:
+    return rule.policy.api_name if rule.policy.aligns else ""
+
+
+def _arbiter(kubelet_policy: TopologyPolicy) -> Arbiter:
+    return Arbiter.KUBELET if kubelet_policy.aligns else Arbiter.NOBODY
 
 
 def _words(wish: PodWish, ledger: Ledger, outcome: Outcome, arbiter: Arbiter) -> Iterator[str]:
     rule, facts = outcome.rule, ledger.facts
     if arbiter is Arbiter.KUBELET:
         policy, scope = facts.kubelet_policy, facts.kubelet_scope
-        yield f"The kubelet decides where on the node the pod runs: policy {policy}, scope {scope}."
-        if policy is Policy.RESTRICTED:
+        rule_text = f"policy {policy.api_name}, scope {scope}"
+        yield f"The kubelet decides where on the node the pod runs: {rule_text}."
+        if policy is TopologyPolicy.RESTRICTED:
             yield _BY_CAPACITY
     elif rule is not None and rule.arbiter is Arbiter.SCHEDULER:
         yield _rule(rule)
-        if rule.policy is Policy.RESTRICTED:
+        if rule.policy is TopologyPolicy.RESTRICTED:
             yield _BY_FEASIBILITY
         yield from _ignored(wish, rule.scope)
         yield from _left(ledger, binds=bool(rule.bind))
@@ -171,8 +176,8 @@ def _words(wish: PodWish, ledger: Ledger, outcome: Outcome, arbiter: Arbiter) ->
 
 def _rule(rule: Rule) -> str:
     parts = []
-    if rule.policy:
-        parts.append(f"policy {rule.policy} {_SOURCES[rule.policy_from]}")
+    if rule.policy.aligns:
+        parts.append(f"policy {rule.policy.api_name} {_SOURCES[rule.policy_from]}")
         parts.append(f"scope {rule.scope} {_SOURCES[rule.scope_from]}")
     if rule.exclusive:
         parts.append(f"NUMA nodes not shared with pods on several ({rule.exclusive})")
@@ -183,7 +188,7 @@ def _rule(rule: Rule) -> str:
     return f"The scheduler decides where on the node the pod runs: {'; '.join(parts)}."
 
 
-def _ignored(wish: PodWish, scope: Scope) -> Iterator[str]:
+def _ignored(wish: PodWish, scope: TopologyScope) -> Iterator[str]:
     for one in wish.containers:
         if one.ignored_under(scope):
             why = f": {one.why_ignored}" if one.why_ignored else ""

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.pod_level import meaning_of_refusal, refusal_in
 from numakube.kubelet.outcome import Rejected
-from numakube.kubelet.policies import TopologyPolicy
 from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.matching.taints import FORBIDDING, is_tolerated
 from numakube.scheduling.numa.rejection import Kind
 from numakube.values.amounts import amount_text
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import nodes_of
-from numakube.values.resources import CPU, is_hugepages
+from numakube.values.resources import CPU, MILLI_PER_CPU, is_hugepages
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -182,7 +182,7 @@ def _preference(resource: ResourceTrace) -> str:
 
 def amount(resource: str, count: int) -> str:
     """Write an amount of the kubelet model, which counts whole CPUs."""
-    return amount_text(resource, count * 1000 if resource == CPU else count)
+    return amount_text(resource, count * MILLI_PER_CPU if resource == CPU else count)
 
 
 def zones_text(zones: Sequence[int]) -> str:

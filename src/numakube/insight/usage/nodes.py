@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from numakube.insight.allotted import allotted_view
 from numakube.insight.troubles import troubles_of
 from numakube.insight.usage.shapes import (
-    MILLI,
     NOTHING,
     Shape,
     largest_shape,
@@ -25,7 +24,7 @@ from numakube.insight.usage.shapes import (
 )
 from numakube.topology.zones import Unusable
 from numakube.values.cpuset import union
-from numakube.values.resources import CPU, MEMORY, add_amounts, is_memory
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, add_amounts, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -137,7 +136,7 @@ def _zone(view: NodeTopology, zone: ZoneView) -> ZoneUsage:
 
 def _whole_cpus(view: NodeTopology, zone: ZoneView) -> int:
     """Return how many CPUs can be given out; a kubelet that insists on cores gives whole ones."""
-    count = zone.available.get(CPU, 0) // MILLI
+    count = zone.available.get(CPU, 0) // MILLI_PER_CPU
     if view.report is None or view.report.settings.cpu_options.get(_FULL_CORES) != "true":
         return count
     return min(count, _on_free_cores(view.report, zone.id))

@@ -26,6 +26,7 @@ from numakube.topology.placement import (
 )
 from numakube.topology.view import FingerprintMethod, NodeTopology
 from numakube.values.cpuset import CpuSet
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -173,7 +174,7 @@ def _placements(facts: ClusterFacts, node: str) -> Mapping[ContainerName, int]:
     was made of: the pods' fingerprint has to match.
     """
     view = facts.view(node)
-    if not isinstance(view, NodeTopology) or view.policy != "single-numa-node":
+    if not isinstance(view, NodeTopology) or view.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
         return {}
     metadata = attribute_value(facts.topologies[node].attributes, names.PLACEMENT_METADATA)
     if metadata is None:

@@ -23,14 +23,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from numakube.values.resources import CPU, MEMORY, is_memory, quantity_of
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory, quantity_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.values.resources import Amounts
 
-MILLI: Final = 1000
 LEAN: Final = 4
 """A lean CPU has this part of the proportion: one in so many."""
 RICH: Final = 4
@@ -57,7 +56,7 @@ NOTHING: Final = Shape()
 
 def proportion(allocatable: Amounts) -> int:
     """Return the bytes of memory for each allocatable CPU of a zone; 0 if it lacks one of them."""
-    cpus = allocatable.get(CPU, 0) // MILLI
+    cpus = allocatable.get(CPU, 0) // MILLI_PER_CPU
     return allocatable.get(MEMORY, 0) // cpus if cpus else 0
 
 
@@ -83,7 +82,7 @@ def largest_with_devices(allocatable: Amounts, free: Amounts, base: Shape, resou
 
 def _devices_for(cpus: int, allocatable: Amounts, resource: str) -> int:
     """Return how many devices so many CPUs could take."""
-    usual = -(-RICH * cpus * allocatable.get(resource, 0) * MILLI // allocatable[CPU])
+    usual = -(-RICH * cpus * allocatable.get(resource, 0) * MILLI_PER_CPU // allocatable[CPU])
     return max(cpus, usual) if cpus else 0
 
 
@@ -101,8 +100,8 @@ def stranded(allocatable: Amounts, free: Amounts, cpus: int, ratio: int) -> dict
         return found
     memory = free.get(MEMORY, 0)
     served = min(cpus, memory * LEAN // ratio) if ratio else cpus
-    if (useless := free.get(CPU, 0) // MILLI - served) > 0:
-        found[CPU] = MILLI * useless
+    if (useless := free.get(CPU, 0) // MILLI_PER_CPU - served) > 0:
+        found[CPU] = MILLI_PER_CPU * useless
     if ratio and (unreachable := memory - cpus * ratio * RICH) > 0:
         found[MEMORY] = unreachable
     for resource, count in free.items():

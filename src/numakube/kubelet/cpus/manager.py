@@ -18,6 +18,7 @@ from numakube.kubelet.cpus.selection import CpuShortage, PackedOrder, take_packe
 from numakube.kubelet.demand import Role
 from numakube.kubelet.outcome import Failure, unexpected
 from numakube.values.cpuset import CpuSet, union
+from numakube.values.resources import MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -263,7 +264,7 @@ class CpuManager:
     def _reserved_count(self, settings: KubeletSettings) -> int:
         if settings.reserved_cpus:
             return len(settings.reserved_cpus)
-        return -(-(settings.reserved_cpu_milli or 0) // 1000)
+        return -(-(settings.reserved_cpu_milli or 0) // MILLI_PER_CPU)
 
 
 def start_cpu_manager(

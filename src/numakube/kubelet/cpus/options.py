@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.errors import KubeletStartError
-from numakube.kubelet.policies import TopologyPolicy
 from numakube.kubelet.settings import OptionGates, read_bool, read_options
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from numakube.kubelet.cpus.topology import CpuTopology

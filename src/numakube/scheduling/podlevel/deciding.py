@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.allotment.admission import admit, rate
-from numakube.allotment.ground import CPU_MILLI, amplified
+from numakube.allotment.ground import amplified
 from numakube.allotment.refusals import Refusal, Why
 from numakube.allotment.resolving import rule_for
 from numakube.allotment.words import Arbiter
 from numakube.scheduling.framework.status import SUCCESS, unresolvable, unschedulable
-from numakube.values.resources import CPU, quantity_of
+from numakube.values.resources import CPU, MILLI_PER_CPU, quantity_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -91,7 +91,7 @@ def decide(case: Case, wish: PodWish, *, strategy: Strategy) -> Outcome:
     answer = admit(ledger, wish, rule)
     if isinstance(answer, Refusal):
         return Outcome(rule=rule, refusal=answer)
-    refusal = _too_amplified(case, wish, answer.total.cpus.bit_count() * CPU_MILLI)
+    refusal = _too_amplified(case, wish, answer.total.cpus.bit_count() * MILLI_PER_CPU)
     if refusal is not None:
         return Outcome(rule=rule, refusal=refusal)
     return Outcome(rule=rule, allotment=answer, score=rate(ledger, answer, rule))
@@ -107,7 +107,7 @@ def _too_amplified(case: Case, wish: PodWish, bound: int) -> Refusal | None:
     ratio = case.ledger.ground.ratio(CPU)
     if ratio <= 1 or not wish.requests.get(CPU):
         return None
-    held = case.ledger.usage.cpus.bit_count() * CPU_MILLI
+    held = case.ledger.usage.cpus.bit_count() * MILLI_PER_CPU
     taken = case.cpu_requested
     if taken >= held:
         taken += amplified(held, ratio) - held

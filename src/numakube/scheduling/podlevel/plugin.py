@@ -289,7 +289,7 @@ class NodeNUMAResource(
             return None
         ledger = self.book.ledger(node)
         facts, amplified = ledger.facts, ledger.ground.ratio(CPU) > 1
-        return True if facts.label_policy or facts.binds_all or amplified else None
+        return True if facts.label_policy.aligns or facts.binds_all or amplified else None
 
     def _known_of(self, pod: PodInfo) -> dict[Hashable, Outcome]:
         shape = scheduling_key(pod)

@@ -17,6 +17,7 @@ from numakube.scheduling.framework.status import Status, unresolvable
 from numakube.scheduling.podlevel.book import held_by
 from numakube.scheduling.preemption.budgets import split_by_violation
 from numakube.values.numamask import nodes_of
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,6 @@ _PRIORITY_OFFSET: Final = 1 << 31
 _NOT_STARTED: Final = "~"
 """Sorts after every time."""
 _MOST_PAIRED_ZONES: Final = 8
-_SINGLE: Final = "single-numa-node"
 
 NO_VICTIMS: Final = unresolvable("No preemption victims found for incoming pod")
 
@@ -119,7 +119,9 @@ def _pools(node: NodeInfo, pods: Sequence[PodInfo]) -> Iterator[Sequence[PodInfo
     zones = sorted(frozenset().union(*places.values()))
     sets = [frozenset({zone}) for zone in zones]
     topology = None if node.numa is None else node.numa.topology
-    if (topology is None or topology.policy != _SINGLE) and len(zones) <= _MOST_PAIRED_ZONES:
+    if (topology is None or topology.policy is not TopologyPolicy.SINGLE_NUMA_NODE) and len(
+        zones
+    ) <= _MOST_PAIRED_ZONES:
         sets += [frozenset(pair) for pair in combinations(zones, 2)]
     for chosen in sets:
         pool = [pod for pod in pods if places[pod.uid] & chosen]

@@ -40,40 +40,12 @@ _FIRST_WIDTH: Final = 2
 _SMALLEST, _LARGEST = np.iinfo(np.int16).min, np.iinfo(np.int16).max
 
 
-class Policy(IntEnum):
-    """The Topology Manager's policy on a node."""
-
-    NO_DATA = 0
-    """There is no report of the node that can be used."""
-    NONE = 1
-    BEST_EFFORT = 2
-    RESTRICTED = 3
-    SINGLE_NUMA_NODE = 4
-
-
-class Scope(IntEnum):
-    """What the Topology Manager aligns at once."""
-
-    NO_DATA = 0
-    CONTAINER = 1
-    POD = 2
-
-
 class Told(IntEnum):
     """What a report says about a manager of the kubelet: whether its policy is static."""
 
     UNKNOWN = 0
     NO = 1
     YES = 2
-
-
-POLICY_BY_NAME: Final = {
-    "none": Policy.NONE,
-    "best-effort": Policy.BEST_EFFORT,
-    "restricted": Policy.RESTRICTED,
-    "single-numa-node": Policy.SINGLE_NUMA_NODE,
-}
-SCOPE_BY_NAME: Final = {"container": Scope.CONTAINER, "pod": Scope.POD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +132,12 @@ class ZoneTable:
 
     @property
     def policy(self) -> Choice:
-        """`Policy` of each node; ``NO_DATA`` where there is no report that can be used."""
+        """`TopologyPolicy.code` of each node; ``NO_DATA`` without a usable report."""
         return self._nodes["policy"].view
 
     @property
     def scope(self) -> Choice:
-        """`Scope` of each node."""
+        """`TopologyScope.code` of each node."""
         return self._nodes["scope"].view
 
     @property
@@ -306,8 +278,8 @@ class ZoneTable:
     def _write_report(self, row: int, topology: NodeTopology, before: _Written) -> frozenset[str]:
         """Write everything but what is available; return the names of all resources."""
         nodes = self._nodes
-        nodes["policy"].cells[row] = POLICY_BY_NAME[topology.policy]
-        nodes["scope"].cells[row] = SCOPE_BY_NAME[topology.scope]
+        nodes["policy"].cells[row] = topology.policy.code
+        nodes["scope"].cells[row] = topology.scope.code
         nodes["max_zones"].cells[row] = topology.max_numa_nodes
         nodes["cpu_static"].cells[row] = _told(topology.cpu_manager_policy)
         nodes["memory_static"].cells[row] = _told(topology.memory_manager_policy)

@@ -12,6 +12,7 @@ from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import NodeTopology, Producer, ZoneView
 from numakube.topology.zone_amounts import zones_of
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 
 def topology_of_model(node: KubeletNode, name: str = "node") -> NodeTopology:
@@ -36,8 +37,8 @@ def topology_of_model(node: KubeletNode, name: str = "node") -> NodeTopology:
             )
             for zone in zones_of(node)
         ),
-        policy=settings.topology_policy,
-        scope=settings.topology_scope,
+        policy=TopologyPolicy(settings.topology_policy),
+        scope=TopologyScope(settings.topology_scope),
         topology_options=settings.topology_options,
         cpu_manager_policy=settings.cpu_policy,
         cpu_manager_options=settings.cpu_options,

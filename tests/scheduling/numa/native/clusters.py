@@ -19,6 +19,7 @@ from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.topology.exact import DeviceTable, ExactReport
 from numakube.topology.view import NodeTopology, ZoneView
 from numakube.values.resources import CPU, MEMORY, Amounts
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 HUGE = "hugepages-2Mi"
 
@@ -112,10 +113,8 @@ def topologies(draw: st.DrawFn, name: str) -> NodeTopology:
     return NodeTopology(
         node=name,
         zones=draw(zones(ids, names)),
-        policy=draw(
-            st.sampled_from(("none", "best-effort", "restricted", "restricted", "single-numa-node"))
-        ),
-        scope=draw(st.sampled_from(("container", "container", "pod"))),
+        policy=draw(st.sampled_from((*TopologyPolicy, TopologyPolicy.RESTRICTED))),
+        scope=draw(st.sampled_from((*TopologyScope, TopologyScope.CONTAINER))),
         topology_options=draw(st.sampled_from(({}, {"prefer-closest-numa-nodes": "true"}))),
         cpu_manager_policy=draw(st.sampled_from(("static", "static", "none", None))),
         cpu_manager_options=draw(

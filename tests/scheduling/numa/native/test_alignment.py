@@ -20,6 +20,7 @@ from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closes
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology, ZoneView
+from numakube.values.topology_policy import TopologyPolicy
 
 
 @settings(max_examples=60)
@@ -157,7 +158,7 @@ def test_machines_with_too_many_sets_of_zones_are_not_refused(policy: str, cpus:
     topology = NodeTopology(
         node="large",
         zones=zones,
-        policy=policy,
+        policy=TopologyPolicy(policy),
         cpu_manager_policy="static",
         memory_manager_policy="None",
     )

@@ -23,6 +23,7 @@ from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology, ZoneView
+from numakube.values.topology_policy import TopologyPolicy
 
 GIB = 1 << 30
 GPU = "vendor.example/gpu"
@@ -54,7 +55,7 @@ def node(
         NodeTopology(
             node="node",
             zones=tuple(zones),
-            policy=policy,
+            policy=TopologyPolicy(policy),
             cpu_manager_policy="static",
             memory_manager_policy="Static",
         )

@@ -7,11 +7,11 @@ from dataclasses import replace
 from tests.kubelet.build import container, guaranteed, pod
 
 from numakube.api.core import Pod
-from numakube.kubelet.policies import TopologyPolicy, TopologyScope
 from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge
 from numakube.scheduling.numa.rejection import Kind, Rejection
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 GPU = "vendor.example/gpu"
 GIB = 1 << 30

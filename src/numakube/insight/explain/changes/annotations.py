@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.allotment.words import Policy, Scope
 from numakube.api.codec import decode_tree
 from numakube.api.koordinator import keys
 from numakube.errors import MalformedObject
 from numakube.insight.explain.document import Change
 from numakube.scheduling.podlevel.plugin import NodeNUMAResource
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
 
+_BEST_EFFORT: Final = TopologyPolicy.BEST_EFFORT.api_name
 _SCOPE: Final = "numaTopologyScope"
 _POLICY: Final = "numaTopologyPolicy"
 
@@ -31,10 +32,10 @@ def wished_otherwise(bench: Bench, judgement: Judgement) -> Iterator[Change]:
     if spec is None:
         return
     several = len(bench.pod.spec.containers) + len(bench.pod.spec.init_containers) > 1
-    if several and spec.get(_SCOPE) != Scope.CONTAINER:
-        yield from _tried(bench, spec, "numa-scope", _SCOPE, Scope.CONTAINER)
-    if spec.get(_POLICY) not in (None, "", Policy.BEST_EFFORT):
-        yield from _tried(bench, spec, "numa-policy", _POLICY, Policy.BEST_EFFORT)
+    if several and spec.get(_SCOPE) != TopologyScope.CONTAINER:
+        yield from _tried(bench, spec, "numa-scope", _SCOPE, TopologyScope.CONTAINER)
+    if spec.get(_POLICY) not in (None, "", _BEST_EFFORT):
+        yield from _tried(bench, spec, "numa-policy", _POLICY, _BEST_EFFORT)
 
 
 def _tried(

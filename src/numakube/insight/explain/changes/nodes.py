@@ -13,6 +13,7 @@ from numakube.scheduling.numa.rejection import Kind
 from numakube.topology import names
 from numakube.topology.codec import encode_report
 from numakube.topology.view import NodeTopology
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
 
 _MOST_NODES: Final = 6
-_POLICIES: Final = ("single-numa-node", "restricted", "best-effort")
+_POLICIES: Final = tuple(policy for policy in reversed(TopologyPolicy) if policy.aligns)
+"""The strictest first."""
 _FULL_CORES: Final = "full-pcpus-only"
 
 

@@ -13,15 +13,13 @@ from numakube.api.pods import GUARANTEED, compute_qos_class, has_pod_level_resou
 from numakube.insight.explain.amounts import all_containers, as_guaranteed, asked_by, with_amounts
 from numakube.insight.explain.document import Change
 from numakube.values.amounts import amount_text
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.core import Pod
     from numakube.insight.explain.bench import Bench
-
-_WHOLE = 1000
 
 
 def unaligned(pod: Pod) -> tuple[str, ...]:
@@ -53,7 +51,7 @@ def alignable(bench: Bench) -> Iterator[Change]:
             yield Change(kind="guaranteed", text=text, node=node)
         return
     for container, cpu in _fractions(pod):
-        whole = -(-cpu // _WHOLE) * _WHOLE
+        whole = -(-cpu // MILLI_PER_CPU) * MILLI_PER_CPU
         node = bench.taker(with_amounts(pod, container, {CPU: whole}))
         if node is not None:
             was, to = amount_text(CPU, cpu), amount_text(CPU, whole)
@@ -71,7 +69,7 @@ def alignable(bench: Bench) -> Iterator[Change]:
 
 def _fractions(pod: Pod) -> list[tuple[str, int]]:
     found = ((one.name, asked_by(one).get(CPU, 0)) for one, _ in all_containers(pod))
-    return [(name, cpu) for name, cpu in found if cpu % _WHOLE]
+    return [(name, cpu) for name, cpu in found if cpu % MILLI_PER_CPU]
 
 
 def _anew(pod: Pod) -> Pod:

@@ -17,7 +17,7 @@ from numakube.insight.explain.amounts import (
 from numakube.insight.explain.bench import Bench
 from numakube.insight.explain.document import Change
 from numakube.values.amounts import amount_text
-from numakube.values.resources import CPU, MEMORY, is_extended, is_hugepages
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_extended, is_hugepages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -207,6 +207,6 @@ def _text(container: str, resource: str, wanted: int, best: int, node: str) -> s
         return f"Do without {resource} in container {container}: it then fits on {node}."
     now = amount_text(resource, best)
     what = resource
-    if resource == CPU and best % 1000 == 0:
+    if resource == CPU and best % MILLI_PER_CPU == 0:
         what = "CPU" if best == step_of(CPU) else "CPUs"
     return f"Ask for {now} {what} instead of {before} in container {container}: fits on {node}."

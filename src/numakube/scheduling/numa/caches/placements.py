@@ -18,6 +18,7 @@ from numakube.topology.placement import (
     read_placement,
 )
 from numakube.values.resources import add_amounts
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +44,7 @@ def holdings_of(report: Report, pods: Sequence[KnownPod]) -> Mapping[str, Sequen
 def _placement(report: Report) -> Placement | None:
     """Return the placement that *report* bears; it is only defined for one policy."""
     metadata = attribute_value(report.nrt.attributes, names.PLACEMENT_METADATA)
-    if metadata is None or report.topology.policy != "single-numa-node":
+    if metadata is None or report.topology.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
         return None
     vectors = {
         zone.id: zone.attributes[names.PLACEMENT_VECTOR]

@@ -15,13 +15,14 @@ have ended since.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.api.pods import GUARANTEED, is_sidecar
 from numakube.kubelet.demand import DemandRules, Role, demand_of
 from numakube.values.cpuset import union
 from numakube.values.resources import (
     CPU,
+    MILLI_PER_CPU,
     add_amounts,
     amounts_of,
     is_memory,
@@ -29,6 +30,7 @@ from numakube.values.resources import (
     largest_amounts,
     shortfalls,
 )
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
     from numakube.topology.exact import ExactReport, Holding
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
-
-_MILLI = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def claim_on(pod: PodInfo, topology: NodeTopology) -> Claim:
         if managed and memory:
             taken.update((kind, size) for kind, size in memory_bytes.items() if is_memory(kind))
         if managed and cpu:
-            taken[CPU] = cpus * _MILLI
+            taken[CPU] = cpus * MILLI_PER_CPU
         return {name: amount for name, amount in taken.items() if amount and name in listed}
 
     parts: dict[bool, list[Amounts]] = {True: [], False: []}
@@ -121,10 +121,7 @@ def _is_exclusive(name: str, amount: int, *, guaranteed: bool, listed: bool) -> 
         return listed
     if not guaranteed or amount <= 0:
         return False
-    return is_memory(name) or (name == CPU and amount % _MILLI == 0)
-
-
-_SINGLE: Final = "single-numa-node"
+    return is_memory(name) or (name == CPU and amount % MILLI_PER_CPU == 0)
 
 
 def everywhere(amounts: Amounts, topology: NodeTopology) -> tuple[Amounts, ...]:
@@ -134,7 +131,7 @@ def everywhere(amounts: Amounts, topology: NodeTopology) -> tuple[Amounts, ...]:
 
 def may_be_in(claim: Claim, topology: NodeTopology) -> tuple[Amounts, ...]:
     """Return the most that the pod may take off each zone."""
-    if topology.policy != _SINGLE:
+    if topology.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
         return everywhere(claim.whole, topology)
     sizes = (zone.allocatable for zone in topology.zones)
     if topology.scope == "pod":
@@ -213,7 +210,7 @@ class _Use:
 
     def add_cpus(self, cpus: int, by_node: Mapping[int, int]) -> None:
         for node, members in by_node.items():
-            self.add((node,), CPU, (cpus & members).bit_count() * _MILLI)
+            self.add((node,), CPU, (cpus & members).bit_count() * MILLI_PER_CPU)
 
     def add_memory(self, blocks: Iterable[MemoryBlock]) -> None:
         for block in blocks:

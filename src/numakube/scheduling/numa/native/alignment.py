@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from numakube.kubelet.demand import Role
-from numakube.kubelet.policies import TopologyPolicy
 from numakube.scheduling.numa.native.node_batch import lowest
 from numakube.scheduling.numa.native.zone_sets import needs_one_zone, place_in_sets
 from numakube.values.resources import is_memory
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

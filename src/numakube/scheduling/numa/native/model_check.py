@@ -17,7 +17,7 @@ from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.scheduling.snapshot.belief import ForeseesOutcomes
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,7 +152,7 @@ def _best_zone(resource: ResourceTrace) -> int:
 
 def _base(resource: ResourceTrace, amount: int) -> int:
     """Return an amount of the model, which counts whole CPUs, in base units."""
-    return amount * 1000 if resource.resource == CPU else amount
+    return amount * MILLI_PER_CPU if resource.resource == CPU else amount
 
 
 def _role(demand: PodDemand, container: str | None) -> Role | None:

@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import DemandRules
-from numakube.kubelet.policies import TopologyPolicy, TopologyScope
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.resources import CPU, is_memory
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from numakube.topology.view import NodeTopology
@@ -137,8 +137,8 @@ def rules_of(topology: NodeTopology) -> Rules:
     return Rules(
         zones=len(zones),
         reported=frozenset(name for zone in zones for name in zone.available),
-        policy=TopologyPolicy(topology.policy),
-        scope=TopologyScope(topology.scope),
+        policy=topology.policy,
+        scope=topology.scope,
         manages_cpu=manages_cpu(topology),
         manages_memory=manages_memory(topology),
         closest=prefers_closest(topology),

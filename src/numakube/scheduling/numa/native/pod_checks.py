@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.policies import TopologyPolicy, TopologyScope
+from numakube.values.resources import MILLI_PER_CPU
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +89,7 @@ def _uneven(wants: PodWants, rules: Rules) -> Stage | None:
         return None
     for step in wants.steps:
         for _, milli in step.want.cpu:
-            if milli // 1000 % rules.cpus_per_core:
+            if milli // MILLI_PER_CPU % rules.cpus_per_core:
                 return Stage(step.container, step.role, step.want)
     return None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import DemandRules, PodDemand, Role, demand_of
-from numakube.values.resources import CPU, ResourceKind, kind_of
+from numakube.values.resources import CPU, MILLI_PER_CPU, ResourceKind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
@@ -116,7 +116,7 @@ def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:
 
 def _want(*, cpus: int, memory: Mapping[str, int] | None, limits: Mapping[str, int]) -> Want:
     return Want(
-        cpu=((CPU, cpus * 1000),) if cpus else (),
+        cpu=((CPU, cpus * MILLI_PER_CPU),) if cpus else (),
         memory=_parts((memory or {}).items()),
         devices=_parts((name, count) for name, count in limits.items() if kind_of(name) is _DEVICE),
     )

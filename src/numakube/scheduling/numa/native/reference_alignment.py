@@ -24,10 +24,10 @@ from math import comb
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import Role
-from numakube.kubelet.policies import TopologyPolicy
 from numakube.scheduling.numa.native.pod_checks import checks_of
 from numakube.scheduling.numa.rejection import Kind, Rejection
-from numakube.values.resources import CPU, is_memory
+from numakube.values.resources import CPU, MILLI_PER_CPU, is_memory
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -111,7 +111,7 @@ def _hopeless(checks: PodChecks, node: NodeCounts) -> Rejection | None:
 
 def _uneven(node: NodeCounts, stage: Stage) -> Rejection:
     name, wanted = stage.want.cpu[0]
-    per_core = 1000 * node.rules.cpus_per_core
+    per_core = MILLI_PER_CPU * node.rules.cpus_per_core
     return _refusal(
         node,
         Kind.WHOLE_CORES,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.kubelet.policies import TopologyPolicy
 from numakube.scheduling.numa.native.reference_alignment import MOST_SETS
 from numakube.values.resources import CPU
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.upstream.combinations import combinations_of, largest_size
-from numakube.scheduling.snapshot.zones import Policy, Scope
+from numakube.values.topology_policy import NO_DATA, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,10 +39,13 @@ _CELLS_AT_ONCE: Final = 2**17
 def score(demand: Demand, columns: Columns) -> IntArray:
     """Rate each node."""
     scores = np.zeros(len(columns), dtype=np.int64)
-    known = (columns.policy != Policy.NO_DATA) & ~columns.blocked
+    known = (columns.policy != NO_DATA) & ~columns.blocked
     shapes = columns.shape
-    for scope, requests in ((Scope.POD, (demand.whole,)), (Scope.CONTAINER, demand.each)):
-        mine = known & (columns.scope == scope)
+    for scope, requests in (
+        (TopologyScope.POD, (demand.whole,)),
+        (TopologyScope.CONTAINER, demand.each),
+    ):
+        mine = known & (columns.scope == scope.code)
         for number in np.unique(shapes[mine]):
             positions = np.flatnonzero(mine & (shapes == number))
             shape = columns.zones.shape_at(int(number))

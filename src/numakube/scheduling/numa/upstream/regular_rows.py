@@ -13,9 +13,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from numakube.scheduling.numa.upstream.nrt_zones import read
-from numakube.scheduling.numa.upstream.topology_manager import SINGLE_NUMA_NODE
 from numakube.scheduling.snapshot.zones import UNKNOWN_DISTANCE
 from numakube.values.resources import CPU
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +99,7 @@ def _look_at(belief: NumaBelief | None) -> tuple[bool, bool]:
 def _same_manager(reading: Reading, topology: NodeTopology) -> bool:
     manager = reading.manager
     return (
-        manager.is_single_numa_node == (topology.policy == SINGLE_NUMA_NODE)
+        manager.is_single_numa_node == (topology.policy is TopologyPolicy.SINGLE_NUMA_NODE)
         and manager.scope == topology.scope
         and manager.max_numa_nodes == topology.max_numa_nodes
     )

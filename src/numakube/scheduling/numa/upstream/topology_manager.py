@@ -15,48 +15,49 @@ from numakube.topology import names
 from numakube.topology.attributes import (
     DEFAULT_MAX_NUMA_NODES,
     LARGEST_MAX_NUMA_NODES,
-    POLICIES,
-    SCOPES,
 )
 from numakube.values.gotext import parse_integer
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
 
-SINGLE_NUMA_NODE: Final = "single-numa-node"
-POD_SCOPE: Final = "pod"
+
+_POLICIES: Final = tuple(TopologyPolicy)
+_SCOPES: Final = tuple(TopologyScope)
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyManager:
     """How a node's kubelet aligns."""
 
-    policy: str = "none"
-    scope: str = "container"
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    scope: TopologyScope = TopologyScope.CONTAINER
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
 
     @property
     def is_single_numa_node(self) -> bool:
         """Tell whether pods or containers must fit one zone."""
-        return self.policy == SINGLE_NUMA_NODE
+        return self.policy is TopologyPolicy.SINGLE_NUMA_NODE
 
     @property
     def is_pod_scope(self) -> bool:
         """Tell whether the pod is aligned as a whole."""
-        return self.scope == POD_SCOPE
+        return self.scope is TopologyScope.POD
 
 
 def topology_manager(nrt: NodeResourceTopology) -> TopologyManager:
     """Return what *nrt* says, and the kubelet's defaults for the rest."""
     policy, scope = POLICY_AND_SCOPE.get(
-        nrt.topology_policies[0] if nrt.topology_policies else "", ("none", "container")
+        nrt.topology_policies[0] if nrt.topology_policies else "",
+        (TopologyPolicy.NONE, TopologyScope.CONTAINER),
     )
     max_numa_nodes = DEFAULT_MAX_NUMA_NODES
     for attribute in nrt.attributes:
-        if attribute.name == names.TOPOLOGY_POLICY and attribute.value in POLICIES:
-            policy = attribute.value
-        elif attribute.name == names.TOPOLOGY_SCOPE and attribute.value in SCOPES:
-            scope = attribute.value
+        if attribute.name == names.TOPOLOGY_POLICY and attribute.value in _POLICIES:
+            policy = TopologyPolicy(attribute.value)
+        elif attribute.name == names.TOPOLOGY_SCOPE and attribute.value in _SCOPES:
+            scope = TopologyScope(attribute.value)
         elif attribute.name == names.MAX_NUMA_NODES:
             max_numa_nodes = _max_numa_nodes(attribute.value) or max_numa_nodes
     return TopologyManager(policy, scope, max_numa_nodes)

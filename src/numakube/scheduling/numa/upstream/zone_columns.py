@@ -34,12 +34,12 @@ class Columns:
 
     @property
     def policy(self) -> Choice:
-        """`Policy` of each node."""
+        """`TopologyPolicy.code` of each node."""
         return self.zones.policy[self._index]
 
     @property
     def scope(self) -> Choice:
-        """`Scope` of each node."""
+        """`TopologyScope.code` of each node."""
         return self.zones.scope[self._index]
 
     @property

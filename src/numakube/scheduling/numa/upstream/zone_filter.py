@@ -14,7 +14,7 @@ from numakube.scheduling.framework.status import unschedulable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.upstream.pod_requests import is_host_level
 from numakube.scheduling.numa.upstream.reference_zone_filter import INVALID_DATA
-from numakube.scheduling.snapshot.zones import Policy, Scope
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,12 @@ def judge(demand: Demand, columns: Columns) -> Verdicts:
 def _refusals(demand: Demand, columns: Columns) -> Iterator[tuple[Mask, Status]]:
     blocked = columns.blocked
     yield blocked, INVALID_DATA
-    single = (columns.policy == Policy.SINGLE_NUMA_NODE) & ~blocked
-    for scope, requests in ((Scope.POD, (demand.whole,)), (Scope.CONTAINER, demand.each)):
-        positions = np.flatnonzero(single & (columns.scope == scope))
+    single = (columns.policy == TopologyPolicy.SINGLE_NUMA_NODE.code) & ~blocked
+    for scope, requests in (
+        (TopologyScope.POD, (demand.whole,)),
+        (TopologyScope.CONTAINER, demand.each),
+    ):
+        positions = np.flatnonzero(single & (columns.scope == scope.code))
         if not len(positions):
             continue
         placing = Placing(demand, columns.part(positions))

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.upstream.reference_zone_score import weight_of
-from numakube.scheduling.snapshot.zones import Policy, Scope
-from numakube.values.resources import CPU
+from numakube.values.resources import CPU, MILLI_PER_CPU
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,9 +35,12 @@ _NONE_FITS = MAX_NODE_SCORE + 1
 def score(strategy: Strategy, demand: Demand, columns: Columns, weights: Weights) -> IntArray:
     """Rate each node."""
     scores = np.zeros(len(columns), dtype=np.int64)
-    single = (columns.policy == Policy.SINGLE_NUMA_NODE) & ~columns.blocked
-    for scope, requests in ((Scope.POD, (demand.whole,)), (Scope.CONTAINER, demand.each)):
-        positions = np.flatnonzero(single & (columns.scope == scope))
+    single = (columns.policy == TopologyPolicy.SINGLE_NUMA_NODE.code) & ~columns.blocked
+    for scope, requests in (
+        (TopologyScope.POD, (demand.whole,)),
+        (TopologyScope.CONTAINER, demand.each),
+    ):
+        positions = np.flatnonzero(single & (columns.scope == scope.code))
         if len(positions):
             part = columns.part(positions)
             scores[positions] = _mean(strategy, requests, part, weights)
@@ -130,7 +133,7 @@ def _weighted(
 
 def _whole(name: str, amount: Number) -> Number:
     """Return an amount in whole units, rounded up: thousandths of CPUs become CPUs."""
-    return -(-amount // 1000) if name == CPU else amount
+    return -(-amount // MILLI_PER_CPU) if name == CPU else amount
 
 
 STRATEGIES: Mapping[str, Strategy] = {
