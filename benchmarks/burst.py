@@ -39,7 +39,7 @@ from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.native.options import Fidelity, NativeOptions
-from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
+from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch, pending_changes
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -215,6 +215,7 @@ class World:
         node = self.cluster.node(decision.node)
         assert node is not None
         self._runtime.reserve(decision.state, info, node)
+        self._tell(pending_changes(decision.state))
         self.cluster.place(info, decision.node)
         spec = msgspec.structs.replace(pod.spec, node_name=decision.node)
         bound = msgspec.structs.replace(pod, spec=spec)
@@ -274,9 +275,7 @@ class World:
     def _tell(self, changes: Changes) -> None:
         """Pass on what the cache says, as the scheduler's process does."""
         self.outcome.mispredictions += len(changes.mispredictions)
-        for node in changes.nodes:
-            booked = node not in changes.freed
-            self.cluster.set_belief(node, self.cache.belief(node), booked=booked)
+        self.cluster.take(changes, self.cache)
         self._woken = self._woken or bool(changes.freed)
 
     def _retry(self) -> None:

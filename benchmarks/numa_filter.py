@@ -111,7 +111,7 @@ def make_cluster(nodes: int) -> Cluster:
     for row in range(nodes):
         name = f"node-{row}"
         cluster.set_node(make_node(name))
-        cluster.set_belief(name, belief_of(name, r))
+        cluster.suppose(name, belief_of(name, r))
     return cluster
 
 
@@ -200,7 +200,7 @@ def _seconds(
         before = [_known(cluster, name) for name, _ in batch]
         start = time.thread_time()
         for name, belief in batch:
-            cluster.set_belief(name, belief)
+            cluster.suppose(name, belief)
         between = time.thread_time()
         before.clear()
         freeing.append((time.thread_time() - between) / len(batch))

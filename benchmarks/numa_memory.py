@@ -49,8 +49,7 @@ def measure() -> Iterator[dict[str, object]]:
         cluster.set_node(make_node(name))
         # Made as text first, since a watch delivers text.
         report = shared_nrt(decode_nrt(msgspec.json.encode(belief_of(name, r).nrt)))
-        for changed in cache.set_report(report).nodes:
-            cluster.set_belief(changed, cache.belief(changed))
+        cluster.take(cache.set_report(report), cache)
     yield _result(f"{NODES} nodes x 8 zones", resident_mb() - before)
     tree = json.loads(msgspec.json.encode(pod(2).pod))
     for index in range(PODS):

@@ -145,7 +145,7 @@ def make_exact_cluster(nodes: int) -> Cluster:
         name = f"node-{index}"
         belief = beliefs[index % len(beliefs)]
         cluster.set_node(Node(metadata=ObjectMeta(name=name)))
-        cluster.set_belief(name, belief)
+        cluster.suppose(name, belief)
     return cluster
 
 
@@ -215,7 +215,7 @@ def make_cluster(nodes: int, policy: str) -> Cluster:
             memory_manager_policy="Static",
         )
         cluster.set_node(Node(metadata=ObjectMeta(name=name)))
-        cluster.set_belief(name, Belief(topology, used(dice)))
+        cluster.suppose(name, Belief(topology, used(dice)))
     return cluster
 
 
@@ -232,7 +232,7 @@ def touch(cluster: Cluster, dice: random.Random) -> None:
     name = f"node-{dice.randrange(len(cluster.by_row))}"
     node = cluster.node(name)
     if node is not None and node.numa is not None and node.numa.topology is not None:
-        cluster.set_belief(name, Belief(node.numa.topology, used(dice)))
+        cluster.suppose(name, Belief(node.numa.topology, used(dice)))
 
 
 def make_pod(index: int, containers: int) -> Pod:

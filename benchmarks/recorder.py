@@ -19,12 +19,13 @@ import msgspec
 from benchmarks._fleet import kubelet_of, plans_of
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.core import Node, NodeStatus, ObjectMeta, Pod, PodSpec, PodStatus
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.recording import Recording
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.apps.scheduler.settings import SCHEDULER_NAME, default_configuration
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
 from numakube.kube.transport import Request, Response
+from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.cycle import Refused
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.pods import PodInfo

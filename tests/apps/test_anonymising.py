@@ -11,8 +11,8 @@ from tests.insight.explain.town import Town, pod
 from numakube.api.nrt import Attribute, with_attribute
 from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack, unpack, without_secrets
-from numakube.apps.explaining import engine_of
 from numakube.insight.collected import Collected
+from numakube.insight.engine import engine_of
 from numakube.insight.explain import Explanation, Subject, explain, pod_subject
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.topology import names

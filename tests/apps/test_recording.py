@@ -34,8 +34,7 @@ class Desk:
 
     def apply(self, changes: Changes) -> None:
         """Take over what the cache says."""
-        for node in changes.nodes:
-            self.cluster.set_belief(node, self.cache.belief(node))
+        self.cluster.take(changes, self.cache)
         self.recording.cache_changed(changes)
 
     def place(self, one: Pod) -> None:

@@ -9,7 +9,7 @@ from tests.apps.scheduler.world import World
 from tests.cli.test_inside import Numakube, ask, world
 
 from numakube.apps.bundle import unpack
-from numakube.apps.explaining import configuration_in
+from numakube.insight.engine import configuration_in
 from numakube.insight.facts import facts_of
 
 pytestmark = pytest.mark.timeout(240)

@@ -15,9 +15,9 @@ from tests.insight.doctor.world import World, healthy, reported
 from tests.sites.site import Opener
 
 from numakube.apps.bundle import pack
-from numakube.apps.scheduler.settings import default_configuration
 from numakube.cli.main import run
 from numakube.insight.doctor.registry import RULES
+from numakube.scheduling.assembly import default_configuration
 
 Doctor = Callable[..., tuple[int, str]]
 

@@ -32,6 +32,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
 from numakube.kube.objects import key_of
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
+from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.names import EXACT_ANNOTATION
 
@@ -125,6 +126,7 @@ class Site:
             assert node is not None
             self.runtime.reserve(decision.state, info, node)
             self.runtime.unreserve(decision.state, info, node.name)
+            self.mirror.apply(pending_changes(decision.state))
         return decision
 
 

@@ -18,13 +18,14 @@ from tests.insight.explain.town import Town, pod
 from numakube.api.core import Node, Pod, PodSchedulingGate, Taint
 from numakube.api.meta import LabelSelector
 from numakube.api.placement import TopologySpreadConstraint
-from numakube.apps.explaining import engine_of
+from numakube.insight.engine import engine_of
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.fitting import copies, place, room_for
 from numakube.insight.likeness import alike
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
+from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
 
 pytestmark = pytest.mark.timeout(300)
@@ -131,6 +132,7 @@ def tried(scene: Scene, most: int = 400) -> Counter[str]:
         node = engine.cluster.node(decision.node)
         assert node is not None
         assert runtime.reserve(decision.state, info, node).ok
+        engine.cluster.take(pending_changes(decision.state), engine.cache)
         engine.cluster.place(info, decision.node)
         assert not scene.exact or not isinstance(models[decision.node].admit(one), Rejected)
         found[decision.node] += 1

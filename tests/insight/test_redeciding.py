@@ -6,7 +6,7 @@ import msgspec
 from tests.insight.explain.town import Town, pod
 
 from numakube.api.core import Pod, PodCondition, PodSchedulingGate, PodStatus
-from numakube.apps.explaining import engine_of
+from numakube.insight.engine import engine_of
 from numakube.insight.redeciding import Redecision, redecide
 
 ALIGN = (

@@ -162,13 +162,7 @@ class Mirror:
 
     def apply(self, changes: Changes) -> None:
         """Take over what the cache believes now, and pass on what it has to tell."""
-        freed = frozenset(changes.freed)
-        for node in changes.nodes:
-            self.cluster.set_belief(node, self.cache.belief(node), booked=node not in freed)
-        self.pass_on(changes)
-
-    def pass_on(self, changes: Changes) -> None:
-        """Tell the listener what the cache found; the cluster has the new beliefs already."""
+        self.cluster.take(changes, self.cache)
         for node in changes.freed:
             self._tell(EventKind.TOPOLOGY_CHANGED, node=node)
         if self.listener is not None and changes:

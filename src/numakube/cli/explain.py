@@ -104,9 +104,9 @@ def pod(
     own plugins on the state of the cluster. Ends with 1 if the pod fits nowhere. Who may not list
     nodes or pods gets the scheduler's own answer, without names of nodes and of other pods.
     """
-    from numakube.apps.explaining import engine_of
     from numakube.apps.gathering import SCHEDULING
     from numakube.insight.collected import SCHEDULER_CONFIG
+    from numakube.insight.engine import engine_of
     from numakube.insight.explain import Subject, explain
     from numakube.insight.explain.explaining import Options
 

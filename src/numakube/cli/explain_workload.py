@@ -94,7 +94,7 @@ def explained_workload(
     options: Options,
 ) -> WorkloadExplanation:
     """Return what there is to say of *workload*."""
-    from numakube.apps.explaining import engine_of
+    from numakube.insight.engine import engine_of
     from numakube.insight.explain import explain_workload
 
     scheduler = workload.sample.spec.scheduler_name

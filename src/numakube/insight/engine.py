@@ -1,53 +1,82 @@
-"""A scheduler's own parts, filled with the facts of a cluster: what it would decide, without it.
+"""The scheduler's own engine, filled with the facts of a cluster, with nothing to act on.
 
-The parts are those that the scheduler process assembles; here they are told of every node, report
-and pod once, as a scheduler is that has just started.
+It is assembled as in the scheduler process, and learns of every node, report and pod once, as a
+scheduler does that has just started.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from numakube.errors import InvalidValue
+import msgspec
+
+from numakube.errors import InvalidValue, NumakubeError
+from numakube.scheduling.assembly import (
+    DEFAULT_BINDER,
+    all_plugins,
+    assemble,
+    default_configuration,
+)
+from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.scheduling.framework.plugins import Bind
+from numakube.scheduling.framework.status import Status, failure
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.api.core import Pod
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.insight.facts import ClusterFacts
-    from numakube.scheduling.framework.nominations import Nominations
-    from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
-    from numakube.scheduling.snapshot.cluster import Cluster
 
 
 _ALONE: Final = suppress(Exception)
 """An object that cannot be taken over counts for nothing, as it does for a scheduler."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """What decides.
+class BindsNothing(Bind):
+    """Stands where the scheduler has what binds pods."""
 
-    Attributes:
-        runtimes: the plugins of each profile by the name that pods ask for.
+    name = DEFAULT_BINDER
+
+    @classmethod
+    def make(cls, args: Mapping[str, object], handle: Handle) -> BindsNothing:
+        """Make the plugin."""
+        del args, handle
+        return cls()
+
+    async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Refuse: an explanation changes nothing."""
+        del state, pod, node
+        return failure("an explanation binds nothing")
+
+
+def engine_of(
+    facts: ClusterFacts,
+    config: KubeSchedulerConfiguration | None = None,
+    scheduler: str = "",
+) -> Engine:
+    """Return an engine that knows *facts*.
+
+    Args:
+        facts: the cluster.
+        config: the scheduler's configuration; by default what the scheduler said of itself, or the
+            one that it has if nobody configures it.
+        scheduler: of several schedulers, the one that serves this name is meant.
     """
-
-    cluster: Cluster
-    nominations: Nominations
-    cache: NumaCache
-    runtimes: Mapping[str, Runtime]
-
-    def runtime_for(self, scheduler_name: str) -> Runtime:
-        """Return the plugins that decide about pods of *scheduler_name*, or else the first."""
-        first = next(iter(self.runtimes.values()))
-        return self.runtimes.get(scheduler_name, first)
+    chosen = config or configuration_in(facts, scheduler) or default_configuration()
+    engine = assemble(chosen, all_plugins(BindsNothing.make))
+    fill(engine, facts)
+    return engine
 
 
 def fill(engine: Engine, facts: ClusterFacts) -> None:
@@ -110,5 +139,28 @@ def _see_one(engine: Engine, info: PodInfo) -> None:
 
 
 def _apply(engine: Engine, changes: Changes) -> None:
-    for node in changes.nodes:
-        engine.cluster.set_belief(node, engine.cache.belief(node))
+    engine.cluster.take(changes, engine.cache)
+
+
+def configuration_in(facts: ClusterFacts, scheduler: str = "") -> KubeSchedulerConfiguration | None:
+    """Return what the scheduler in *facts* is told that serves the name *scheduler*, or any.
+
+    ``None`` if none says what it is told.
+    """
+    found = list(_configurations(facts))
+    named = (one for one in found if scheduler in {each.scheduler_name for each in one.profiles})
+    return next(named, found[0] if found else None)
+
+
+def _configurations(facts: ClusterFacts) -> Iterator[KubeSchedulerConfiguration]:
+    for told in facts.schedulers.values():
+        document = told.documents.get("configz")
+        tree: Any = next(iter(document.values()), None) if isinstance(document, dict) else None
+        if not isinstance(tree, dict):
+            continue
+        try:
+            config = read_configuration(tree, source=f"configuration of {told.name}")
+        except (NumakubeError, msgspec.ValidationError):
+            continue
+        if config.profiles:
+            yield config

@@ -23,6 +23,7 @@ import numpy as np
 from numakube.insight.likeness import alike
 from numakube.scheduling.cycle import Attempt, Chosen, Cycle
 from numakube.scheduling.framework.bind_annotations import as_bound
+from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, is_local_to_pod
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from numakube.api.core import Pod
-    from numakube.insight.engine import Engine
+    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.cycle import Failed, Refused
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.state import CycleState
@@ -143,7 +144,11 @@ def _fill(engine: Engine, runtime: Runtime, begun: CycleState, pod: PodInfo, nod
 def _book(engine: Engine, runtime: Runtime, state: CycleState, pod: PodInfo, node: str) -> bool:
     """Count *pod* on *node* from now on, as a scheduler does when it binds."""
     there = engine.cluster.node(node)
-    if there is None or not runtime.reserve(state, pod, there).ok:
+    if there is None:
+        return False
+    status = runtime.reserve(state, pod, there)
+    engine.cluster.take(pending_changes(state), engine.cache)
+    if not status.ok:
         return False
     bound = as_bound(state, pod)
     spec = msgspec.structs.replace(bound.pod.spec, node_name=node)

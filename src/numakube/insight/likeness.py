@@ -18,7 +18,7 @@ from numakube.scheduling.numa.caches.model_belief import ExactBelief
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.insight.engine import Engine
+    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.topology.exact import ExactReport

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.core import Pod
-    from numakube.insight.engine import Engine
     from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.assembly import Engine
 
 _CONDITION: Final = "PodScheduled"
 _TAIL: Final = " preemption: "

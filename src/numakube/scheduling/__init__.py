@@ -17,5 +17,6 @@ Lowest first; an import points downwards only:
     cycle        one attempt: from a pod and the snapshot to a decision
     recorder/    what decisions were made of, for people
     config/      from a KubeSchedulerConfiguration to plugins
+    assembly     every plugin there is, and the engine of a scheduler made of them
     replay       answers to recorded cases of kube-scheduler
 """

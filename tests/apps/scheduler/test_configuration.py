@@ -14,16 +14,16 @@ from tests.sites.site import Opener
 from numakube.allotment.words import BindPolicy, Strategy
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
-from numakube.apps.scheduler.assembly import assemble
-from numakube.apps.scheduler.binder import CLIENT
-from numakube.apps.scheduler.catalogue import all_plugins, default_profile
+from numakube.apps.scheduler.binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.settings import configuration_of
 from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError
 from numakube.kube.client import Client
 from numakube.kube.config import ClusterConfig
 from numakube.kube.connect import connect
+from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.podlevel.plugin import NodeNUMAResource
@@ -99,13 +99,20 @@ def configuration(text: str) -> KubeSchedulerConfiguration:
     return read_configuration(tree, source="file")
 
 
+def offering(client: Client) -> Services:
+    """Return the services of a scheduler that can bind pods."""
+    services = Services()
+    services.offer(CLIENT, client)
+    return services
+
+
 def make(text: str, tmp_path: Path, client: Client | None = None) -> None:
     """Read a file and make what it asks for."""
     path = tmp_path / "config.yaml"
     path.write_text(text)
     config = configuration_of({"config": str(path)}, Path)
     client = client or connect(ClusterConfig(server="http://127.0.0.1:1"))
-    assemble(config, defaults=default_profile(), registry=all_plugins(), services={CLIENT: client})
+    assemble(config, all_plugins(DefaultBinder.make), offering(client))
 
 
 @pytest.mark.parametrize(
@@ -152,16 +159,14 @@ async def test_a_file_for_koordinators_scheduler_loads(tmp_path: Path) -> None:
     """What it says of DeviceShare has no effect, and that is told."""
     config = configuration(KOORDINATOR)
     async with connect(ClusterConfig(server="http://127.0.0.1:1")) as client:
-        parts = assemble(
-            config, defaults=default_profile(), registry=all_plugins(), services={CLIENT: client}
-        )
-    (runtime,) = parts.runtimes.values()
+        engine = assemble(config, all_plugins(DefaultBinder.make), offering(client))
+    (runtime,) = engine.runtimes.values()
     plugin = runtime.profile.plugins()["NodeNUMAResource"]
     assert isinstance(plugin, NodeNUMAResource)
     assert plugin.args.bind_policy is BindPolicy.SPREAD_BY_PCPUS
     assert plugin.args.strategy is Strategy.MOST_ALLOCATED
     assert plugin.args.weights == {"cpu": 2}
-    (note,) = parts.notes
+    (note,) = engine.notes
     assert "DeviceShare does nothing" in note
     assert "scoringStrategy" in note
 
@@ -185,17 +190,17 @@ def test_plugins_of_other_packages_take_part(monkeypatch: pytest.MonkeyPatch) ->
     """Unless they take the name of one of ours, or cannot be loaded."""
     offered: list[EntryPoint] = []
     monkeypatch.setattr(
-        "numakube.apps.scheduler.catalogue.entry_points", lambda group: tuple(offered)
+        "numakube.scheduling.assembly.entry_points", lambda group: tuple(offered)
     )
     group = "numakube.plugins"
     offered[:] = [EntryPoint("Theirs", "builtins:dict", group)]
-    assert "Theirs" in all_plugins()
+    assert "Theirs" in all_plugins(DefaultBinder.make)
     offered[:] = [EntryPoint("NodeName", "builtins:dict", group)]
     with pytest.raises(ConfigError, match="plugin NodeName of builtins:dict: the name is taken"):
-        all_plugins()
+        all_plugins(DefaultBinder.make)
     offered[:] = [EntryPoint("Broken", "no.such.module:it", group)]
     with pytest.raises(ConfigError, match="plugin Broken of no"):
-        all_plugins()
+        all_plugins(DefaultBinder.make)
 
 
 @pytest.fixture

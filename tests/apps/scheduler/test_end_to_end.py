@@ -10,10 +10,10 @@ import pytest
 from tests.apps.scheduler.world import NAME, World, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
 
-from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import NODES, PODS, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.outcome import Rejected
+from numakube.scheduling.assembly import default_configuration
 
 pytestmark = pytest.mark.timeout(180)
 

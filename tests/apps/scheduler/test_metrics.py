@@ -63,7 +63,7 @@ def test_nodes_are_counted_by_what_is_known_of_them() -> None:
     }
     for name, belief in beliefs.items():
         cluster.set_node(Node(metadata=ObjectMeta(name=name)))
-        cluster.set_belief(name, cast("NumaBelief | None", belief))
+        cluster.suppose(name, cast("NumaBelief | None", belief))
 
     found = {
         state.value: registry.get_sample_value("numakube_cache_nodes", {"state": state.value})

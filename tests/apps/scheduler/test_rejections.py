@@ -9,8 +9,8 @@ import pytest
 from tests.apps.scheduler.world import NAME, World, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
 
-from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
+from numakube.scheduling.assembly import default_configuration
 from numakube_lab.exporters.faults import Skew
 
 pytestmark = pytest.mark.timeout(180)

@@ -16,7 +16,6 @@ from tests.sites.site import Opener
 
 from numakube.apps.access import Access
 from numakube.apps.kinds import CLAIMS, VOLUMES
-from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.auth import authenticator_for
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
@@ -36,6 +35,7 @@ from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.kube.transport import Request, Response, Stream
 from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
+from numakube.scheduling.assembly import default_configuration
 from numakube_lab.api.request_info import parse_request
 
 pytestmark = pytest.mark.timeout(180)

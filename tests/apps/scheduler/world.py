@@ -15,12 +15,12 @@ from tests.sites.site import Opener, Site, SiteOptions
 from numakube.api.core import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.apps.scheduler.settings import default_configuration
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.client import Client
 from numakube.kube.objects import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.scheduling.assembly import default_configuration
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.pool import ExporterPool
 from numakube_lab.nodes.plan import NodePlan

@@ -14,7 +14,6 @@ from tests.insight.doctor.world import reported
 
 from numakube.apps.deployer.engine import Engine
 from numakube.apps.gathering import gather
-from numakube.apps.scheduler.settings import default_configuration
 from numakube.insight.doctor.registry import diagnose
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS
@@ -23,6 +22,7 @@ from numakube.kube.config import load_config
 from numakube.kube.connect import connect
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
+from numakube.scheduling.assembly import default_configuration
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.rundir import RunDir
 

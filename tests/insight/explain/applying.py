@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from numakube.api.core import Container, Pod, Toleration
 from numakube.api.nrt import NodeResourceTopology, without_attribute
-from numakube.apps.explaining import engine_of
+from numakube.insight.engine import engine_of
 from numakube.insight.explain.document import Change
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.model_node import model_of

@@ -15,7 +15,7 @@ from numakube.api.core import Container
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
-from numakube.apps.explaining import configuration_in, engine_of
+from numakube.insight.engine import configuration_in, engine_of
 from numakube.insight.explain import document, explain, pod_subject
 from numakube.insight.explain.explaining import ORDER, Options
 from numakube.insight.explain.pod_level import meaning_of_refusal

@@ -10,7 +10,7 @@ import pytest
 from tests.insight.explain.applying import can_apply, helps
 from tests.insight.explain.cases import CASES
 
-from numakube.apps.explaining import engine_of
+from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain, render
 
 GOLDEN = Path(__file__).parent / "golden"

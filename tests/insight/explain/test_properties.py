@@ -13,7 +13,7 @@ from tests.insight.explain.cases import Case
 from tests.insight.explain.town import Town, pod, resources
 
 from numakube.api.core import Container, Pod, Taint
-from numakube.apps.explaining import engine_of
+from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain, pod_subject, render
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused

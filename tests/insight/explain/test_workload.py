@@ -14,7 +14,7 @@ from tests.insight.explain.town import Town, pod
 from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.workloads import OwnerSpec, ReplicaSet, StatefulSet
-from numakube.apps.explaining import engine_of
+from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain_workload, render_workload
 from numakube.insight.explain.empty import with_nodes_like
 from numakube.insight.explain.members import planned_workload, workload_in

@@ -34,12 +34,11 @@ from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.topology_match import (
-    CACHE,
     NAME,
-    ON_CHANGES,
     REGISTRY,
     NodeResourceTopologyMatch,
     make_plugin,
+    pending_changes,
 )
 from numakube.scheduling.numa.upstream.replay_filter import reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
@@ -47,7 +46,7 @@ from numakube.scheduling.plugins.default_plugins import default_registry
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
-    from numakube.scheduling.numa.caches.contract import Changes, NumaCache
+    from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 
@@ -93,8 +92,7 @@ def scheduler(
     allocatable = {"cpu": "16", "memory": "128Gi", "pods": "110"}
     node = Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable=allocatable))
     handle.cluster.set_node(node)
-    for name in plugin.cache.set_report(nrt).nodes:
-        handle.cluster.set_belief(name, plugin.cache.belief(name))
+    handle.cluster.take(plugin.cache.set_report(nrt), plugin.cache)
     return plugin, handle
 
 
@@ -146,21 +144,34 @@ def test_one_node_and_all_nodes_are_judged_and_rated_alike(mode: str) -> None:
 
 def test_a_booking_is_seen_at_once_and_can_be_taken_back() -> None:
     """The next cycle must not use the same zone again."""
-    told: list[Changes] = []
-    handle = Handle(services={ON_CHANGES: told.append})
-    plugin = make_plugin({"mode": "upstream", "cacheResyncPeriodSeconds": 5}, handle)
-    handle.cluster.set_node(
-        Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable={"cpu": "16"}))
-    )
-    for name in plugin.cache.set_report(report(8, 8)).nodes:
-        handle.cluster.set_belief(name, plugin.cache.belief(name))
+    plugin, handle = scheduler(report(8, 8), mode="upstream", cacheResyncPeriodSeconds=5)
     state, first = CycleState(), pod(6, "first")
     assert plugin.reserve(state, first, only_node(handle)).ok
+    assert plugin.filter(state, pod(6), only_node(handle)).ok
+    assert take_pending(plugin, handle, state).freed == ()
     assert not plugin.filter(state, pod(6), only_node(handle)).ok
     assert handle.cluster.zones.available("cpu")[:2, 0].tolist() == [2000, 2000]
     plugin.unreserve(state, first, "n")
+    assert take_pending(plugin, handle, state).freed == ("n",)
     assert plugin.filter(state, pod(6), only_node(handle)).ok
-    assert [changes.freed for changes in told] == [(), ("n",)]
+
+
+def take_pending(plugin: NodeResourceTopologyMatch, handle: Handle, state: CycleState) -> Changes:
+    """Put what has changed into the cluster, as the scheduler does."""
+    changes = pending_changes(state)
+    handle.cluster.take(changes, plugin.cache)
+    assert not pending_changes(state)
+    return changes
+
+
+def test_what_is_booked_and_taken_back_before_anybody_looks_changes_nothing() -> None:
+    """Another plugin may refuse after this one has reserved."""
+    plugin, handle = scheduler(report(8, 8), mode="upstream", cacheResyncPeriodSeconds=5)
+    state, first = CycleState(), pod(6, "first")
+    plugin.reserve(state, first, only_node(handle))
+    plugin.unreserve(state, first, "n")
+    take_pending(plugin, handle, state)
+    assert handle.cluster.zones.available("cpu")[:2, 0].tolist() == [8000, 8000]
 
 
 def test_a_booking_outlasts_the_binding() -> None:
@@ -169,6 +180,7 @@ def test_a_booking_outlasts_the_binding() -> None:
     state, first = CycleState(), pod(6, "first")
     plugin.reserve(state, first, only_node(handle))
     plugin.post_bind(state, first, "n")
+    take_pending(plugin, handle, state)
     assert not plugin.filter(state, pod(6), only_node(handle)).ok
 
 
@@ -178,7 +190,7 @@ def test_profiles_share_one_cache_and_must_agree_on_it() -> None:
     args: dict[str, object] = {"mode": "upstream", "cacheResyncPeriodSeconds": 5}
     first = make_plugin(args, handle)
     second = make_plugin({**args, "scoringStrategy": {"type": "LeastNUMANodes"}}, handle)
-    assert first.cache is second.cache is cast("NumaCache", handle.services[CACHE])
+    assert first.cache is second.cache
     assert isinstance(first.cache, OverReserve)
     with pytest.raises(ConfigError, match="cacheResyncPeriodSeconds"):
         make_plugin({"mode": "upstream"}, handle)
@@ -203,7 +215,7 @@ def test_notes_about_settings_are_kept_for_the_log() -> None:
 def test_in_doubt_a_node_takes_no_pod_that_needs_zones() -> None:
     """Upstream says so with the same words."""
     plugin, handle = scheduler(report(8, 8), mode="upstream")
-    handle.cluster.set_belief("n", replace(reported(report(8, 8)), blocked="foreign pod"))
+    handle.cluster.suppose("n", replace(reported(report(8, 8)), blocked="foreign pod"))
     status = plugin.filter(CycleState(), pod(1), only_node(handle))
     assert status.reasons == ("invalid node topology data",)
     assert plugin.score(CycleState(), pod(1), only_node(handle)) == 0

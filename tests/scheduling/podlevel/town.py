@@ -24,17 +24,16 @@ from numakube.api.core import (
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.nrt import NodeResourceTopology
-from numakube.apps.explaining import _BindsNothing
-from numakube.apps.scheduler.assembly import assemble
-from numakube.apps.scheduler.catalogue import default_profile, our_plugins
-from numakube.apps.scheduler.settings import default_configuration
+from numakube.insight.engine import BindsNothing
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings import KubeletSettings
+from numakube.scheduling.assembly import assemble, default_configuration, our_plugins
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
 from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.runtime import Runtime
+from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.podlevel.plugin import NodeNUMAResource
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.model_report import nrt_of
@@ -101,10 +100,7 @@ class Town:
     """A cluster and a scheduler of it."""
 
     def __init__(self) -> None:
-        registry = {**our_plugins(), _BindsNothing.name: _BindsNothing.make}
-        self.parts = assemble(
-            default_configuration(NAME), defaults=default_profile(), registry=registry, services={}
-        )
+        self.parts = assemble(default_configuration(NAME), our_plugins(BindsNothing.make))
         self.cluster = self.parts.cluster
         self.runtime: Runtime = self.parts.runtimes[NAME]
         self.cycle = Cycle(self.cluster, self.parts.nominations, NoDice())
@@ -177,6 +173,7 @@ class Town:
         assert node is not None
         info = PodInfo(one)
         assert self.runtime.reserve(decision.state, info, node).ok
+        self._apply(pending_changes(decision.state))
         assumed = as_bound(decision.state, info)
         self.cluster.place(assumed, decision.node)
         return assumed
@@ -211,8 +208,7 @@ class Town:
         return {reason for _, status in diagnosis.groups() for reason in status.reasons}
 
     def _apply(self, changes: Any) -> None:
-        for node in changes.nodes:
-            self.cluster.set_belief(node, self.parts.cache.belief(node))
+        self.cluster.take(changes, self.parts.cache)
 
 
 def bound_to(one: Pod, node: str) -> Pod:

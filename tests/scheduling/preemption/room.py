@@ -78,7 +78,7 @@ def full_node(
         cache.pod_seen(info(running))
     if site is not None:
         cache.set_report(site.report())
-        cluster.set_belief(name, cache.belief(name))
+        cluster.suppose(name, cache.belief(name))
     node = cluster.node(name)
     assert node is not None
     return node

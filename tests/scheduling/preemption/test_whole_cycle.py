@@ -39,13 +39,11 @@ class Scheduler:
 
     def report(self, site: Site) -> None:
         """Let a node report."""
-        for name in self.cache.set_report(site.report()).nodes:
-            self.handle.cluster.set_belief(name, self.cache.belief(name))
+        self.handle.cluster.take(self.cache.set_report(site.report()), self.cache)
 
     def see(self, one: Pod) -> None:
         """Take over a version of a pod."""
-        for name in self.cache.pod_seen(info(one)).nodes:
-            self.handle.cluster.set_belief(name, self.cache.belief(name))
+        self.handle.cluster.take(self.cache.pod_seen(info(one)), self.cache)
         if info(one).has_ended:
             self.handle.cluster.remove_pod(one.metadata.uid)
         else:
@@ -124,8 +122,7 @@ def evict(scheduler: Scheduler, site: Site, refused: object) -> None:
     assert refused.nomination is not None
     for victim in refused.nomination.victims:
         site.remove(victim.uid)
-        for name in scheduler.cache.pod_gone(victim.uid).nodes:
-            scheduler.handle.cluster.set_belief(name, scheduler.cache.belief(name))
+        scheduler.handle.cluster.take(scheduler.cache.pod_gone(victim.uid), scheduler.cache)
         scheduler.handle.cluster.remove_pod(victim.uid)
 
 

@@ -154,14 +154,14 @@ def test_amounts_beyond_any_machine_cannot_overflow_sums() -> None:
 def test_the_cluster_keeps_the_table_in_step_with_its_nodes() -> None:
     """Reports may come before their node and outlive it."""
     cluster = Cluster()
-    cluster.set_belief("n", belief(zone(0, 8)))
+    cluster.suppose("n", belief(zone(0, 8)))
     info = cluster.set_node(Node(metadata=ObjectMeta(name="n"), status=NodeStatus()))
     assert cluster.snapshot().zones.available("cpu")[0, info.row] == 8
     cluster.remove_node("n")
     assert not cluster.zones.present.any()
     info = cluster.set_node(Node(metadata=ObjectMeta(name="n"), status=NodeStatus()))
     assert cluster.zones.available("cpu")[0, info.row] == 8
-    cluster.set_belief("n", None)
+    cluster.suppose("n", None)
     assert not cluster.zones.present.any()
     assert not cluster.zones.available("cpu").any()
 

@@ -55,7 +55,7 @@ def explained(
 ) -> Explanation:
     """Return why *pod* is where it is, or nowhere; *changes* are what would help."""
     # The engine brings all plugins with it; most dashboards are never asked.
-    from numakube.apps.explaining import engine_of
+    from numakube.insight.engine import engine_of
     from numakube.insight.explain import explain, pod_subject
     from numakube.insight.explain.explaining import Options
 

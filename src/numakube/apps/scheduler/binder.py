@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 from numakube.apps.binding import Result, bind
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
+from numakube.scheduling.assembly import DEFAULT_BINDER
 from numakube.scheduling.framework.bind_annotations import annotations_of
 from numakube.scheduling.framework.plugins import Bind
+from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, Code, Status
 
 if TYPE_CHECKING:
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.pods import PodInfo
 
-CLIENT: Final = "client"
-"""Name of the service that plugins reach the API server by."""
+CLIENT: Final = Service[Client]("client")
+"""What plugins reach the API server by."""
 
 
 class DefaultBinder(Bind):
     """Binds by the ``binding`` subresource; the status' detail is a `binding.Bound`."""
 
-    name = "DefaultBinder"
+    name = DEFAULT_BINDER
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -34,7 +36,7 @@ class DefaultBinder(Bind):
     def make(cls, args: Mapping[str, object], handle: Handle) -> DefaultBinder:
         """Make the plugin."""
         client = handle.services.get(CLIENT)
-        if not isinstance(client, Client):
+        if client is None:
             raise ConfigError("there is no API server to bind pods at")
         return cls(client)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.scheduling.snapshot.pods import PodInfo
 
-WAITING_PODS: Final = "waiting-pods"
+WAITING_PODS: Final = Service["WaitingPods"]("waiting-pods")
 
 
 class WaitingPods:

@@ -23,9 +23,7 @@ from numakube.apps.metrics import new_registry
 from numakube.apps.mirror import Mirror
 from numakube.apps.process import cluster_of, listen_of
 from numakube.apps.recording import Recording, recorder_of
-from numakube.apps.scheduler.assembly import assemble
-from numakube.apps.scheduler.binder import CLIENT
-from numakube.apps.scheduler.catalogue import all_plugins, default_profile
+from numakube.apps.scheduler.binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.outcomes import Outcomes
@@ -38,9 +36,10 @@ from numakube.kube.connect import connect
 from numakube.kube.events import EventRecorder
 from numakube.kube.lease import LeaderElection, LeaseTiming
 from numakube.kube.objects import ObjectKey
+from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.cycle import Cycle
-from numakube.scheduling.numa.topology_match import ON_CHANGES
-from numakube.scheduling.plugins.default_plugins import VOLUME_ACTIONS
+from numakube.scheduling.framework.registry import Services
+from numakube.scheduling.plugins.volumes.actions import VOLUME_ACTIONS
 from numakube.scheduling.queue.hints import ProfileHints
 from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
 from numakube.scheduling.recorder.recorder import FlightRecorder
@@ -104,21 +103,14 @@ class SchedulerProcess:
         self._config = config
         self._client = client
         self.identity = f"numakube-scheduler_{uuid4()}"
-        self.mirror: Mirror
         self.registry: CollectorRegistry = new_registry("scheduler")
         self._metrics = SchedulerMetrics(self.registry)
         volumes, waiting = ApiVolumeActions(client), WaitingPods(client.clock)
-        parts = assemble(
-            config,
-            defaults=default_profile(),
-            registry=all_plugins(),
-            services={
-                CLIENT: client,
-                VOLUME_ACTIONS: volumes,
-                WAITING_PODS: waiting,
-                ON_CHANGES: lambda changes: self.mirror.pass_on(changes),
-            },
-        )
+        services = Services()
+        services.offer(CLIENT, client)
+        services.offer(VOLUME_ACTIONS, volumes)
+        services.offer(WAITING_PODS, waiting)
+        engine = assemble(config, all_plugins(DefaultBinder.make), services)
         self._recorder = EventRecorder(
             client,
             component=config.profiles[0].scheduler_name,
@@ -127,32 +119,32 @@ class SchedulerProcess:
             writers=_EVENT_WRITERS,
         )
         self._outcomes = Outcomes(client, self._recorder)
-        self.mirror = Mirror(client, parts.cluster, parts.cache)
+        self.mirror = Mirror(client, engine.cluster, engine.cache)
         backoff = Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
         self.scheduler = Scheduler(
             client,
             mirror=self.mirror,
-            runtimes=parts.runtimes,
-            queue=SchedulingQueue(ProfileHints(parts.runtimes), backoff=backoff),
-            cycle=Cycle(parts.cluster, parts.nominations, np.random.default_rng()),
-            nominations=parts.nominations,
-            guard=parts.guard,
+            runtimes=engine.runtimes,
+            queue=SchedulingQueue(ProfileHints(engine.runtimes), backoff=backoff),
+            cycle=Cycle(engine.cluster, engine.nominations, np.random.default_rng()),
+            nominations=engine.nominations,
+            guard=engine.guard,
             outcomes=self._outcomes,
             recorder=self._recorder,
             metrics=self._metrics,
             volumes=volumes,
             waiting=waiting,
-            recording=Recording(recorder or FlightRecorder(), parts.cluster, client.clock),
-            resync_seconds=parts.resync_seconds,
+            recording=Recording(recorder or FlightRecorder(), engine.cluster, client.clock),
+            resync_seconds=engine.resync_seconds,
         )
-        for note in parts.notes:
+        for note in engine.notes:
             _log.warning("configuration", note=note)
         self.mirror.listener = self.scheduler
         self.leading = False
-        names = {name for one in parts.runtimes.values() for name in one.profile.plugins()}
+        names = {name for one in engine.runtimes.values() for name in one.profile.plugins()}
         self._metrics.watch_queue(self.scheduler.queue, sorted(names))
         self._metrics.watch_mirror(self.mirror)
-        for runtime in parts.runtimes.values():
+        for runtime in engine.runtimes.values():
             runtime.stopwatch = self._metrics.stopwatch
         lease = config.leader_election.resource_name
         self._metrics.leader.labels(lease).set_function(lambda: float(self.leading))

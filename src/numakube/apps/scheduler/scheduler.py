@@ -21,6 +21,7 @@ from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.bind_annotations import as_bound
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
+from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.plugins.rejection_guard import is_rejection
 from numakube.values.printing import reason_of
 
@@ -273,6 +274,8 @@ class Scheduler:
         except Exception:
             runtime.unreserve(decision.state, pod, node.name)
             raise
+        finally:
+            self.mirror.apply(pending_changes(decision.state))
         if not status.ok:
             self._fail(entry, status.message, started)
             return
@@ -344,8 +347,11 @@ class Scheduler:
         pod, node, now = entry.pod, decision.node, self._clock.monotonic()
         self.queue.remove(pod.uid)
         self.nominations.drop(pod.uid)
-        for plugin in runtime.post_binds:
-            plugin.post_bind(decision.state, pod, node)
+        try:
+            for plugin in runtime.post_binds:
+                plugin.post_bind(decision.state, pod, node)
+        finally:
+            self.mirror.apply(pending_changes(decision.state))
         if SWITCH.details:
             _log.debug("bound", pod=pod.key, node=node, attempts=entry.attempts)
         self._outcomes.scheduled(pod, node)
@@ -360,6 +366,7 @@ class Scheduler:
         self, entry: QueuedPod, runtime: Runtime, decision: Chosen, bound: Bound, started: float
     ) -> None:
         runtime.unreserve(decision.state, entry.pod, decision.node)
+        self.mirror.apply(pending_changes(decision.state))
         self.mirror.forget(entry.pod)
         if not self._leads:
             # Whoever leads next tries again: nothing has gone wrong that users should know.

@@ -14,9 +14,6 @@ from numakube.api.scheduler_config import (
     SCHEDULER_NAME,
     KubeSchedulerConfiguration,
     LeaderElectionConfig,
-    PluginRef,
-    Plugins,
-    PluginSet,
     ProfileConfig,
 )
 from numakube.api.yamls import load_yaml
@@ -24,6 +21,7 @@ from numakube.apps.process import CONNECTION, LOGS, serving_settings
 from numakube.apps.recording import RECORDER
 from numakube.apps.settings import Setting, Settings
 from numakube.errors import ConfigError
+from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.config.read_configuration import read_configuration
 
 if TYPE_CHECKING:
@@ -32,10 +30,6 @@ if TYPE_CHECKING:
     from numakube.apps.process import Locate
 
 PORT: Final = 10259
-NUMA_PLUGIN: Final = "NodeResourceTopologyMatch"
-NUMA_WEIGHT: Final = 5
-"""Alignment outweighs any single default score, but not what a user asks for by affinity."""
-POD_LEVEL_PLUGIN: Final = "NodeNUMAResource"
 
 SETTINGS: Final = Settings(
     (
@@ -96,19 +90,6 @@ def configuration_of(flags: Mapping[str, Any], locate: Locate) -> KubeSchedulerC
         config = default_configuration(name or SCHEDULER_NAME)
     election = _election(config.leader_election, flags)
     return msgspec.structs.replace(config, leader_election=election)
-
-
-def default_configuration(scheduler_name: str = SCHEDULER_NAME) -> KubeSchedulerConfiguration:
-    """Return the configuration of a scheduler that was told nothing."""
-    numa = PluginSet(
-        enabled=(
-            PluginRef(name=NUMA_PLUGIN, weight=NUMA_WEIGHT),
-            PluginRef(name=POD_LEVEL_PLUGIN, weight=NUMA_WEIGHT),
-        )
-    )
-    profile = ProfileConfig(scheduler_name=scheduler_name, plugins=Plugins(multi_point=numa))
-    election = LeaderElectionConfig(resource_name=scheduler_name)
-    return KubeSchedulerConfiguration(profiles=(profile,), leader_election=election)
 
 
 def _from_file(path: str, locate: Locate) -> KubeSchedulerConfiguration:

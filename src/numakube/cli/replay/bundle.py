@@ -22,7 +22,7 @@ def command(file: str, *, check: bool) -> int:
     FILE is what `numakube bundle` wrote. The scheduler's own words are those of the condition
     PodScheduled; pods that it never refused are not compared.
     """
-    from numakube.apps.explaining import engine_of
+    from numakube.insight.engine import engine_of
     from numakube.insight.redeciding import redecide
 
     facts = facts_for(ClusterOptions(bundle=file))

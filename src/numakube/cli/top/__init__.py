@@ -223,7 +223,7 @@ class _View:
         """Return by node how many pods fit of what was asked about."""
         if self.wanted is None:
             return {}
-        from numakube.apps.explaining import engine_of
+        from numakube.insight.engine import engine_of
         from numakube.insight.explain import manifest_subject
         from numakube.insight.fitting import room_for
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Node, Pod
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.insight.engine import Engine
     from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -157,11 +157,11 @@ class Bench:
         info = cluster.node(name)
         before = info.numa if info is not None else None
         belief = self._belief(topology, info if pods else None)
-        cluster.set_belief(name, belief)
+        cluster.suppose(name, belief)
         try:
             yield belief
         finally:
-            cluster.set_belief(name, before)
+            cluster.suppose(name, before)
 
     @contextmanager
     def node_added(self, like: str, topology: NodeResourceTopology | None) -> Iterator[str]:
@@ -173,7 +173,7 @@ class Bench:
             return
         daemons = [pod for pod in model.pods.values() if stays_with_its_node(pod)]
         gone = model.pods.keys() - {pod.uid for pod in daemons}
-        cluster.set_belief(name, self._idle(model, topology, gone))
+        cluster.suppose(name, self._idle(model, topology, gone))
         cluster.set_node(idle_copy(model.node, name))
         placed = [bound_copy(pod, name) for pod in daemons]
         for pod in placed:
@@ -184,7 +184,7 @@ class Bench:
             for pod in placed:
                 cluster.remove_pod(pod.uid)
             cluster.remove_node(name)
-            cluster.set_belief(name, None)
+            cluster.suppose(name, None)
 
     def _idle(
         self, node: NodeInfo, topology: NodeResourceTopology | None, gone: Collection[str]

@@ -29,11 +29,11 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.insight.engine import Engine
     from numakube.insight.explain.document import Candidate, Change, Placement
     from numakube.insight.explain.judging import Judgement, Refusals
     from numakube.insight.explain.subject import Subject
     from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.assembly import Engine
 
 CANDIDATES: Final = 3
 _MOST_CHANGES: Final = 6
@@ -128,14 +128,14 @@ class _Work:
         belief = node.numa if node is not None else None
         before = cluster.remove_pod(uid)
         if belief is not None:
-            cluster.set_belief(name, belief.without([uid]))
+            cluster.suppose(name, belief.without([uid]))
         try:
             yield
         finally:
             if before is not None:
                 cluster.place(before, name)
             if belief is not None:
-                cluster.set_belief(name, belief)
+                cluster.suppose(name, belief)
 
     def _document(
         self,

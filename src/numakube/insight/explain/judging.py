@@ -21,8 +21,8 @@ from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.insight.engine import Engine
     from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.diagnosis import Diagnosis
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.runtime import Runtime

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from numakube.api.core import Pod
-    from numakube.insight.engine import Engine
     from numakube.insight.explain.document import Explanation
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.fitting import Placed
+    from numakube.scheduling.assembly import Engine
 
 _MOST_NODES: Final = 64
 """Nodes that are added in thought."""

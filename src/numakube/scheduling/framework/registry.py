@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import Plugin
@@ -19,20 +19,51 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS: Final = "numakube.scheduling.plugins"
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)  # Python 3.11 cannot call Service[T](...) if it has slots too
+class Service(Generic[T]):
+    """Names what plugins may use, and tells its type: ``Service[WaitingPods]("waiting-pods")``."""
+
+    name: str
+
+
+class Services:
+    """What the process offers to plugins, and what plugins of several profiles share."""
+
+    def __init__(self) -> None:
+        self._offered: dict[str, Any] = {}
+
+    def offer(self, service: Service[T], value: T) -> None:
+        """Let plugins find *value* under *service*."""
+        self._offered[service.name] = value
+
+    def get(self, service: Service[T]) -> T | None:
+        """Return what is offered under *service*."""
+        return cast("T | None", self._offered.get(service.name))
+
+    def shared(self, service: Service[T], make: Callable[[], T]) -> T:
+        """Return what is offered under *service*, made by the first that asks."""
+        known = self.get(service)
+        if known is None:
+            known = make()
+            self.offer(service, known)
+        return known
+
 
 @dataclass(slots=True)
 class Handle:
     """What a plugin may use of the scheduler that it is part of.
 
     Attributes:
-        services: objects that the process offers by name, such as what writes to the API server;
-            a plugin says which it needs.
+        services: what the process offers, such as a client of the API server.
         runtime: the plugins of the same profile; set once all of them have been made.
     """
 
     cluster: Cluster = field(default_factory=Cluster)
     nominations: Nominations = field(default_factory=Nominations)
-    services: dict[str, object] = field(default_factory=dict)
+    services: Services = field(default_factory=Services)
     runtime: Runtime | None = None
 
 

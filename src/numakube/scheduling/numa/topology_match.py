@@ -6,7 +6,8 @@ on a copy of the node, so that filters need no state of their own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.scheduling.framework.events import EventKind
@@ -21,7 +22,10 @@ from numakube.scheduling.framework.plugins import (
     VectorFilter,
     VectorScore,
 )
+from numakube.scheduling.framework.registry import Service
+from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SUCCESS
+from numakube.scheduling.numa.caches.contract import NOTHING
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.passthrough import Passthrough
@@ -33,10 +37,10 @@ from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine
 from numakube.scheduling.snapshot.belief import Extensible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numakube.scheduling.arrays import IntArray, Rows
-    from numakube.scheduling.framework.registry import Handle, Registry
+    from numakube.scheduling.framework.registry import Handle, Registry, Services
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Verdicts
@@ -49,14 +53,30 @@ if TYPE_CHECKING:
 
 NAME: Final = "NodeResourceTopologyMatch"
 
-CACHE: Final = "numa-cache"
-"""The service under which profiles share one `NumaCache`."""
-CACHE_SETTINGS: Final = "numa-cache-settings"
-"""The service that tells how that cache was made: `CacheSettings`."""
-SCHEDULER_NAMES: Final = "scheduler-names"
-"""A service of the process: the names of all its profiles, whose pods are not foreign."""
-ON_CHANGES: Final = "numa-changes"
-"""A service of the process: told of every `Changes` after the cluster has the new beliefs."""
+
+@dataclass(frozen=True, slots=True)
+class SharedCache:
+    """The cache of all profiles, and the settings that it was made with."""
+
+    cache: NumaCache
+    settings: CacheSettings
+
+
+SHARED_CACHE: Final = Service[SharedCache]("numa-cache")
+SCHEDULER_NAMES: Final = Service["frozenset[str]"]("scheduler-names")
+"""The names of all profiles of the process, whose pods are not foreign."""
+
+_CHANGES: Final = StateKey["Changes"]("numa-changes")
+
+
+def pending_changes(state: CycleState) -> Changes:
+    """Return, once, what reserving, undoing that and binding have changed in the cache.
+
+    Whoever runs the cycle hands it to `Cluster.take`; the plugin changes no cluster.
+    """
+    changes = state.read(_CHANGES) or NOTHING
+    state.write(_CHANGES, NOTHING)
+    return changes
 
 
 class NodeResourceTopologyMatch(
@@ -81,7 +101,6 @@ class NodeResourceTopologyMatch(
         cluster: Cluster,
         *,
         simulates_evictions: bool = True,
-        on_changes: Callable[[Changes], None] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
         # Upstream's example disables reserve, because its own default cache books nothing.
@@ -93,7 +112,6 @@ class NodeResourceTopologyMatch(
         """What the process should log about the settings."""
         self._cluster = cluster
         self._simulates_evictions = simulates_evictions
-        self._on_changes = on_changes
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Let every node be judged; profiles written for upstream name the plugin here."""
@@ -130,22 +148,16 @@ class NodeResourceTopologyMatch(
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Book the zones that *pod* will use on *node*."""
-        self._apply(self.cache.reserve(pod, node.name), booked=True)
+        _note(state, self.cache.reserve(pod, node.name))
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Give back what was booked."""
-        self._apply(self.cache.unreserve(pod.uid, node))
+        _note(state, self.cache.unreserve(pod.uid, node))
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """Note that the booking has become a pod on the node."""
-        self._apply(self.cache.bound(pod.uid, node))
-
-    def _apply(self, changes: Changes, *, booked: bool = False) -> None:
-        for name in changes.nodes:
-            self._cluster.set_belief(name, self.cache.belief(name), booked=booked)
-        if changes and self._on_changes is not None:
-            self._on_changes(changes)
+        _note(state, self.cache.bound(pod.uid, node))
 
     def _believed(self, node: NodeInfo) -> NodeInfo:
         """Return *node*, with the zones of its victims still taken if evictions do not count."""
@@ -159,16 +171,18 @@ class NodeResourceTopologyMatch(
         return copy
 
 
+def _note(state: CycleState, changes: Changes) -> None:
+    state.write(_CHANGES, (state.read(_CHANGES) or NOTHING) + changes)
+
+
 def make_plugin(args: Mapping[str, object], handle: Handle) -> NodeResourceTopologyMatch:
     """Make the plugin from its arguments; all profiles share one cache."""
     settings = read_args(args)
-    on_changes = cast("Callable[[Changes], None] | None", handle.services.get(ON_CHANGES))
     return NodeResourceTopologyMatch(
         make_engine(settings),
-        _shared_cache(settings.cache, handle),
+        _shared_cache(settings.cache, handle.services),
         handle.cluster,
         simulates_evictions=settings.simulates_evictions,
-        on_changes=on_changes,
         notes=settings.notes,
     )
 
@@ -208,18 +222,17 @@ def make_cache(settings: CacheSettings, scheduler_names: frozenset[str]) -> Numa
             return Predict()
 
 
-def _shared_cache(settings: CacheSettings, handle: Handle) -> NumaCache:
-    services = handle.services
-    if CACHE not in services:
-        names = cast("frozenset[str]", services.get(SCHEDULER_NAMES, frozenset()))
-        services[CACHE] = make_cache(settings, names)
-        services[CACHE_SETTINGS] = settings
-    elif services.get(CACHE_SETTINGS, settings) != settings:
+def _shared_cache(settings: CacheSettings, services: Services) -> NumaCache:
+    names = services.get(SCHEDULER_NAMES) or frozenset()
+    shared = services.shared(
+        SHARED_CACHE, lambda: SharedCache(make_cache(settings, names), settings)
+    )
+    if shared.settings != settings:
         raise ConfigError(
             "cache, cacheResyncPeriodSeconds, discardReservedNodes: another profile has other "
             "values, but all profiles of a scheduler share one cache"
         )
-    return cast("NumaCache", services[CACHE])
+    return shared.cache
 
 
 REGISTRY: Final[Registry] = {NAME: make_plugin}

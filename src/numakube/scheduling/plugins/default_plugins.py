@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
@@ -22,6 +22,7 @@ from numakube.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from numakube.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from numakube.scheduling.plugins.queueing import PrioritySort, SchedulingGates
 from numakube.scheduling.plugins.taint_toleration import TaintToleration
+from numakube.scheduling.plugins.volumes.actions import VOLUME_ACTIONS
 from numakube.scheduling.plugins.volumes.binding import VolumeBinding
 from numakube.scheduling.plugins.volumes.limits import NodeVolumeLimits
 from numakube.scheduling.plugins.volumes.restrictions import VolumeRestrictions
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.framework.plugins import Plugin
     from numakube.scheduling.framework.registry import Factory
-    from numakube.scheduling.plugins.volumes.actions import VolumeActions
-
-VOLUME_ACTIONS: Final = "volume-actions"
-"""Name of the `VolumeActions` among a handle's services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +54,7 @@ def _plain(from_args: Callable[[Mapping[str, object]], Plugin]) -> Factory:
 
 
 def _volume_binding(args: Mapping[str, object], handle: Handle) -> Plugin:
-    actions = cast("VolumeActions | None", handle.services.get(VOLUME_ACTIONS))
-    return VolumeBinding.from_args(args, actions=actions)
+    return VolumeBinding.from_args(args, actions=handle.services.get(VOLUME_ACTIONS))
 
 
 DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {

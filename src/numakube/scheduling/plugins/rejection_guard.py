@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.framework.plugins import Filter, PreEnqueue, VectorFilter
+from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import OwnerReference
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.framework.registry import Handle
+    from numakube.scheduling.framework.registry import Handle, Services
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -88,10 +89,12 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
     @classmethod
     def make(cls, args: Mapping[str, object], handle: Handle) -> RejectionGuard:
         """Make the plugin; all profiles share one."""
-        made = handle.services.setdefault(cls.name, cls())
-        if not isinstance(made, cls):
-            raise TypeError(f"service {cls.name} is {made!r}")
-        return made
+        return cls.shared(handle.services)
+
+    @classmethod
+    def shared(cls, services: Services) -> RejectionGuard:
+        """Return the one that all profiles share."""
+        return services.shared(_SHARED, cls)
 
     @property
     def runaways(self) -> int:
@@ -174,3 +177,6 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
 
 def _doubled(first: float, times: int, longest: float) -> float:
     return float(min(first * 2.0 ** min(times - 1, 32), longest))
+
+
+_SHARED: Final = Service[RejectionGuard](RejectionGuard.name)

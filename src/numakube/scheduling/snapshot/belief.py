@@ -54,6 +54,28 @@ class NumaBelief(Protocol):
         ...
 
 
+class BeliefChanges(Protocol):
+    """Which beliefs of a cache have changed."""
+
+    @property
+    def nodes(self) -> Iterable[str]:
+        """The nodes whose belief changed."""
+        ...
+
+    @property
+    def freed(self) -> Iterable[str]:
+        """Those on which a waiting pod may fit now."""
+        ...
+
+
+class Believer(Protocol):
+    """Knows what is believed of each node."""
+
+    def belief(self, node: str) -> NumaBelief | None:
+        """Return what is believed of *node*; ``None`` without a usable report."""
+        ...
+
+
 @runtime_checkable
 class Extensible(Protocol):
     """A belief that can tell what will be when another pod comes."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Node
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.snapshot.belief import NumaBelief
+    from numakube.scheduling.snapshot.belief import BeliefChanges, Believer, NumaBelief
     from numakube.scheduling.snapshot.columns import Column
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -176,16 +176,26 @@ class Cluster:
         self.room_generation += 1
         return pod
 
-    def set_belief(self, node: str, belief: NumaBelief | None, *, booked: bool = False) -> None:
-        """Take over what is believed of the NUMA zones of *node*.
+    def take(self, changes: BeliefChanges, cache: Believer) -> None:
+        """Take over what *cache* believes now of the nodes that *changes* names.
 
-        *booked* says that it only has less room than before: nobody needs to be tried again.
+        This is how reports and reservations get here. Pods that fitted nowhere need to be tried
+        again only where room was made.
         """
+        freed = frozenset(changes.freed)
+        for node in changes.nodes:
+            self._believe(node, cache.belief(node), makes_room=node in freed)
+
+    def suppose(self, node: str, belief: NumaBelief | None) -> None:
+        """Believe something of *node* that no cache says: for what-ifs and recorded cases."""
+        self._believe(node, belief, makes_room=True)
+
+    def _believe(self, node: str, belief: NumaBelief | None, *, makes_room: bool) -> None:
         if belief is None:
             self._beliefs.pop(node, None)
         else:
             self._beliefs[node] = belief
-        self.room_generation += not booked
+        self.room_generation += makes_room
         self.aside.pop((node, Part.ZONES), None)
         info = self.node(node)
         if info is not None:
@@ -257,7 +267,7 @@ class Snapshot:
         cluster = Cluster()
         cluster.objects = objects or cluster.objects
         for node in nodes:
-            cluster.set_belief(node.name, node.numa)
+            cluster.suppose(node.name, node.numa)
             cluster.set_node(node.node)
             for pod in node.pods.values():
                 cluster.place(pod, node.name)

@@ -137,7 +137,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
             continue
         topology = None if what == 1 else draw(topologies(name))
         blocked = draw(st.sampled_from(("",) * 10 + ("waits for a report",)))
-        cluster.set_belief(name, Belief(topology, blocked))
+        cluster.suppose(name, Belief(topology, blocked))
     return cluster
 
 

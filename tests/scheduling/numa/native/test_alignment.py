@@ -137,7 +137,7 @@ def change_something(cluster: Cluster, data: st.DataObject, number: int) -> None
         name = f"new{number}"
     cluster.set_node(Node(metadata=ObjectMeta(name=name)))
     topology = data.draw(topologies(name))
-    cluster.set_belief(name, Belief(topology, data.draw(st.sampled_from(("", "", "blocked")))))
+    cluster.suppose(name, Belief(topology, data.draw(st.sampled_from(("", "", "blocked")))))
 
 
 @pytest.mark.parametrize("policy", ["restricted", "best-effort"])
@@ -164,7 +164,7 @@ def test_machines_with_too_many_sets_of_zones_are_not_refused(policy: str, cpus:
     )
     cluster = Cluster()
     cluster.set_node(Node(metadata=ObjectMeta(name="large")))
-    cluster.set_belief("large", Belief(topology))
+    cluster.suppose("large", Belief(topology))
     snapshot, engine, info = cluster.snapshot(), NativeEngine(), PodInfo(pod(guaranteed("a", cpus)))
     assert engine.filter_all(CycleState(), info, snapshot, snapshot.rows) is None
     assert engine.filter(CycleState(), info, snapshot.at(0)).ok

@@ -87,7 +87,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
             convert(Node, {"metadata": {"name": name}, "status": {"allocatable": offered}})
         )
         if draw(st.integers(0, 9)):
-            cluster.set_belief(name, reported(convert_nrt(draw(nrts(name)))))
+            cluster.suppose(name, reported(convert_nrt(draw(nrts(name)))))
     if len(cluster.row_of) > 1 and draw(st.booleans()):
         cluster.remove_node("n0")
     return cluster

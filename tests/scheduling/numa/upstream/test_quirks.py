@@ -74,7 +74,7 @@ def cluster(
         "zones": list(zones),
         **more,
     }
-    made.set_belief("n", reported(convert_nrt(tree)))
+    made.suppose("n", reported(convert_nrt(tree)))
     return made
 
 
@@ -122,7 +122,7 @@ def test_a_node_without_a_report_is_accepted_and_scores_nothing() -> None:
     """Nodes with data come first; a broken quantity is no data either."""
     waiting = pod(container(cpu="8", memory="1Gi"))
     bare = cluster(zone("node-0"))
-    bare.set_belief("n", None)
+    bare.suppose("n", None)
     broken = cluster(zone("node-0", cpu="many", memory="4Gi"))
     for known in (bare, broken):
         assert judged(waiting, known).ok

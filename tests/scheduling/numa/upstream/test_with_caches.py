@@ -95,8 +95,7 @@ def test_bookings_mean_the_same_to_both_forms(
     engines = [UpstreamEngine(strategy) for strategy in STRATEGIES]
 
     def apply(changes: Changes) -> None:
-        for node in changes.nodes:
-            cluster.set_belief(node, cache.belief(node))
+        cluster.take(changes, cache)
 
     for index in range(3):
         tree = {

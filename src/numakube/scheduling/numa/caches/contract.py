@@ -1,13 +1,12 @@
 """What every cache can do, and what it tells about it.
 
 A cache is told everything that happens, in any order and any number of times, and says each time
-which beliefs changed. Whoever runs it passes those on:
+which beliefs changed. The process that runs it passes those on:
 
     changes = cache.set_report(nrt)
-    for node in changes.nodes:
-        cluster.set_belief(node, cache.belief(node))
-    for node in changes.freed:
-        queue.wake(ClusterEvent(kind=EventKind.TOPOLOGY_CHANGED, node=node))
+    cluster.take(changes, cache)
+    events = [ClusterEvent(kind=EventKind.TOPOLOGY_CHANGED, node=node) for node in changes.freed]
+    queue.handle(events, now)
 
 After a restart it is enough to tell of all NRTs and all pods once, in any order.
 """

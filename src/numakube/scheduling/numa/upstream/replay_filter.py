@@ -59,7 +59,7 @@ def answer(row: dict[str, Any]) -> dict[str, Any]:
         cluster.set_node(convert(Node, tree))
     for tree in row["nrts"]:
         nrt = convert_nrt(tree)
-        cluster.set_belief(nrt.metadata.name, reported(nrt))
+        cluster.suppose(nrt.metadata.name, reported(nrt))
     weights, reader = row.get("weights") or {}, Reader()
     engines = {name: UpstreamEngine(name, weights, reader) for name in STRATEGIES}
     pods = [PodInfo(convert(Pod, tree)) for tree in row["pods"]]

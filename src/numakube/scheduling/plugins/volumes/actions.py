@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from numakube.scheduling.framework.registry import Service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,3 +35,6 @@ class VolumeActions(Protocol):
             that answer, or a failure that says ``timed out`` when the time is over.
         """
         ...
+
+
+VOLUME_ACTIONS: Final = Service[VolumeActions]("volume-actions")

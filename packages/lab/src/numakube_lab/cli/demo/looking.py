@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.apps.explaining import engine_of
 from numakube.apps.gathering import SCHEDULING, gather
 from numakube.insight.drawing.from_facts import node_picture
 from numakube.insight.drawing.svg import svg_of
+from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain, pod_subject, render
 from numakube.insight.facts import facts_of
 from numakube.topology.view import NodeTopology

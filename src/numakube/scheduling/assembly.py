@@ -1,0 +1,175 @@
+"""A scheduler's deciding half: every plugin there is, and profiles made of them.
+
+All profiles share one state of the cluster and one NUMA cache. Besides ours there are the plugins
+of installed packages (entry points of the group `ENTRY_POINTS`); they take part where a profile
+names them. What binds pods is given by the caller, because it acts on a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.scheduler_config import (
+    SCHEDULER_NAME,
+    KubeSchedulerConfiguration,
+    LeaderElectionConfig,
+    PluginRef,
+    Plugins,
+    PluginSet,
+    ProfileConfig,
+)
+from numakube.errors import ConfigError
+from numakube.scheduling.config.profiles import Defaults, make_runtime
+from numakube.scheduling.framework.nominations import Nominations
+from numakube.scheduling.framework.registry import ENTRY_POINTS, Handle, Services
+from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.numa.topology_match import (
+    REGISTRY as NUMA_PLUGINS,
+)
+from numakube.scheduling.numa.topology_match import (
+    SCHEDULER_NAMES,
+    SHARED_CACHE,
+    NodeResourceTopologyMatch,
+)
+from numakube.scheduling.numa.topology_match_args import DEFAULT_RESYNC_SECONDS
+from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS, default_registry
+from numakube.scheduling.plugins.rejection_guard import RejectionGuard
+from numakube.scheduling.podlevel.device_share import DeviceShare
+from numakube.scheduling.podlevel.plugin import NodeNUMAResource
+from numakube.scheduling.podlevel.registry import REGISTRY as PODLEVEL_PLUGINS
+from numakube.scheduling.preemption.default_preemption import DefaultPreemption
+from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION_PLUGINS
+from numakube.scheduling.snapshot.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.scheduling.framework.registry import Factory, Registry
+    from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.numa.caches.contract import NumaCache
+
+DEFAULT_BINDER: Final = "DefaultBinder"
+"""The plugin that binds pods unless a profile says otherwise; each caller has its own."""
+NUMA_WEIGHT: Final = 5
+"""Alignment outweighs any single default score, but not what a user asks for by affinity."""
+
+_BEFORE: Final = "NodeResourcesBalancedAllocation"
+"""kube-scheduler has preemption right before this plugin; the order shows in its messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What decides.
+
+    Attributes:
+        runtimes: the plugins of each profile by the name that pods ask for.
+        resync_seconds: how often the cache settles doubts.
+        notes: what is to be logged about the configuration.
+    """
+
+    cluster: Cluster
+    nominations: Nominations
+    cache: NumaCache
+    guard: RejectionGuard
+    runtimes: Mapping[str, Runtime]
+    resync_seconds: float = DEFAULT_RESYNC_SECONDS
+    notes: tuple[str, ...] = ()
+
+    def runtime_for(self, scheduler_name: str) -> Runtime:
+        """Return the plugins that decide about pods of *scheduler_name*, or else the first."""
+        first = next(iter(self.runtimes.values()))
+        return self.runtimes.get(scheduler_name, first)
+
+
+def assemble(
+    config: KubeSchedulerConfiguration, registry: Registry, services: Services | None = None
+) -> Engine:
+    """Make the plugins of every profile.
+
+    Raises:
+        ConfigError: a profile cannot be made; it says which, and why.
+    """
+    cluster, nominations, services = Cluster(), Nominations(), services or Services()
+    services.offer(SCHEDULER_NAMES, frozenset(one.scheduler_name for one in config.profiles))
+    runtimes: dict[str, Runtime] = {}
+    for profile in config.profiles:
+        handle = Handle(cluster=cluster, nominations=nominations, services=services)
+        runtimes[profile.scheduler_name] = make_runtime(
+            profile, defaults=default_profile(), registry=registry, handle=handle
+        )
+    shared = services.get(SHARED_CACHE)
+    return Engine(
+        cluster=cluster,
+        nominations=nominations,
+        # Without the NUMA plugin beliefs are of no use, but reports still come.
+        cache=shared.cache if shared is not None else Passthrough(),
+        guard=RejectionGuard.shared(services),
+        runtimes=runtimes,
+        resync_seconds=float(
+            shared.settings.resync_seconds if shared is not None else DEFAULT_RESYNC_SECONDS
+        ),
+        notes=tuple(dict.fromkeys(note for one in runtimes.values() for note in _notes(one))),
+    )
+
+
+def _notes(runtime: Runtime) -> tuple[str, ...]:
+    return tuple(
+        f"profile {runtime.profile.scheduler_name}: {note}"
+        for plugin in runtime.profile.plugins().values()
+        if isinstance(plugin, NodeResourceTopologyMatch | DeviceShare)
+        for note in plugin.notes
+    )
+
+
+def our_plugins(binder: Factory) -> dict[str, Factory]:
+    """Return the factory of each plugin of ours; *binder* makes the one that binds pods."""
+    return {
+        **default_registry(),
+        **NUMA_PLUGINS,
+        **PODLEVEL_PLUGINS,
+        **PREEMPTION_PLUGINS,
+        DEFAULT_BINDER: binder,
+        RejectionGuard.name: RejectionGuard.make,
+    }
+
+
+def all_plugins(binder: Factory) -> dict[str, Factory]:
+    """Return the factory of every plugin, those of installed packages included.
+
+    Raises:
+        ConfigError: a package offers a plugin under the name of one of ours, or cannot be loaded.
+    """
+    registry = our_plugins(binder)
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name in registry:
+            raise ConfigError(f"plugin {point.name} of {point.value}: the name is taken")
+        try:
+            registry[point.name] = point.load()
+        except Exception as error:
+            raise ConfigError(f"plugin {point.name} of {point.value}: {error!r}") from error
+    return registry
+
+
+def default_profile() -> Defaults:
+    """Return the plugins of a profile that names none."""
+    refs = [
+        PluginRef(name=name, weight=plugin.weight or None)
+        for name, plugin in DEFAULT_PLUGINS.items()
+    ]
+    position = next(index for index, ref in enumerate(refs) if ref.name == _BEFORE)
+    refs.insert(position, PluginRef(name=DefaultPreemption.name))
+    refs.insert(0, PluginRef(name=RejectionGuard.name))
+    refs.append(PluginRef(name=DEFAULT_BINDER))
+    return Defaults(tuple(refs))
+
+
+def default_configuration(scheduler_name: str = SCHEDULER_NAME) -> KubeSchedulerConfiguration:
+    """Return the configuration of a scheduler that was told nothing."""
+    names = (NodeResourceTopologyMatch.name, NodeNUMAResource.name)
+    enabled = tuple(PluginRef(name=name, weight=NUMA_WEIGHT) for name in names)
+    plugins = Plugins(multi_point=PluginSet(enabled=enabled))
+    profile = ProfileConfig(scheduler_name=scheduler_name, plugins=plugins)
+    election = LeaderElectionConfig(resource_name=scheduler_name)
+    return KubeSchedulerConfiguration(profiles=(profile,), leader_election=election)
