@@ -88,8 +88,8 @@ def helps(change: Change, facts: ClusterFacts, pod: Pod) -> bool:
 
 def can_apply(change: Change) -> bool:
     """Tell whether the change is described well enough to be carried out by a program."""
-    kinds = {change.kind, *(part.kind for part in change.parts)}
-    return not kinds & {"less-of-everything", "guaranteed"}
+    described = change.kind not in {"less-of-everything", "guaranteed"}
+    return described and all(map(can_apply, change.parts))
 
 
 def _resized(pod: Pod, change: Change) -> Pod:
