@@ -203,7 +203,7 @@ async def test_devices_may_be_published_later_or_never(
             return False  # a real server takes a moment to serve a new kind
         return True
 
-    await world.until_true(created)
+    await world.until(created)
     await world.until(lambda: "node-0" in mirror.cluster.objects.devices)
     node = mirror.cluster.node("node-0")
     assert node is not None

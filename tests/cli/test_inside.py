@@ -74,7 +74,7 @@ async def deploy(world: World) -> None:
         found = await world.client.get(DEPLOYMENTS, "numakube-scheduler", namespace="numakube")
         return (found.get("status") or {}).get("readyReplicas") == 1
 
-    await world.until_true(is_ready)
+    await world.until(is_ready)
 
 
 async def until_told(ask: Numakube, *words: str, text: str) -> str:

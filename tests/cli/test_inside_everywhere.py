@@ -49,7 +49,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
             found = await world.client.list(DEPLOYMENTS)
             return [(one.get("status") or {}).get("readyReplicas") for one in found.items] == [2]
 
-        await world.until_true(is_ready)
+        await world.until(is_ready)
         await world.create(pod_document("late", "20", schedulerName=NAME))
         await world.until(lambda: bool(refusal_of(world.pod("late"))))
         yield world

@@ -132,7 +132,7 @@ async def test_a_tenant_has_its_pod_explained_without_names_of_others(
         found = await world.client.get(DEPLOYMENTS, "numakube-scheduler", namespace="numakube")
         return (found.get("status") or {}).get("readyReplicas") == 2
 
-    await world.until_true(is_ready)
+    await world.until(is_ready)
     await world.until(lambda: bool(refusal_of(world.pod("late"))))
     who = await account(world, "tenant")
     await bind(world, who, "ClusterRole", "edit", TEAM)

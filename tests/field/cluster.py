@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.apps.scheduler.world import NAME, World, refusal_of, without_election, world_of
+from tests.apps.scheduler.world import NAME, World, without_election, world_of
 from tests.field.documents import Amounts, Zones, amounts, in_units, pod, zones
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.nrt import NodeResourceTopology
@@ -94,7 +95,7 @@ class Field:
         report = await self.reported()
         pads = [self._pad(node, zone, report[node][zone], free) for node, zone, free in places]
         await self.placed(*pads)
-        await self.world.until_true(lambda: self._is_left(left))
+        await self.world.until(lambda: self._is_left(left))
         return [one["metadata"]["name"] for one in pads]
 
     def _pad(
@@ -123,19 +124,15 @@ class Field:
     async def until_taken(self, before: Report, taken: Mapping[str, tuple[Amounts, ...]]) -> None:
         """Wait until nodes report that just this was taken, each from one zone of theirs."""
         wanted = {node: _sorted(map(in_units, each)) for node, each in taken.items()}
-        found: dict[str, Any] = {}
 
-        async def is_so() -> bool:
+        async def used() -> dict[str, Any]:
             after = await self.reported()
-            found.clear()
-            for node, had in before.items():
-                if used := _sorted(map(_difference, had, after[node])):
-                    found[node] = used
-            return found == wanted
+            all_used = {
+                node: _sorted(map(_difference, had, after[node])) for node, had in before.items()
+            }
+            return {node: used for node, used in all_used.items() if used}
 
-        with contextlib.suppress(TimeoutError):
-            await self.world.until_true(is_so)
-        assert found == wanted
+        await until(used, lambda found: found == wanted)
 
     async def unchanged(self, before: Report) -> None:
         """Check that zones have as much left as *before*, in reports that are younger than this.
@@ -152,7 +149,7 @@ class Field:
         """Create pods and wait until all of them run."""
         names = {one["metadata"]["name"] for one in documents}
         await self.world.create(*documents)
-        await self.world.until(lambda: names <= self.world.by_phase("Running"))
+        await self.world.runs(*names)
 
     async def remove(self, *names: str) -> None:
         """Delete pods and wait until they are gone."""
@@ -164,8 +161,7 @@ class Field:
 
     async def waits(self, name: str, text: str) -> None:
         """A pod is refused with a text."""
-        await self.world.until(lambda: refusal_of(self.world.pod(name)) != "")
-        assert text in refusal_of(self.world.pod(name))
+        await self.world.refuses(name, text)
 
     async def scheduled_by(self, *names: str) -> set[str]:
         """Return who has scheduled these pods."""
@@ -178,7 +174,7 @@ class Field:
                     found[event.involved_object.uid] = event.source.component
             return uids == found.keys()
 
-        await self.world.until_true(are_told)
+        await self.world.until(are_told)
         return set(found.values())
 
     async def events_of(self, name: str, reason: str) -> list[str]:
@@ -255,7 +251,7 @@ class Field:
             with contextlib.suppress(NotFound):
                 await self.world.delete(left.metadata.name)
         await self.world.until(lambda: not len(self.world.pods.store))
-        await self.world.until_true(self._is_free)
+        await self.world.until(self._is_free)
 
     async def _is_free(self) -> bool:
         return all(

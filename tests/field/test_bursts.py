@@ -191,7 +191,7 @@ async def done(cluster: Field, name: str, asked: Amounts, *, requests_only: bool
         conditions = found.get("status", {}).get("conditions", [])
         return any(one["type"] == "Complete" and one["status"] == "True" for one in conditions)
 
-    await cluster.world.until_true(is_complete)
+    await cluster.world.until(is_complete)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ is believed to hold more than it has; and after some quiet every cache equals a 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.apps.scheduler.world import NAME, PATIENCE_SECONDS, Running, World
+from tests.apps.scheduler.world import NAME, Running, World
 from tests.lab.exporters.truth import true_zones
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
@@ -138,7 +138,7 @@ async def assert_caches_are_fresh(world: World, running: Running) -> None:
             if not same
         )
 
-    assert await settled(differences) == ""
+    await until(differences, lambda text: not text)
 
 
 def placed_pods(cluster: Cluster) -> dict[str, str]:
@@ -149,19 +149,6 @@ def placed_pods(cluster: Cluster) -> dict[str, str]:
 def has_ended(pod: Pod) -> bool:
     """Tell whether a pod holds nothing any more."""
     return pod.status is not None and pod.status.phase in ("Failed", "Succeeded")
-
-
-async def settled(differences: Callable[[], Awaitable[str]]) -> str:
-    """Return what still differs after a while; empty as soon as nothing does."""
-    text = await differences()
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS / 2):
-            while text:
-                await asyncio.sleep(0.05)
-                text = await differences()
-    except TimeoutError:
-        pass
-    return text
 
 
 def _differing(one: dict[str, str], two: dict[str, str]) -> dict[str, tuple[str, str]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.apps.scheduler.world import NAME, World, pod_document, refusal_of, world_of
+from tests.apps.scheduler.world import NAME, World, pod_document, world_of
 from tests.sites.site import Opener
 
 from numakube.kube.catalog import NODES, PODS, PRIORITY_CLASSES
@@ -29,9 +28,9 @@ async def test_every_pod_that_fits_runs_and_no_kubelet_rejects_one(world: World)
     """As many as the zones hold: after that, each refusal is one that the kubelets confirm."""
     await world.start()
     await world.create(*(pod_document(f"p{number}", "6") for number in range(14)))
-    await world.settled()
     # Two CPUs of a node are reserved: two pods of 6 CPUs fit each NUMA node.
-    assert len(world.by_phase("Running")) == 12
+    await world.until(lambda: len(world.by_phase("Running")) == 12)
+    await world.settled()
     assert world.by_phase("Failed") == set()
     for name in world.by_phase("Pending"):
         for node, kubelet in world.pool.kubelets.items():
@@ -44,8 +43,7 @@ async def test_a_refusal_says_what_is_missing(world: World) -> None:
     """In the event and in the condition, in words that one can act on."""
     await world.start()
     await world.create(pod_document("wide", "20"))
-    await world.settled()
-    text = refusal_of(world.pod("wide"))
+    text = await world.refuses("wide")
     assert text == (
         "0/3 nodes are available: "
         "3 cannot align container (cpu: best zone has 16 of 20 even if idle). "
@@ -58,12 +56,11 @@ async def test_a_waiting_pod_runs_as_soon_as_room_appears(world: World) -> None:
     """Within one report, not after minutes."""
     await world.start()
     await world.create(*(pod_document(f"p{number}", "14") for number in range(6)))
-    await world.settled()
+    await world.until(lambda: len(world.by_phase("Running")) == 6)
     await world.create(pod_document("waits", "10"))
-    await world.settled()
-    assert refusal_of(world.pod("waits"))
+    await world.refuses("waits")
     await world.delete("p3")
-    await world.until(lambda: "waits" in world.by_phase("Running"))
+    await world.runs("waits")
 
 
 async def test_a_pod_of_higher_priority_takes_the_room_of_the_fewest(world: World) -> None:
@@ -71,11 +68,10 @@ async def test_a_pod_of_higher_priority_takes_the_room_of_the_fewest(world: Worl
     await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
     await world.start()
     await world.create(*(pod_document(f"p{number}", "14") for number in range(6)))
-    await world.settled()
-    assert len(world.by_phase("Running")) == 6
+    await world.until(lambda: len(world.by_phase("Running")) == 6)
     await world.create(pod_document("urgent", "12", priorityClassName="urgent"))
-    await world.until(lambda: "urgent" in world.by_phase("Running"))
-    assert len(world.by_phase("Running")) == 6
+    await world.runs("urgent")
+    await world.until(lambda: len(world.by_phase("Running")) == 6)
     (text,) = await world.some_events("Preempted")
     assert text.startswith("Preempted by pod ")
     assert world.by_phase("Failed") == set()
@@ -114,7 +110,7 @@ async def test_a_gate_keeps_a_pod_back_until_it_is_removed(world: World) -> None
     assert not world.pod("gated").spec.node_name
     patch = merge_patch({"spec": {"schedulingGates": []}})
     await world.client.patch(PODS, "gated", patch, namespace="default")
-    await world.until(lambda: "gated" in world.by_phase("Running"))
+    await world.runs("gated")
 
 
 async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: World) -> None:
@@ -125,11 +121,10 @@ async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: World)
         await world.client.patch(NODES, f"node-{number}", patch)
     await world.until(lambda: all(info.node.spec.unschedulable for info in cluster.nodes()))
     await world.create(pod_document("waits"))
-    await world.settled()
-    assert "3 node(s) were unschedulable" in refusal_of(world.pod("waits"))
+    await world.refuses("waits", "3 node(s) were unschedulable")
     patch = merge_patch({"spec": {"unschedulable": None}})
     await world.client.patch(NODES, "node-1", patch)
-    await world.until(lambda: "waits" in world.by_phase("Running"))
+    await world.runs("waits")
     assert world.pod("waits").spec.node_name == "node-1"
 
 
@@ -143,12 +138,12 @@ async def test_two_schedulers_agree_on_one_that_works(world: World) -> None:
     one, two = await world.start(config), await world.start(config)
     await world.create(*(pod_document(f"p{number}", "6") for number in range(4)))
     await world.until(lambda: len(world.by_phase("Running")) == 4)
-    assert one.process.leading is not two.process.leading
+    await world.until(lambda: one.process.leading is not two.process.leading)
     leader, other = (one, two) if one.process.leading else (two, one)
     await leader.kill()
     await world.create(*(pod_document(f"q{number}", "6") for number in range(4)))
     await world.until(lambda: len(world.by_phase("Running")) == 8)
-    assert other.process.leading
+    await world.until(lambda: other.process.leading)
     assert world.by_phase("Failed") == set()
 
 
@@ -156,7 +151,6 @@ async def test_it_stops_when_it_is_told_to(world: World) -> None:
     """With exit code 0 and its last events written."""
     running = await world.start()
     await world.create(pod_document("a"))
-    await world.until(lambda: "a" in world.by_phase("Running"))
-    async with asyncio.timeout(10):
-        assert await running.end() == 0
+    await world.runs("a")
+    assert await running.end() == 0
     assert len(await world.events("Scheduled")) == 1

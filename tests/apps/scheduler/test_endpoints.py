@@ -27,8 +27,8 @@ async def world(sites: Opener) -> AsyncIterator[World]:
     async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", rbac=True, on=sites) as world:
         await world.start()
         await world.create(pod_document("runs"), pod_document("waits", "40"))
-        await world.until(lambda: "runs" in world.by_phase("Running"))
-        await world.settled()
+        await world.runs("runs")
+        await world.refuses("waits")
         yield world
 
 

@@ -59,12 +59,12 @@ async def test_pods_that_wait_are_explained_in_the_schedulers_words(world: World
 async def test_a_suggestion_works_on_the_cluster(world: World) -> None:
     """The pod, changed as was suggested, runs where was said."""
     await world.create(pod_document("wide", "6"))
-    await world.until(lambda: bool(refusal_of(world.pod("wide"))))
+    await world.refuses("wide")
     (facts, _, _) = await read(world)
     pod = facts.pod("default", "wide")
     assert pod is not None
     change = explain(facts, engine_of(facts), pod_subject(pod)).changes[0]
     await world.delete("wide")
     await world.create(pod_document("narrow", change.to))
-    await world.until(lambda: "narrow" in world.by_phase("Running"))
+    await world.runs("narrow")
     assert world.by_phase("Failed") == set()

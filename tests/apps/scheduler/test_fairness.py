@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.world import NAME, Running, World, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
+from tests.waiting import until
 
 from numakube.kube.catalog import PRIORITY_CLASSES
 
 SHAPE = "1 socket, 8 cores, smt 1, 32Gi"
 IMPOSSIBLE = 40
 CROWD = 10_000
+MINUTES = 1000.0
 
 
 @pytest.mark.timeout(180)
@@ -74,7 +73,7 @@ async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
         running = await world.start()
         for start in range(0, CROWD, 500):
             await world.create(*(pod_document(f"huge{start + n}", "60") for n in range(500)))
-        await until_patiently(lambda: attempts(running) >= CROWD)
+        await until(lambda: attempts(running), lambda seen: seen >= CROWD, within=MINUTES)
         most = 0.0
         for number in range(20):
             name, before = f"small{number}", attempts(running)
@@ -82,12 +81,6 @@ async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
             await world.until(lambda name=name: bool(world.pod(name).spec.node_name))  # type: ignore[misc]
             most = max(most, attempts(running) - before)
         assert most < CROWD / 10
-
-
-async def until_patiently(condition: Callable[[], bool]) -> None:
-    """Wait for what takes minutes on a slow machine."""
-    while not condition():  # noqa: ASYNC110 - not ours to signal
-        await asyncio.sleep(0.5)
 
 
 def attempts(running: Running) -> float:

@@ -11,6 +11,7 @@ import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
+from tests.waiting import until
 
 from numakube.kube.catalog import LEASES
 
@@ -42,18 +43,21 @@ async def launch(world: World) -> asyncio.subprocess.Process:
 
 async def leader(world: World) -> str:
     """Return who leads as soon as somebody does."""
-    holder = ""
 
-    async def is_led() -> bool:
-        nonlocal holder
+    async def holder() -> str:
         leases = (await world.client.list(LEASES, namespace="kube-system")).items
-        for lease in leases:
-            if lease.metadata.name == "numakube-scheduler":
-                holder = lease.spec.holder_identity or ""
-        return bool(holder)
+        held = [one for one in leases if one.metadata.name == "numakube-scheduler"]
+        return held[0].spec.holder_identity or "" if held else ""
 
-    await world.until_true(is_led)
-    return holder
+    return await until(holder)
+
+
+def placed(world: World, prefix: str) -> int:
+    """Return how many of the pods with such names are on nodes."""
+    return sum(
+        pod.metadata.name.startswith(prefix) and bool(pod.spec.node_name)
+        for pod in world.pods.store
+    )
 
 
 @pytest.mark.timeout(240)
@@ -69,7 +73,8 @@ async def test_killing_the_leader_at_any_moment_loses_nothing(sites: Opener) -> 
                 processes.append(await launch(world))
                 pods = [pod_document(f"p{turn}-{n}", "2", "512Mi") for n in range(12)]
                 creating = asyncio.create_task(world.create(*pods))
-                await asyncio.sleep(rng.random() * 0.5)
+                moment = rng.randrange(len(pods))
+                await world.until(lambda: placed(world, f"p{turn}-") >= moment)  # noqa: B023
                 processes[turn].kill()
                 await processes[turn].wait()
                 await creating

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
@@ -37,10 +38,7 @@ class Setup:
 
     async def received(self, count: int) -> list[Received]:
         """Return the requests as soon as there are so many."""
-        async with asyncio.timeout(20):
-            while len(self.server.received) < count:  # noqa: ASYNC110 - not ours to signal
-                await asyncio.sleep(0.005)
-        return self.server.received
+        return await until(lambda: self.server.received, lambda seen: len(seen) >= count)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.scheduling.conftest import pod_of
+from tests.waiting import until
 
 from numakube.apps.scheduler.permits import WaitingPods
 from numakube.kube.clock import SystemClock
@@ -14,8 +15,7 @@ async def test_a_pod_waits_until_it_is_allowed() -> None:
     """The plugin finds it among those that wait."""
     waiting = WaitingPods(SystemClock())
     task = asyncio.create_task(waiting.answer(pod_of("a"), 10.0))
-    await asyncio.sleep(0)
-    assert [pod.name for pod in waiting] == ["a"]
+    await until(lambda: [pod.name for pod in waiting] == ["a"])
     waiting.allow("unknown")
     waiting.allow("a")
     assert (await task).ok
@@ -26,7 +26,7 @@ async def test_a_rejected_pod_is_refused_with_the_reason() -> None:
     """And goes back to the queue."""
     waiting = WaitingPods(SystemClock())
     task = asyncio.create_task(waiting.answer(pod_of("a"), 10.0))
-    await asyncio.sleep(0)
+    await until(lambda: list(waiting))
     waiting.reject("a", "the rest of the gang does not fit")
     assert (await task).message == "the rest of the gang does not fit"
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
 from numakube.allotment.annotations import allotment_of
@@ -66,7 +66,7 @@ async def test_what_a_pod_is_given_is_written_with_its_binding(sites: Opener) ->
             assert not by_node.get(node, 0) & share.cpus
             by_node[node] = by_node.get(node, 0) | share.cpus
         await world.create(aligned("late", "4", SINGLE))
-        await world.until(lambda: bool(refusal_of(world.pod("late"))))
+        await world.refuses("late")
         await world.delete("p0")
         await world.until(lambda: "late" in world.by_phase("Running"))
 
@@ -106,10 +106,9 @@ async def test_mixed_clusters_place_each_pod_where_its_wish_is_met(sites: Opener
     async with world_of(1, SHAPE, "policy=best-effort", on=sites) as world:
         await world.start()
         await world.create(aligned("strict", "2", SINGLE))
-        await world.until(lambda: bool(refusal_of(world.pod("strict"))))
-        assert Why.KUBELET_POLICY.value in refusal_of(world.pod("strict"))
+        await world.refuses("strict", Why.KUBELET_POLICY.value)
         await world.create(aligned("same", "2", {"numaTopologyPolicy": "BestEffort"}))
-        await world.until(lambda: "same" in world.by_phase("Running"))
+        await world.runs("same")
         assert keys.RESOURCE_STATUS not in world.pod("same").metadata.annotations
 
 
@@ -125,8 +124,7 @@ async def test_labels_align_pods_that_say_nothing_and_container_scope_fits_more(
         (one,) = document["spec"]["containers"]
         document["spec"]["containers"].append({**one, "name": "second"})
         await world.create(document)
-        await world.until(lambda: bool(refusal_of(world.pod("pair"))))
-        assert Why.UNALIGNED.value in refusal_of(world.pod("pair"))
+        await world.refuses("pair", Why.UNALIGNED.value)
         await label(world, {keys.NODE_SCOPE: "container"})
         await world.until(lambda: "pair" in world.by_phase("Running"))
         shares = given(world, "pair").containers

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.test_pod_level import given
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
 from numakube.allotment.refusals import Why
@@ -72,10 +72,8 @@ async def test_each_cell_does_what_it_says(sites: Opener, decided_by: str) -> No
         impossible = name_of("SingleNUMANode", "pod")
         expected = {name_of(*cell) for cell in CELLS} - {impossible}
         await world.until(lambda: world.by_phase("Running") == expected)
-        await world.until(lambda: bool(refusal_of(world.pod(impossible))))
-        reason = refusal_of(world.pod(impossible))
         kubelets = decided_by == "kubelet"
-        assert ("cannot align pod" if kubelets else Why.UNALIGNED.value) in reason, reason
+        await world.refuses(impossible, "cannot align pod" if kubelets else Why.UNALIGNED.value)
         for policy, scope in CELLS:
             if name_of(policy, scope) in expected:
                 check(world, policy, scope, by_scheduler=bool(policy) and not kubelets)

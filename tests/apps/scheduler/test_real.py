@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
-from tests.apps.scheduler.world import PATIENCE_SECONDS, World, pod_document, world_of
+from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.real.api_server import RealServer
 from tests.real.marks import needs_assets
 from tests.sites.real_site import RealSite, real_site
+from tests.waiting import until
 
 from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable
 from numakube.kube.catalog import PODS
@@ -36,7 +37,8 @@ async def test_a_killed_server_loses_nothing_and_nothing_is_bound_twice(
         for turn in range(KILLS):
             pods = [pod_document(f"p{turn}-{n}", "2", "512Mi") for n in range(PODS_A_KILL)]
             creating = asyncio.create_task(create_in_the_end(world, pods))
-            await asyncio.sleep(rng.random() * 0.3)
+            moment = turn * PODS_A_KILL + rng.randrange(PODS_A_KILL)
+            await world.until(lambda: len(world.pods.store) >= moment)  # noqa: B023
             await world.site.restart()
             await creating
         total = KILLS * PODS_A_KILL
@@ -47,10 +49,8 @@ async def test_a_killed_server_loses_nothing_and_nothing_is_bound_twice(
 
 async def create_in_the_end(world: World, documents: list[dict[str, Any]]) -> None:
     """Create pods one after the other, however long the server is away."""
-    async with asyncio.timeout(PATIENCE_SECONDS * 2):
-        for document in documents:
-            while not await is_created(world, document):  # noqa: ASYNC110 - not ours to signal
-                await asyncio.sleep(0.1)
+    for document in documents:
+        await until(lambda: is_created(world, document))  # noqa: B023
 
 
 async def is_created(world: World, document: dict[str, Any]) -> bool:

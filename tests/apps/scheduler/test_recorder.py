@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from tests.apps.scheduler.test_endpoints import get, serving
 from tests.apps.scheduler.test_rejections import LIES
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
 pytestmark = pytest.mark.timeout(240)
@@ -62,9 +62,9 @@ async def test_a_pod_that_is_refused_then_placed_and_admitted_tells_all_of_it(wo
     """Why refused, what woke it, where it went, what was predicted and what it got."""
     await world.start()
     await world.create(pod_document("late", "4"))
-    await world.until(lambda: bool(refusal_of(world.pod("late"))))
+    await world.refuses("late")
     await world.delete("small")
-    await world.until(lambda: "late" in world.by_phase("Running"))
+    await world.runs("late")
     await world.until(lambda: {"Admitted", "Observed"} <= set(events_of(world, "late")))
     attempts = await story(world, "late")
     first, last = attempts[0], attempts[-1]
@@ -108,7 +108,7 @@ async def test_a_scheduler_that_starts_anew_says_since_when_it_records(world: Wo
     """What was before is gone; what waits is tried and recorded again."""
     first = await world.start()
     await world.create(pod_document("late", "4"))
-    await world.until(lambda: bool(refusal_of(world.pod("late"))))
+    await world.refuses("late")
     await first.end()
     world.running.clear()
     await world.start()

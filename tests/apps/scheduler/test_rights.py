@@ -146,9 +146,9 @@ async def test_the_role_is_enough_and_nothing_in_it_is_idle(
     admin = world.client
     await admin.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
     await world.create(pod_document("fills", "5"))
-    await world.until(lambda: "fills" in world.by_phase("Running"))
+    await world.runs("fills")
     await world.create(pod_document("urgent", "4", priorityClassName="urgent"))
-    await world.until(lambda: "urgent" in world.by_phase("Running"))
+    await world.runs("urgent")
     await with_volumes(world)
     await world.some_events("Scheduled")
     await world.some_events("Preempted")
@@ -180,4 +180,4 @@ async def with_volumes(world: World) -> None:
         annotations = two["metadata"].get("annotations") or {}
         return "claimRef" in disk["spec"] and "volume.kubernetes.io/selected-node" in annotations
 
-    await world.until_true(prepared)
+    await world.until(prepared)

@@ -10,6 +10,7 @@ from tests.apps.scheduler.brute_force import nodes_for
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
+from tests.waiting import until
 
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import uniform_plans
@@ -90,15 +91,16 @@ async def test_whoever_waits_fits_nowhere_and_whoever_is_placed_is_admitted(
 
 
 async def settle(world: World) -> None:
-    """Wait until nobody waits who would fit; the time limit tells otherwise."""
+    """Wait until every pod was tried, and none waits that would fit."""
     await world.settled()
+    await nobody_fits(world)
 
-    def nobody_fits() -> bool:
-        waiting = world.by_phase("Pending")
-        return not any(nodes_for(world, world.pod(name)) for name in waiting)
 
-    try:
-        await world.until(nobody_fits)
-    except TimeoutError:
+async def nobody_fits(world: World) -> None:
+    """Wait until no pod waits that would fit; the failure shows those that would."""
+
+    def would_fit() -> dict[str, list[str]]:
         waiting = {name: nodes_for(world, world.pod(name)) for name in world.by_phase("Pending")}
-        pytest.fail(f"would fit: { {name: nodes for name, nodes in waiting.items() if nodes} }")
+        return {name: nodes for name, nodes in waiting.items() if nodes}
+
+    await until(would_fit, lambda found: not found)

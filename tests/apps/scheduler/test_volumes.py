@@ -90,7 +90,7 @@ async def test_a_claim_is_told_its_node_and_the_pod_waits_for_the_volume(world: 
         selected = (found["metadata"].get("annotations") or {}).get(SELECTED, "")
         return bool(selected)
 
-    await world.until_true(is_selected)
+    await world.until(is_selected)
     assert not world.pod("p").spec.node_name
     await provision(admin, selected)
     await world.until(lambda: bool(world.pod("p").spec.node_name))
@@ -144,4 +144,4 @@ async def test_a_pod_whose_claim_is_missing_waits_until_it_is_there(world: World
         found = await admin.get(VOLUMES.raw, "disk")
         return bool((found["spec"].get("claimRef") or {}).get("name") == "data")
 
-    await world.until_true(is_taken)
+    await world.until(is_taken)

@@ -6,17 +6,16 @@ timing all the same.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.apps.scheduler.brute_force import nodes_for
 from tests.apps.scheduler.invariants import Ledger
-from tests.apps.scheduler.test_side_by_side import random_pod
+from tests.apps.scheduler.test_side_by_side import nobody_fits, random_pod
 from tests.apps.scheduler.world import World
+from tests.waiting import elapse
 
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
@@ -83,7 +82,7 @@ class Turmoil:
         while time.monotonic() < end:
             with contextlib.suppress(NumakubeError):
                 await self.rng.choice(actions)()
-            await asyncio.sleep(self.rng.random() * PAUSE_SECONDS)
+            await elapse(self.rng.random() * PAUSE_SECONDS)
 
     async def calm(self) -> None:
         """Undo every fault, and wait until nobody waits who would fit."""
@@ -95,11 +94,7 @@ class Turmoil:
         if not self.truthful:
             for name in list(world.pool.kubelets):
                 await world.pool.restart(name)
-        await self.world.until(self._nobody_fits)
-
-    def _nobody_fits(self) -> bool:
-        waiting = self.world.by_phase("Pending")
-        return not any(nodes_for(self.world, self.world.pod(name)) for name in waiting)
+        await nobody_fits(world)
 
     def _node(self) -> str:
         return self.rng.choice(sorted(self.world.pool.kubelets))
@@ -133,11 +128,9 @@ class Turmoil:
 
     async def away(self) -> None:
         """Let the server be away for a moment, as when it is restarted."""
-        faults = self.world.site.faults
-        number = faults.add(FaultRule(kind=FaultKind.DROP))
+        spell = FaultRule(kind=FaultKind.DROP, times=self.rng.randrange(1, 30))
+        self.world.site.faults.add(spell)
         await self.world.site.drop_watches()
-        await asyncio.sleep(self.rng.random())
-        faults.remove(number)
 
     async def freeze(self) -> None:
         """Hold an exporter up, or let one go."""

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from tests.sites.lab_site import lab_site
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
@@ -27,7 +28,6 @@ from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.nodes.pool import NodePool
 
 NAME = "numakube-scheduler"
-PATIENCE_SECONDS = 120.0
 
 
 def without_election() -> KubeSchedulerConfiguration:
@@ -144,26 +144,39 @@ class World:
             if pod.status is not None and pod.status.phase == phase
         }
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until *condition* holds."""
+    async def until(self, condition: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Wait until *condition* holds; the failure shows the pods."""
         changed = asyncio.Event()
         stop = self.pods.store.subscribe(lambda _: changed.set())
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not condition():
-                    with contextlib.suppress(TimeoutError):
-                        # Not everything that a condition looks at is a pod.
-                        async with asyncio.timeout(0.1):
-                            await changed.wait()
-                    changed.clear()
+            await until(condition, news=changed)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; pods: {self.summary()}") from None
         finally:
             stop()
 
-    async def until_true(self, condition: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until *condition*, which asks the server, holds."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not await condition():  # noqa: ASYNC110 - not ours to signal
-                await asyncio.sleep(0.05)
+    def summary(self) -> dict[str, str]:
+        """Return where each pod stands, by its name."""
+        return {
+            pod.metadata.name: " ".join(
+                (pod.status.phase if pod.status else "", pod.spec.node_name, refusal_of(pod))
+            ).strip()
+            for pod in self.pods.store
+        }
+
+    async def runs(self, *names: str) -> None:
+        """Wait until these pods run, whatever others do."""
+        await self.until(lambda: self.by_phase("Running") >= set(names))
+
+    async def refuses(self, name: str, words: str = "") -> str:
+        """Wait until a pod is refused in these words; return all of them."""
+
+        def is_refused() -> bool:
+            text = refusal_of(self.pod(name))
+            return bool(text) and words in text
+
+        await self.until(is_refused)
+        return refusal_of(self.pod(name))
 
     async def settled(self) -> None:
         """Wait until every pod runs, has failed, or was refused."""
@@ -178,10 +191,7 @@ class World:
 
     async def some_events(self, reason: str) -> list[str]:
         """Return the texts of the events with that reason as soon as there are any."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (found := await self.events(reason)):  # noqa: ASYNC110 - not ours to signal
-                await asyncio.sleep(0.05)
-        return found
+        return await until(lambda: self.events(reason))
 
     async def events(self, reason: str) -> list[str]:
         """Return the texts of the events with that reason."""

@@ -226,7 +226,7 @@ async def reported(live: Live) -> None:
             for name, view in views.items()
         )
 
-    await live.until_true(is_complete)
+    await live.until(is_complete)
 
 
 def healthy(nodes: int = 4) -> World:
