@@ -16,6 +16,7 @@ from numakube.apps.enforcer.originals import FILE, OriginalsFile
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.cgroups.files import CPUS, MEMS, Version
 from numakube.node.cgroups.names import container_group, pod_group
+from numakube.node.cgroups.ordering import Setting
 from numakube.node.cgroups.strict_fake import StrictGroups
 from numakube.values.cpuset import CpuSet
 
@@ -347,6 +348,19 @@ def test_what_somebody_writes_after_a_release_stays(tmp_path: Path) -> None:
     assert machine.enforce(state("a")).changes == []
     machine.executor.restore()
     assert machine.groups.read(group_of("a", "app"), CPUS) == "3"
+
+
+def test_a_limit_whose_file_comes_after_the_group_is_put_back(tmp_path: Path) -> None:
+    """In version 1 a runtime makes the groups of controllers one by one, that of CPU time late."""
+    machine, group, quota = Machine(Version.V1, tmp_path), group_of("a", "app"), Version.V1.quota
+    machine.executor.declare(identity("a", "app"), Setting(quota=QUOTA[Version.V1]))
+    machine.start("a")
+    del machine.groups._files[group][quota]
+    machine.enforce(state("a", "0-1"))
+    machine.groups._files[group][quota] = Version.V1.unlimited
+    machine.enforce(state("a", "0-1"))
+    machine.executor.restore()
+    assert machine.groups.read(group, quota) == QUOTA[Version.V1]
 
 
 @VERSIONS

@@ -139,14 +139,18 @@ def make_plan(
     """
     plan = Plan()
     for group in sorted(now, key=lambda name: name.count("/")):
-        asked = _asked(targets.get(group), now[group], past.originals.get(group))
+        known = past.originals.get(group, NOTHING)
+        asked = _asked(targets.get(group), now[group], known)
         asked = each(_fitted, asked, plan.wanted.get(group.rpartition("/")[0], NOTHING))
         old = _old(group, now, past, plan, version, exactly=group not in targets)
         kept = each(lambda ask, had: None if ask is None else had, asked, old)
-        ours = each(only_if, past.originals.get(group, NOTHING), old)
-        back = each(lambda ask, had: had if ask is None else None, asked, ours)
+        ours = each(only_if, known, old)
+        # What has no file yet waits: version 1 makes a group once for each controller.
+        back = each(only_if, now[group], each(only_unless, asked, ours))
+        waiting = each(only_unless, now[group], known)
         standing = each(_instead_of_none, back, past.standing.get(group, NOTHING))
         wanted = each(first_of, asked, each(first_of, standing, back))
+        kept = each(first_of, kept, waiting)
         _note(plan.originals, group, each(first_of, kept, each(only_if, standing, back)))
         _note(plan.stand_ins, group, standing)
         _note(plan.wanted, group, wanted)
@@ -155,12 +159,12 @@ def make_plan(
     return plan
 
 
-def _asked(target: Target | None, now: Setting, original: Setting | None) -> Setting:
+def _asked(target: Target | None, now: Setting, original: Setting) -> Setting:
     """Return what is asked of a group, leaving out what it has without being told."""
     if target is None:
         return NOTHING
     asked = each(lambda ask, have: None if have is None else ask, target.setting, now)
-    had = each(first_of, original or NOTHING, now)
+    had = each(first_of, original, now)
     if target.inherits:
         asked = each(lambda ask, own: None if own == 0 else ask, asked, had)
     return each(_within, asked, had) if target.limited else asked
@@ -234,6 +238,11 @@ def first_of(one: Value, other: Value) -> Value:
 def only_if(one: Value, other: Value) -> Value:
     """Return *other*, but nothing if *one* is nothing."""
     return None if one is None else other
+
+
+def only_unless(one: Value, other: Value) -> Value:
+    """Return *other*, but nothing unless *one* is nothing."""
+    return other if one is None else None
 
 
 def _is_foreign(have: Value, wrote: Value, *, exactly: bool) -> bool:
