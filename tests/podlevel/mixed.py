@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.apps.enforcer.world import World as EnforcedWorld
-from tests.apps.enforcer.world import until
 from tests.apps.scheduler.world import refusal_of
+from tests.waiting import until
 
 from numakube.api.codec import decode
 from numakube.api.core import Pod
@@ -102,7 +102,7 @@ class Mixed:
             found = (await self.world.lab.client.list(NODE_RESOURCE_TOPOLOGIES)).items
             return len(found) == len(PLAIN) + len(KUBELETS)
 
-        await until(told, "all nodes report")
+        await until(told)
 
     async def create(
         self,
@@ -138,16 +138,13 @@ class Mixed:
         """Wait until a pod runs."""
         return await self.world.running(name)
 
-    async def refused(self, name: str) -> str:
-        """Wait until it is said why a pod is not scheduled; return that."""
-        said: list[str] = []
+    async def refused(self, name: str, words: str = "") -> str:
+        """Wait until it is said in these words why a pod is not scheduled; return all of them."""
 
-        async def told() -> bool:
-            said[:] = [refusal_of(await self.world.get(name))]
-            return bool(said[0])
+        async def said() -> str:
+            return refusal_of(await self.world.get(name))
 
-        await until(told, f"it is said why {name} waits")
-        return said[0]
+        return await until(said, lambda text: text and words in text)
 
     async def given(self, name: str) -> ResourceStatus | None:
         """Return what the scheduler wrote on a pod; ``None`` if nothing."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.apps.enforcer.world import NODE, World, enforced_lab, until
+from tests.apps.enforcer.world import NODE, World, enforced_lab
+from tests.waiting import until
 
 from numakube.node.cgroups.files import CPUS
 from numakube.values.cpuset import CpuSet
@@ -45,8 +46,8 @@ async def test_a_bound_pod_has_its_cpus_for_itself_until_it_ends(any_world: Worl
     await world.runs_on("bound", "0-1")
     await world.runs_on("shared", "2-7")
     tree, group = world.tree(), await world.group("bound")
-    assert tree.mems(group) == "0"
-    assert tree.quota(group).split()[0] == tree.version.unlimited
+    await until(lambda: tree.mems(group), lambda mems: mems == "0")
+    await until(lambda: tree.quota(group).split()[0], lambda quota: quota == tree.version.unlimited)
 
     # Somebody widens the container, then the kubelet starts again and writes everything anew.
     tree.files.write(group, CPUS, EVERYTHING)
@@ -85,7 +86,8 @@ async def test_a_pod_without_cpus_of_its_own_stays_near_its_memory(world: World)
     await world.create("near", status=near)
     await world.create("bound", cpuset="6-7")
     await world.runs_on("near", "4-5")
-    assert world.tree().mems(await world.group("near")) == "1"
+    group = await world.group("near")
+    await until(lambda: world.tree().mems(group), lambda mems: mems == "1")
 
 
 async def test_what_cannot_be_read_is_told_and_left_alone(world: World) -> None:
@@ -164,4 +166,4 @@ async def test_a_static_kubelets_pods_are_left_alone() -> None:
         async def untouched() -> bool:
             return (await world.cpus("pinned"), await world.cpus("shared")) == (pinned, shared)
 
-        await until(untouched, "the kubelet's pods are as they were")
+        await until(untouched)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.apps.enforcer.world import NODE, World, enforced_lab, until
+from tests.apps.enforcer.world import NODE, World, enforced_lab
+from tests.waiting import until
 
 from numakube.apps.enforcer.originals import FILE
 from numakube.node.cgroups.files import CPUS
@@ -59,6 +60,13 @@ async def url_of(process: asyncio.subprocess.Process) -> str:
     raise AssertionError("it never served")
 
 
+async def ends(process: asyncio.subprocess.Process) -> None:
+    """Tell it to end, which must succeed; otherwise its log says why it did not."""
+    process.send_signal(signal.SIGTERM)
+    _, log = await process.communicate()
+    assert process.returncode == 0, log.decode()
+
+
 async def fetch(url: str) -> tuple[int, str]:
     """Return status and text of an answer."""
     async with aiohttp.ClientSession() as session, session.get(url) as response:
@@ -84,12 +92,11 @@ async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: P
             async def ready() -> bool:
                 return (await fetch(f"{url}/readyz"))[0] == 200
 
-            await until(ready, "it is ready")
+            await until(ready)
             _, metrics = await fetch(f"{url}/metrics")
             assert 'numakube_enforcer_pods{kind="bound"} 1.0' in metrics
             assert 'numakube_enforcer_pool_cpus{numa_node="0",pool="ls"} 2.0' in metrics
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            await ends(process)
         assert await world.cpus("bound") == await world.cpus("shared") == "0-7"
         assert {world.tree().cpus(group) for group in world.tree().groups()} == {""}
 
@@ -110,7 +117,6 @@ async def test_the_runtime_is_answered_by_the_program(tmp_path: Path) -> None:
             world.tree().add(group := f"{group_of(pod)}/cri-containerd-{container.id}.scope")
             world.tree().files.write(group, CPUS, "0-1")
             await world.runs_on("bound", "0-1")
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
+            await ends(process)
         assert world.tree().effective_cpus(group) == "0-7"
         assert runtime.updates[-1].cpu.quota == 50000

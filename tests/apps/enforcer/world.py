@@ -8,14 +8,15 @@ async with enforced_lab() as world:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.koordinator import keys
@@ -33,19 +34,6 @@ from numakube_lab.rundir import RunDir
 NODE = "node-0"
 SHAPE = "2 sockets, 4 cores, 16Gi"
 LIMIT_SECONDS = 120.0
-PAUSE_SECONDS = 0.02
-
-
-async def until(holds: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Wait until something holds."""
-    try:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            while True:
-                if await holds():
-                    return
-                await asyncio.sleep(PAUSE_SECONDS)
-    except TimeoutError:
-        raise AssertionError(f"never: {what}") from None
 
 
 @asynccontextmanager
@@ -99,7 +87,7 @@ class World:
             pods = (await self.lab.client.list(PODS, namespace="numakube")).items
             return not pods
 
-        await until(gone, "the enforcer is gone")
+        await until(gone)
 
     async def create(
         self,
@@ -175,13 +163,10 @@ class World:
 
     async def running(self, name: str) -> Pod:
         """Wait until a pod runs; return it."""
-
-        async def runs() -> bool:
-            status = (await self.get(name)).status
-            return status is not None and status.phase == "Running"
-
-        await until(runs, f"{name} runs")
-        return await self.get(name)
+        return await until(
+            lambda: self.get(name),
+            lambda pod: pod.status is not None and pod.status.phase == "Running",
+        )
 
     async def delete(self, name: str) -> None:
         """Delete a pod, and wait until it is gone."""
@@ -194,7 +179,7 @@ class World:
                 return True
             return False
 
-        await until(gone, f"{name} is gone")
+        await until(gone)
 
     async def group(self, name: str, container: str = "app") -> str:
         """Return the control group of a container."""
@@ -208,24 +193,17 @@ class World:
         self, name: str, cpus: str, *, container: str = "app", node: str = NODE
     ) -> None:
         """Wait until a container can run on just these CPUs."""
-
-        async def holds() -> bool:
-            return await self.cpus(name, container, node) == cpus
-
-        await until(holds, f"{container} of {name} runs on {cpus}")
+        await until(lambda: self.cpus(name, container, node), lambda found: found == cpus)
 
     async def told(self, name: str, reason: str) -> str:
         """Wait for an event about a pod; return its message."""
-        said: list[str] = []
 
-        async def holds() -> bool:
+        async def said() -> list[str]:
             events = (await self.lab.client.list(CORE_EVENTS, namespace="default")).items
-            said[:] = [
+            return [
                 one.message
                 for one in events
                 if one.involved_object.name == name and one.reason == reason
             ]
-            return bool(said)
 
-        await until(holds, f"{name} has an event {reason}")
-        return said[0]
+        return (await until(said))[0]

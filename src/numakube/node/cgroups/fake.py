@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from typing import TYPE_CHECKING, Final
 
 from numakube.node.cgroups.files import (
@@ -83,7 +84,8 @@ class FakeCgroups:
 
     def reset(self, group: str) -> None:
         """Write what a group has when it is new, as a kubelet does that starts again."""
-        self._fill(group, quota="")
+        for path, text in self._files_of(group, quota="").items():
+            _write(path, text)
 
     def groups(self, group: str = "") -> list[str]:
         """Return every group below *group*."""
@@ -114,20 +116,24 @@ class FakeCgroups:
         return own & above or above
 
     def _add(self, group: str, *, quota: str) -> None:
-        for mount in {self._cpuset, self._cpu}:
-            (mount / group).mkdir()
-        self._fill(group, quota=quota)
+        """Make a group; as in a kernel, its folder is not seen without its files."""
+        files = self._files_of(group, quota=quota)
+        for mount in {path.parent for path in files}:
+            new = self.root.with_name(f".new-{uuid.uuid4()}")
+            new.mkdir()
+            for path, text in files.items():
+                if path.parent == mount:
+                    _write(new / path.name, text)
+            new.rename(mount)
 
-    def _fill(self, group: str, *, quota: str) -> None:
-        """Write a group's files; the folder is there first, as when a kernel makes it."""
+    def _files_of(self, group: str, *, quota: str) -> dict[Path, str]:
+        """Return the files of a new group, and what they say."""
         above = group.rpartition("/")[0]
-        files = {
+        return {
             self._cpuset / group / CPUS: self._inherited(above, CPUS),
             self._cpuset / group / MEMS: self._inherited(above, MEMS),
             self._cpu / group / self.version.quota: quota or _UNLIMITED[self.version],
         }
-        for path, text in files.items():
-            _write(path, text)
 
     def _inherited(self, above: str, file: str) -> str:
         return (self.files.read(above, file) or "") if self.version is Version.V1 else ""
