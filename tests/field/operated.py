@@ -12,11 +12,11 @@ from tests.apps.operator.test_on_the_lab import (
     conditions,
     create,
     in_state,
-    until,
     wanted_exporters,
     wanted_scheduler,
 )
 from tests.sites.labs import lab_of
+from tests.waiting import until
 
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import DAEMON_SETS, NODES, PODS
@@ -71,7 +71,7 @@ async def settled(client: Client, name: str) -> Document:
         seen = {one["observedGeneration"] for one in told} == {found["metadata"]["generation"]}
         return found if seen and conditions(found).get("Available") == "True" else None
 
-    found: Document = await until(ask, f"{name} is available")
+    found: Document = await until(ask)
     return found
 
 
@@ -92,7 +92,7 @@ async def daemon_set(client: Client) -> Document:
         sets = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
         return sets[0] if sets else None
 
-    found: Document = await until(ask, "a DaemonSet")
+    found: Document = await until(ask)
     return found
 
 
@@ -119,7 +119,7 @@ async def until_on(
             is_so = is_so and template.get("tolerations", []) == tolerations
         return found if is_so else None
 
-    found: dict[str, str] = await until(ask, f"exporters on {nodes}")
+    found: dict[str, str] = await until(ask)
     return found
 
 

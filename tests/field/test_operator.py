@@ -11,7 +11,6 @@ from tests.apps.operator.test_on_the_lab import (
     aligned_pod,
     conditions,
     in_state,
-    until,
     wanted_scheduler,
 )
 from tests.apps.scheduler.world import refusal_of
@@ -25,6 +24,7 @@ from tests.field.operated import (
     settled,
     until_on,
 )
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
@@ -92,7 +92,7 @@ async def schedulers_run(client: Client, count: int) -> list[Pod]:
         running = [one for one in pods if one.status and one.status.phase == "Running"]
         return len(running) == len(pods) == count
 
-    await until(ask, f"{count} schedulers")
+    await until(ask)
     return await scheduler_pods(client)
 
 
@@ -146,7 +146,7 @@ async def metrics_of(client: Client, prefix: str, port: int) -> str:
             return (await client.request(Request(method="GET", path=path))).body.decode()
         return ""
 
-    text: str = await until(ask, f"{name} serves")
+    text: str = await until(ask)
     return text
 
 
@@ -183,7 +183,7 @@ async def test_85012_85013_47611_pods_run_while_nothing_is_reported(client: Clie
     async def are_new() -> bool:
         return not set((await until_on(client, *ALL)).values()) & set(old.values())
 
-    await until(are_new, "exporters that pause")
+    await until(are_new)
     before = (await client.list(NODE_RESOURCE_TOPOLOGIES.raw)).items
     free = await free_cpus(client)
     asked = {
@@ -193,7 +193,7 @@ async def test_85012_85013_47611_pods_run_while_nothing_is_reported(client: Clie
     }
     for name, resources in asked.items():
         await client.create(PODS.raw, small_pod(name, resources), namespace="default")
-    await until(lambda: running(client, set(asked)), "all of them run")
+    await until(lambda: running(client, set(asked)))
     assert (await client.list(NODE_RESOURCE_TOPOLOGIES.raw)).items == before
     await configure(client)
     node = (await client.get(PODS, "guaranteed", namespace="default")).spec.node_name
@@ -205,7 +205,7 @@ async def test_85012_85013_47611_pods_run_while_nothing_is_reported(client: Clie
         }
         return taken == {name: [0, 4] if name == node else [0, 0] for name in ALL}
 
-    await until(is_told, "what the guaranteed pod takes is told")
+    await until(is_told)
     for name in asked:
         await client.delete(PODS, name, namespace="default", grace_seconds=0)
     await in_state(client, OPERATORS, "Available")
@@ -216,20 +216,20 @@ async def test_47593_49093_48069_without_a_scheduler_pods_wait_and_run_when_it_i
 ) -> None:
     """Those that ran go on running."""
     await client.create(PODS.raw, aligned_pod("before"), namespace="default")
-    await until(lambda: running(client, {"before"}), "the first runs")
+    await until(lambda: running(client, {"before"}))
     await client.delete(SCHEDULERS, SCHEDULER)
 
     async def gone() -> bool:
         return not (await client.list(DEPLOYMENTS, labels="app=secondary-scheduler")).items
 
-    await until(gone, "the scheduler is gone")
+    await until(gone)
     await client.create(PODS.raw, aligned_pod("meanwhile"), namespace="default")
     await client.create(SCHEDULERS.raw, wanted_scheduler(schedulerName="other"))
     await in_state(client, SCHEDULERS, "Available")
     assert await running(client, {"before"})
     assert not await running(client, {"meanwhile"})
     await change(client, SCHEDULER, {"schedulerName": "numa"})
-    await until(lambda: running(client, {"before", "meanwhile"}), "both run")
+    await until(lambda: running(client, {"before", "meanwhile"}))
 
 
 async def test_54916_and_cache_resync_changes_reach_the_scheduler(client: Client) -> None:
@@ -242,7 +242,7 @@ async def test_54916_and_cache_resync_changes_reach_the_scheduler(client: Client
         available = conditions(found)["Available"] == "True"
         return available and found["status"]["cacheResyncPeriod"] == "9s"
 
-    await until(told, "the status follows")
+    await until(told)
     config = await client.get(CONFIG_MAPS, "topo-aware-scheduler-config", namespace=NAMESPACE)
     assert "cacheResyncPeriodSeconds: 9" in config["data"]["config.yaml"]
     after = await client.get(DEPLOYMENTS, "secondary-scheduler", namespace=NAMESPACE)
@@ -283,7 +283,7 @@ async def test_a_scheduler_whose_host_is_closed_waits_for_it(client: Client) -> 
             found = [one for one in await scheduler_pods(client) if one.metadata.name not in known]
             return refusal_of(found[0]) if found else ""
 
-        text = await until(refused, "the new one waits")
+        text = await until(refused)
         assert "2 node(s) didn't match pod topology spread constraints" in text
     finally:
         await client.patch(NODES, host, merge_patch({"spec": {"unschedulable": None}}))
@@ -299,7 +299,7 @@ async def test_another_image_of_the_scheduler_is_rolled_out(client: Client) -> N
         pods = await schedulers_run(client, len(ALL))
         return {one.spec.containers[0].image for one in pods} == {OTHER_IMAGE}
 
-    await until(is_other, "the other image")
+    await until(is_other)
     after = await settled(client, SCHEDULER)
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     await change(client, SCHEDULER, {"imageSpec": IMAGE})
@@ -316,7 +316,7 @@ async def test_47587_another_image_of_the_exporters_is_rolled_out(client: Client
         found = await daemon_set(client)
         return bool(found["spec"]["template"]["spec"]["containers"][0]["image"] == OTHER_IMAGE)
 
-    await until(is_other, "the other image")
+    await until(is_other)
     await until_on(client, *ALL)
     after = await daemon_set(client)
     assert after["status"]["observedGeneration"] > before["status"]["observedGeneration"]
@@ -335,7 +335,7 @@ async def test_owned_config_that_somebody_edits_is_set_back(client: Client) -> N
         found = await client.get(CONFIG_MAPS, name, namespace=NAMESPACE)
         return bool(found["data"] == before["data"])
 
-    await until(back, "the data is back")
+    await until(back)
 
 
 async def test_an_owned_deployment_that_somebody_edits_is_set_back(client: Client) -> None:
@@ -350,7 +350,7 @@ async def test_an_owned_deployment_that_somebody_edits_is_set_back(client: Clien
     async def back() -> bool:
         return bool((await deployment(client))["spec"]["template"]["spec"] == before)
 
-    await until(back, "the pods' template is back")
+    await until(back)
 
 
 async def test_47674_a_group_without_nodes_and_another_log_level_are_served(
@@ -368,7 +368,7 @@ async def test_47674_a_group_without_nodes_and_another_log_level_are_served(
         verbose = all("--log-level=debug" in one["containers"][0]["args"] for one in specs)
         return specs if verbose and len(sets) == len(groups) else None
 
-    specs = await until(told, "all of them debug")
+    specs = await until(told)
     assert len(found["status"]["daemonsets"]) == len(groups)
     assert labels in [one.get("nodeSelector") for one in specs]
     await change(client, EXPORTERS, {"nodeGroups": groups[:1], "logLevel": "Normal"})

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from tests.apps.operator.test_on_the_lab import NAMESPACE, in_state, message_of, until
+from tests.apps.operator.test_on_the_lab import NAMESPACE, in_state, message_of
 from tests.field.operated import (
     ALL,
     EXPORTERS,
@@ -18,6 +18,7 @@ from tests.field.operated import (
     until_on,
     want_exporters,
 )
+from tests.waiting import until
 
 from numakube.apps.operator.state import OPERATORS
 from numakube.kube.catalog import DAEMON_SETS, PODS
@@ -86,7 +87,7 @@ async def test_72857_exporters_run_on_nodes_with_taints_as_long_as_they_tolerate
             found = await exporters(client)
             return found.keys() == before.keys() and not set(found.values()) & set(before.values())
 
-        await until(is_new, "new exporters on all nodes")
+        await until(is_new)
         await configure(client, tolerations=[])
         await until_on(client, *REST, tolerations=[])
 
@@ -143,7 +144,7 @@ async def ask_anew(client: Client, **config: object) -> None:
         sets = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
         return not sets and not await exporters(client)
 
-    await until(is_gone, "the exporters are gone")
+    await until(is_gone)
     await want_exporters(client, **config)
 
 

@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.apps.operator.test_on_the_lab import remove_definition, until
+from tests.apps.operator.test_on_the_lab import remove_definition
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import until
 
 from numakube.kube.catalog import (
     CLUSTER_ROLES,
@@ -71,7 +72,7 @@ async def test_the_chart_is_installed_changed_and_removed(site: Site) -> None:
         found = await client.list(NODE_RESOURCE_TOPOLOGIES)
         return {one.metadata.name for one in found.items} == {"node-0", "node-1"}
 
-    await until(reported, "both nodes are reported")
+    await until(reported)
     more = ("--set", "scheduler.replicas=2", "--set", "operator.enabled=true")
     await helm(site, "upgrade", "x", str(CHART), *more, *waiting)
     found = (await client.list(DEPLOYMENTS, namespace=NAMESPACE)).items

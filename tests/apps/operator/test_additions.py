@@ -13,7 +13,6 @@ from tests.apps.operator.test_on_the_lab import (
     in_state,
     install_operator,
     remove_definition,
-    until,
     wanted_exporters,
     wanted_scheduler,
 )
@@ -27,6 +26,7 @@ from tests.apps.operator.test_plans import (
     wanted,
 )
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import until
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from numakube.api.nodetopology import (
@@ -270,7 +270,7 @@ async def test_devices_are_offered_and_an_extender_runs_until_they_are_switched_
         report = await client.get(NODE_RESOURCE_TOPOLOGIES, "node-0")
         return any(part.name == "intel.com/vfs" for zone in report.zones for part in zone.resources)
 
-    await until(offered, "the node's report has the devices")
+    await until(offered)
     without = merge_patch({"spec": {"nodeGroups": [everywhere]}})
     await client.patch(OPERATORS.raw, "numaresourcesoperator", without)
     without = merge_patch({"spec": {"extender": None}})
@@ -279,6 +279,6 @@ async def test_devices_are_offered_and_an_extender_runs_until_they_are_switched_
     async def gone() -> bool:
         return await of_plugins(client) == []
 
-    await until(gone, "plugins and extender are gone")
+    await until(gone)
     await in_state(client, OPERATORS, "Available")
     await in_state(client, SCHEDULERS, "Available")

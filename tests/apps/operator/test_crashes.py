@@ -15,11 +15,11 @@ from tests.apps.operator.test_on_the_lab import (
     in_state,
     kinds_served,
     label,
-    until,
     wanted_exporters,
     wanted_scheduler,
 )
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import until
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.apps.operator.exporters_plan import Setup
@@ -199,7 +199,7 @@ async def pass_by(client: Client, value: str, *processes: OperatorProcess) -> No
             for now, then in zip(passes(one), counts, strict=True)
         )
 
-    await until(seen, f"everybody has passed by since the label is {value}")
+    await until(seen)
 
 
 def passes(process: OperatorProcess) -> list[float]:
@@ -236,7 +236,7 @@ async def test_who_stands_by_goes_on_where_the_leader_stopped(site: Site) -> Non
             async def taken_over() -> bool:
                 return await leader(client) == second.identity
 
-            await until(taken_over, "the second leads")
+            await until(taken_over)
             await delete_and_see_it_return(client)
 
 
@@ -270,4 +270,4 @@ async def delete_and_see_it_return(client: Client) -> None:
         found = (await client.list(DAEMON_SETS, namespace=NAMESPACE)).items
         return [one["metadata"]["uid"] for one in found] not in ([], [old["metadata"]["uid"]])
 
-    await until(returned, "the exporters are back")
+    await until(returned)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import until
 
 from numakube.apps.operator.state import NRT_DEFINITION, OPERATORS, SCHEDULERS
-from numakube.errors import Conflict, NotFound
+from numakube.errors import Conflict
 from numakube.kube.catalog import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -62,7 +62,7 @@ async def kinds_served(client: Client) -> None:
         await client.list(SCHEDULERS)
         return True
 
-    await until(served, "both kinds are served")
+    await until(served)
 
 
 async def remove_definition(client: Client) -> None:
@@ -73,7 +73,7 @@ async def remove_definition(client: Client) -> None:
         found = await client.list(CUSTOM_RESOURCE_DEFINITIONS)
         return NRT_DEFINITION not in {one["metadata"]["name"] for one in found.items}
 
-    await until(gone, "the definition is gone")
+    await until(gone)
 
 
 async def label(client: Client, node: str, key: str, value: str | None = "") -> None:
@@ -85,21 +85,6 @@ async def create(client: Client, document: Document) -> None:
     """Create an object of any kind that we deploy."""
     namespace = document["metadata"].get("namespace", "")
     await client.create(resource_of(document), document, namespace=namespace)
-
-
-async def until(ask: Callable[[], Awaitable[Any]], what: str = "") -> Any:
-    """Return the first answer that is true."""
-    last: object = None
-    for _ in range(1200):
-        try:
-            last = await ask()
-        except NotFound as error:
-            last = error
-        else:
-            if last:
-                return last
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"never: {what}; last {last!r}")
 
 
 def conditions(document: Document) -> dict[str, str]:
@@ -117,13 +102,10 @@ def message_of(document: Document, type_: str) -> str:
 async def in_state(client: Client, resource: Resource[Any], state: str) -> Document:
     """Wait until the user's object of a kind is in a state, and return it."""
     name = resource.plural.removesuffix("s")
-
-    async def ask() -> Document | None:
-        found = await client.get(resource.raw, name)
-        return found if conditions(found).get(state) == "True" else None
-
-    found: Document = await until(ask, f"{name} {state}")
-    return found
+    return await until(
+        lambda: client.get(resource.raw, name),
+        lambda found: conditions(found).get(state) == "True",
+    )
 
 
 def wanted_exporters(**group: Any) -> Document:
@@ -189,7 +171,7 @@ async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(site
         found = await client.list(PODS, namespace="default")
         return [one.status and one.status.phase for one in found.items] == ["Running"] * 3
 
-    await until(running, "all pods run")
+    await until(running)
 
     await client.delete(OPERATORS, "numaresourcesoperator")
     await client.delete(SCHEDULERS, "numaresourcesscheduler")
@@ -201,7 +183,7 @@ async def test_two_objects_become_exporters_and_a_scheduler_that_place_pods(site
         names = {one["metadata"]["name"] for one in (*accounts.items, *roles.items)}
         return not sets.items and not names & {"rte", "secondary-scheduler"}
 
-    await until(gone, "everything is gone")
+    await until(gone)
 
 
 async def test_what_somebody_changes_is_set_right_and_what_is_deleted_returns(
@@ -224,7 +206,7 @@ async def test_what_somebody_changes_is_set_right_and_what_is_deleted_returns(
     async def repaired() -> bool:
         return await image() == IMAGE
 
-    await until(repaired, "the image is ours again")
+    await until(repaired)
     await client.delete(SERVICE_ACCOUNTS, "rte", namespace=NAMESPACE)
     await client.delete(CLUSTER_ROLES, "rte")
 
@@ -233,7 +215,7 @@ async def test_what_somebody_changes_is_set_right_and_what_is_deleted_returns(
         await client.get(CLUSTER_ROLES, "rte")
         return True
 
-    await until(back, "account and role are back")
+    await until(back)
     pause = {"config.numa-operator.openshift.io/pause-reconciliation": "enabled"}
     paused = await client.patch(
         OPERATORS.raw, "numaresourcesoperator", merge_patch({"metadata": {"annotations": pause}})
@@ -274,7 +256,7 @@ async def test_fields_of_others_stay_and_ours_cannot_be_taken_over_by_accident(s
         image = live["spec"]["template"]["spec"]["containers"][0]["image"]
         return live if image == IMAGE else None
 
-    live = await until(ours_again, "the image is ours again")
+    live = await until(ours_again)
     assert live["metadata"]["annotations"]["example.com/team"] == "blue"
     managers = {one["manager"] for one in live["metadata"]["managedFields"]}
     assert {"numakube-operator", "somebody"} <= managers
@@ -300,7 +282,7 @@ async def test_a_new_configuration_makes_new_exporters_and_mistakes_are_told(
         found = await in_state(client, OPERATORS, "Available")
         return found if len(found["status"]["daemonsets"]) == 2 else None
 
-    found = await until(two, "two groups")
+    found = await until(two)
     worker = await client.get(DAEMON_SETS, "numaresourcesoperator-worker", namespace=NAMESPACE)
     template = worker["spec"]["template"]
     arguments = template["spec"]["containers"][0]["args"]
@@ -323,5 +305,5 @@ async def test_a_new_configuration_makes_new_exporters_and_mistakes_are_told(
         sets = await client.list(DAEMON_SETS, namespace=NAMESPACE)
         return [each["metadata"]["name"] for each in sets.items] == ["numaresourcesoperator-worker"]
 
-    await until(single, "one DaemonSet")
+    await until(single)
     assert found["status"]["nodeGroups"][1]["selector"].startswith("node-2-")
