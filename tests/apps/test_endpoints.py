@@ -17,6 +17,7 @@ import aiohttp
 import pytest
 from tests.docs.pages import ROOT
 from tests.sites.bare import BareServer, bare_lab
+from tests.waiting import until
 
 from numakube.apps.dashboard import command as dashboard
 from numakube.apps.dashboard.process import run as run_dashboard
@@ -41,7 +42,6 @@ ROWS = ROW.findall(PAGE.read_text(encoding="utf-8"))
 CALLERS = ("", TOKENS["alice"], TOKENS["admin"])
 HEALTH = "extender's health port"
 PORT, HEALTH_PORT = 10263, 10264
-PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +218,8 @@ async def running(scene: Scene, program: str) -> AsyncIterator[None]:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(PROGRAMS[program](scene, stop))  # type: ignore[arg-type]
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await scene.announced.wait()
-                await until_ready(scene, program)
+            await scene.announced.wait()
+            await until_ready(scene, program)
             yield
         finally:
             stop.set()
@@ -229,8 +228,8 @@ async def running(scene: Scene, program: str) -> AsyncIterator[None]:
 async def until_ready(scene: Scene, program: str) -> None:
     """Wait until a program answers, and says so if it has what it needs here."""
     lacks = program in ("enforcer", "exporter", "sriov", "webhook", "operator")
-    while await asked(scene, program, "GET", "/livez" if lacks else "/readyz", "") != 200:  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
+    path = "/livez" if lacks else "/readyz"
+    await until(lambda: asked(scene, program, "GET", path, ""), lambda status: status == 200)
 
 
 async def asked(scene: Scene, program: str, method: str, path: str, token: str) -> int:

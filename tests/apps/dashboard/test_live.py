@@ -16,6 +16,7 @@ from tests.apps.dashboard.world import (
     report_of,
     small_world,
 )
+from tests.waiting import PATIENCE_SECONDS, until
 
 from numakube.apps.dashboard import live as live_module
 from numakube.apps.dashboard.dashboard import PREFIX
@@ -26,13 +27,11 @@ if TYPE_CHECKING:
 
     from numakube.apps.dashboard.source import Source
 
-PATIENCE = 40
-
 
 async def next_event(response: aiohttp.ClientResponse) -> tuple[str, Any]:
     """Return name and data of the next event; comments have the name ``:``."""
     name = ""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             line = (await response.content.readline()).decode().rstrip("\n")
             if line.startswith(":"):
@@ -72,7 +71,8 @@ async def test_a_page_is_told_when_it_is_out_of_date(source: Source) -> None:
         told = await events_of(stream, "page")
         assert told["version"] > before
         source.pods.put(pod_object("last"))
-        assert (await events_of(stream, "page"))["version"] == source.version
+        while told["version"] != source.version:
+            told = await events_of(stream, "page")
 
 
 async def test_a_page_about_one_node_is_told_of_that_node_only(source: Source) -> None:
@@ -136,9 +136,7 @@ async def test_a_stream_that_is_left_is_forgotten(source: Source) -> None:
             await next_event(stream)
             assert live.streams == 1
             stream.close()
-        async with asyncio.timeout(PATIENCE):
-            while live.streams:  # noqa: ASYNC110 - what is waited for has no event
-                await asyncio.sleep(0.01)
+        await until(lambda: live.streams == 0)
 
 
 async def test_too_many_streams_are_refused(

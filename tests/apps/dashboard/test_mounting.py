@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import sys
 from collections.abc import AsyncIterator
 
@@ -13,12 +12,13 @@ import pytest
 from tests.apps.dashboard.serving import words
 from tests.apps.scheduler.world import World, pod_document, without_election, world_of
 from tests.sites.site import Opener
+from tests.waiting import until
 
 from numakube.apps.dashboard import mounting
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import PREFIX, mounted
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.apps.serving import Health, Listen, Serving
+from numakube.apps.serving import Elsewhere, Health, Listen, Serving
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
 
 pytestmark = pytest.mark.timeout(180)
@@ -30,8 +30,8 @@ async def world(sites: Opener) -> AsyncIterator[World]:
     async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         await world.start()
         await world.create(pod_document("runs"), pod_document("waits", "40"))
-        await world.until(lambda: "runs" in world.by_phase("Running"))
-        await world.settled()
+        await world.runs("runs")
+        await world.refuses("waits")
         yield world
 
 
@@ -50,12 +50,16 @@ def serving(world: World) -> Serving:
     return Serving(Listen(), health=Health(), registry=process.registry, routes=routes)
 
 
-async def shown(session: aiohttp.ClientSession, path: str) -> str:
-    """Return the words of a page."""
-    async with session.get(PREFIX + path) as response:
-        text = await response.text()
-        assert response.status == 200, text
-        return words(text)
+async def shown(session: aiohttp.ClientSession, path: str, *texts: str) -> str:
+    """Return the words of a page as soon as it has all *texts*."""
+
+    async def page() -> str:
+        async with session.get(PREFIX + path) as response:
+            text = await response.text()
+            assert response.status == 200, text
+            return words(text)
+
+    return await until(page, lambda seen: all(text in seen for text in texts))
 
 
 async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> None:
@@ -63,14 +67,12 @@ async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> Non
     async with serving(world) as server, aiohttp.ClientSession(server.url) as session:
         pending = await shown(session, "pending")
         assert re.search(r"waits numakube-scheduler (unschedulable|backoff|active)", pending)
-        way = await shown(session, "pods/default/runs")
-        for step in ("queued for attempt 1", "chosen", "reserved", "bound", "kubelet admitted it"):
-            assert step in way
-        waits = await shown(session, "pods/default/waits")
-        assert "tried in vain" in waits
+        way = ("queued for attempt 1", "chosen", "reserved", "bound", "kubelet admitted it")
+        await shown(session, "pods/default/runs", *way)
+        waits = await shown(session, "pods/default/waits", "tried in vain")
         assert "It fits on none of 1 nodes" in waits or "What would help" in waits
-        assert "exact" in await shown(session, "caches")
-        assert "None so far." in await shown(session, "mispredictions")
+        await shown(session, "caches", "exact")
+        await shown(session, "mispredictions", "None so far.")
         recording = world.running[0].process.scheduler.recording
         wrong = Misprediction(
             node="node-0",
@@ -80,27 +82,23 @@ async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> Non
             reported=Refusal("TopologyAffinityError"),
         )
         recording.mispredictions.append((recording.since, wrong))
-        missed = await shown(session, "mispredictions")
-        assert "zone 0: 2 cpu refused: TopologyAffinityError" in missed
-        assert "expected zone 0: 2 cpu, got refused" in await shown(session, "")
+        await shown(session, "mispredictions", "zone 0: 2 cpu refused: TopologyAffinityError")
+        await shown(session, "", "expected zone 0: 2 cpu, got refused")
 
 
 async def test_it_is_served_where_the_scheduler_listens(world: World) -> None:
     """Which ends although a stream is open."""
     client = world.connect()
     process, stop = SchedulerProcess(without_election(), client), asyncio.Event()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    task = asyncio.create_task(process.run(stop, Listen(port=port)))
-    await process.mirror.synced()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-        assert "Nodes ready 1" in await shown(session, "")
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    told = Elsewhere(move=False, announce=lambda _, url: address.set_result(url))
+    task = asyncio.create_task(process.run(stop, Listen(elsewhere=told)))
+    async with aiohttp.ClientSession(await address) as session:
+        await shown(session, "", "Nodes ready 1")
         async with session.get(f"{PREFIX}events") as stream:
             assert stream.status == 200
             stop.set()
-            async with asyncio.timeout(30):
-                assert await task == 0
+            assert await task == 0
     await client.aclose()
 
 

@@ -10,6 +10,7 @@ import aiohttp
 import msgspec
 import pytest
 from tests.apps.dashboard.world import kubelet, node_object, pod_object, report_of
+from tests.waiting import until
 
 from numakube.api.yamls import dump_yaml
 from numakube.apps.bundle import pack
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-PATIENCE = 40
-
 
 @asynccontextmanager
 async def running(*args: str) -> AsyncIterator[str]:
@@ -40,25 +39,23 @@ async def running(*args: str) -> AsyncIterator[str]:
     process = asyncio.create_task(
         run(values, Surroundings(env={}), stop, announce=address.set_result)
     )
-    async with asyncio.timeout(PATIENCE):
-        both: set[asyncio.Future[Any]] = {process, address}
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if process.done():
-            await process
-        yield address.result()
-        stop.set()
-        assert await process == 0
+    both: set[asyncio.Future[Any]] = {process, address}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if process.done():
+        await process
+    yield address.result()
+    stop.set()
+    assert await process == 0
 
 
 async def text_until(session: aiohttp.ClientSession, url: str, words: str) -> str:
     """Return the page once it has *words*."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            async with session.get(url) as response:
-                text = await response.text()
-            if words in text:
-                return text
-            await asyncio.sleep(0.05)
+
+    async def page() -> str:
+        async with session.get(url) as response:
+            return await response.text()
+
+    return await until(page, lambda text: words in text)
 
 
 def kubeconfig_in(folder: Path, server: str) -> str:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
+import aiohttp
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import until
 
 from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.command import options_of, parse, perform
+from numakube.apps.serving import Elsewhere
 from numakube.apps.surroundings import Surroundings
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
@@ -62,12 +63,24 @@ class Host:
         )
         self.stop = asyncio.Event()
         self.said: list[str] = []
+        self.url = ""
 
     async def run(self) -> int:
         """Run until told to stop."""
-        around = Surroundings(env={})
+        around = Surroundings(env={}, elsewhere=Elsewhere(move=False, announce=self._serves))
         line = parse(self.args)
         return await perform(line, options_of(line, around), around, self.stop, self.said.append)
+
+    def _serves(self, _: int, url: str) -> None:
+        self.url = url
+
+    async def readiness(self) -> str:
+        """Return what it says about whether it is ready."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{self.url}/readyz", params={"verbose": ""}) as response,
+        ):
+            return await response.text()
 
     async def __aenter__(self) -> Host:
         self.task = asyncio.create_task(self.run())
@@ -76,15 +89,6 @@ class Host:
     async def __aexit__(self, *_: object) -> None:
         self.stop.set()
         assert await self.task == 0
-
-
-async def until(holds: Callable[[], Awaitable[Any]], seconds: float = 15) -> Any:
-    """Return what *holds* gives, as soon as it is something."""
-    async with asyncio.timeout(seconds):
-        while True:
-            if found := await holds():
-                return found
-            await asyncio.sleep(0.01)
 
 
 async def nrt(site: Site) -> NodeResourceTopology | None:
@@ -216,9 +220,9 @@ async def test_a_changed_policy_is_followed(site: Site) -> None:
         await until(follows)
 
 
-async def test_touching_the_notification_file_leads_to_a_scan(site: Site) -> None:
+async def test_touching_the_notification_file_leads_to_a_scan(site: Site, tmp_path: Path) -> None:
     """What was deleted behind our back is not seen by that, but by a period."""
-    notify = Path(tempfile.mkdtemp()) / "rte" / "notify"
+    notify = tmp_path / "rte" / "notify"
     async with Host(
         site,
         "--notify-file",
@@ -295,15 +299,11 @@ async def test_a_policy_is_found_by_the_command_line_of_the_kubelet(
     assert await attribute(site, names.POLICY_UNKNOWN) is None
 
 
-async def test_no_publish_scans_and_writes_nothing(site: Site) -> None:
+async def test_no_publish_scans_and_writes_nothing(site: Site, tmp_path: Path) -> None:
     """As the agents people know do."""
-    status = Path(tempfile.mkdtemp()) / "pfp.json"
+    status = tmp_path / "pfp.json"
     async with Host(site, "--no-publish", "--pods-fingerprint-status-file", str(status)):
-
-        async def has_scanned() -> bool:
-            return status.exists()
-
-        await until(has_scanned)
+        await until(status.exists)
     assert '"nodeName":"node-0"' in status.read_text()
     assert await nrt(site) is None
 
@@ -330,7 +330,8 @@ async def test_the_exporter_waits_for_a_missing_definition(site: Site) -> None:
         return False
 
     await until(is_gone)
-    async with Host(site):
-        await asyncio.sleep(0)
+    async with Host(site) as host:
+        await until(lambda: host.url)
+        await until(host.readiness, lambda text: "install its CustomResourceDefinition" in text)
         await install_definition(site.client)
         await until(lambda: is_true(site))

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
-from tests.apps.exporter.test_process import NODE, Host, create, is_true, until
+from tests.apps.exporter.test_process import NODE, Host, create, is_true
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import elapse, until
 
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
@@ -47,7 +48,7 @@ class Turmoil:
             *(self.bounce_kubelet, self.fail, self.drop, self.expire, self.meddle, self.delete),
         ]
         await self._rng.choice(acts)()
-        await asyncio.sleep(self._rng.random() * 0.05)
+        await elapse(self._rng.random() * 0.05)
 
     async def come(self) -> None:
         """Create a pod."""
@@ -112,4 +113,4 @@ async def test_in_the_end_the_object_is_true(site: Site, seed: int) -> None:
     if site.crew.pool.kubelet(NODE).state is KubeletState.STOPPED:
         await site.crew.pool.start(NODE)
     async with Host(site, "--sleep-interval", "1s"):
-        await until(lambda: is_true(site), 30)
+        await until(lambda: is_true(site))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.sites.bare import BareOpener, BareServer, bare_lab
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.nrt import zone_name
@@ -127,10 +128,7 @@ class Place:
 
     async def seen(self, condition: Any) -> None:
         """Wait until *condition* holds for every extender."""
-        async with asyncio.timeout(20):
-            for one in self.extenders:
-                while not condition(one):  # noqa: ASYNC110 - a watch is on its way
-                    await asyncio.sleep(0.005)
+        await until(lambda: all(condition(one) for one in self.extenders))
 
     async def on(self, name: str) -> str:
         """Return the node of a pod, as the API server has it."""

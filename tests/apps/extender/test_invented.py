@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 from tests.apps.extender.place import Place, asked, pod_document
+from tests.waiting import turns
 
 from numakube.api.codec import convert
 from numakube.api.core import Pod
@@ -104,7 +103,7 @@ async def test_thousands_of_invented_pods_leave_nothing_behind(place: Place) -> 
     await place.node("n", 8)
     for number in range(1500):
         extender.verbs.filter(asked(invented(f"never-{number}"), "n"))
-        await asyncio.sleep(0)
+        await turns()
     extender.verbs.tidy()
     assert extender.registry.get_sample_value("numakube_extender_holds") == 0
     real = await place.pod("real")

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -19,11 +18,12 @@ import yaml
 from click.testing import CliRunner
 from tests.apps.extender.place import node_document, pod_document, report
 from tests.sites.bare import BareOpener, BareServer
+from tests.waiting import until
 
 from numakube.apps.certificates import TlsFiles
 from numakube.apps.extender import command
 from numakube.apps.metrics import new_registry
-from numakube.apps.serving import Health, Listen, Serving
+from numakube.apps.serving import Elsewhere, Health, Listen, Serving
 from numakube.apps.surroundings import Surroundings
 from numakube.cli.main import cli
 from numakube.errors import ConfigError
@@ -39,13 +39,8 @@ from numakube.kube.subresources import request_token
 from numakube.manifests.extender import ExtenderManifest
 from numakube_lab.api.certificates import Authority
 
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+PORT, HEALTH_PORT = 1, 2
+"""Which are meant; where they really are is announced."""
 
 
 @pytest.fixture
@@ -76,27 +71,23 @@ async def _apply(client: Client, document: dict[str, Any]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def running(*args: str) -> AsyncIterator[None]:
-    """Run the program until the end of the context."""
-    stop = asyncio.Event()
+async def running(*args: str) -> AsyncIterator[dict[int, str]]:
+    """Run the program until the end of the context; return where it serves which port."""
+    stop, places = asyncio.Event(), dict[int, str]()
+    around = Surroundings(env={}, elsewhere=Elsewhere(move=True, announce=places.__setitem__))
     flags = command.LINE.parse(args)
-    task = asyncio.create_task(command.perform(flags, Surroundings(env={}), stop))
+    task = asyncio.create_task(command.perform(flags, around, stop))
     try:
-        yield
+        yield places
     finally:
         stop.set()
         assert await task == 0
 
 
-async def until_ready(url: str) -> None:
-    """Wait for the health endpoint to say so."""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
-        while True:
-            with contextlib.suppress(aiohttp.ClientConnectionError):
-                async with session.get(f"{url}/readyz") as response:
-                    if response.status == 200:
-                        return
-            await asyncio.sleep(0.02)
+async def is_ready(url: str) -> bool:
+    """Tell whether the health endpoint says so."""
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/readyz") as response:
+        return response.status == 200
 
 
 async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
@@ -113,12 +104,11 @@ async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
         "ca.key": authority.key,
     }.items():
         (tmp_path / name).write_bytes(data)
-    port, health = free_port(), free_port()
     pod = await server.client.create(PODS.raw, pod_document("p"))
     args = (
         f"--kubeconfig={tmp_path / 'kubeconfig'}",
-        f"--bind-address=127.0.0.1:{port}",
-        f"--health-address=127.0.0.1:{health}",
+        f"--bind-address=127.0.0.1:{PORT}",
+        f"--health-address=127.0.0.1:{HEALTH_PORT}",
         f"--tls-cert-file={tmp_path / 'tls.crt'}",
         f"--tls-key-file={tmp_path / 'tls.key'}",
         f"--tls-client-ca-file={tmp_path / 'ca.crt'}",
@@ -127,9 +117,10 @@ async def test_a_pod_is_bound_over_mutual_tls_with_the_rights_that_we_deploy(
     stranger = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     # The certificate of the server is for servers only; that of the authority serves any purpose.
     context.load_cert_chain(tmp_path / "ca.crt", tmp_path / "ca.key")
-    url = f"https://127.0.0.1:{port}"
-    async with running(*args):
-        await until_ready(f"http://127.0.0.1:{health}")
+    async with running(*args) as places:
+        await until(lambda: len(places) == 2)
+        await until(lambda: is_ready(places[HEALTH_PORT]))
+        url = places[PORT]
         async with aiohttp.ClientSession(url) as session:
             body = {"Pod": pod, "NodeNames": ["n"]}
             async with session.post("/filter", json=body, ssl=context) as response:

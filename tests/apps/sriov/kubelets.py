@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,22 +21,6 @@ from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.survey import SurveyOptions
 from numakube.kube.clock import SystemClock
 from numakube_lab.nodes.pool import NodePool
-
-PATIENCE = 45.0
-"""Seconds after which what should come true never will, on however slow a machine."""
-
-
-async def until(holds: Callable[[], bool | Awaitable[bool]], what: str = "") -> None:
-    """Return as soon as *holds*."""
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                found = holds()
-                if found if isinstance(found, bool) else await found:
-                    return
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        raise AssertionError(f"never came true: {what or holds}") from None
 
 
 @dataclass

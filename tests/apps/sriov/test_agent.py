@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from tests.apps.sriov.build import Bed, pool
-from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder, until
+from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder
 from tests.lab.nodes.build import Lab
+from tests.waiting import until
 
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
 from numakube.apps.sriov.survey import SurveyOptions
@@ -56,27 +56,17 @@ async def offers(
     lab: Lab, capacity: int, allocatable: int, resource: str = NIC, *, node: str = "n1"
 ) -> None:
     """Wait until the node offers so many devices."""
-    wanted = str(capacity), str(allocatable)
-    seen: list[Any] = []
 
-    async def holds() -> bool:
+    async def offered() -> tuple[str | None, str | None]:
         status = (await lab.node_document(node))["status"]
-        seen.append((status["capacity"].get(resource), status["allocatable"].get(resource)))
-        return bool(seen[-1] == wanted)
+        return status["capacity"].get(resource), status["allocatable"].get(resource)
 
-    try:
-        await until(holds)
-    except AssertionError:
-        raise AssertionError(f"{resource}: {seen[-1]}, never {wanted}") from None
+    await until(offered, lambda seen: seen == (str(capacity), str(allocatable)))
 
 
 async def runs(lab: Lab, name: str) -> None:
     """Wait until a pod runs."""
-
-    async def holds() -> bool:
-        return await lab.phase(name) == "Running"
-
-    await until(holds, f"pod {name} runs")
+    await until(lambda: lab.phase(name), lambda phase: phase == "Running")
 
 
 def held(lab: Lab, name: str) -> list[tuple[str, tuple[int, ...]]]:
@@ -135,7 +125,7 @@ async def test_a_restarted_kubelet_gets_the_plugin_back(lab: Lab, plugin: Plugin
     await lab.pool.restart("n1")
     await offers(lab, 4, 4)
 
-    assert held(lab, "a") == before
+    await until(lambda: held(lab, "a") == before, despite=(ValueError,))
     await lab.create("b", cpu="1", limits={NIC: "3"}, node="n1")
 
 

@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 from tests.apps.sriov.build import Bed, pool
-from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder, until
+from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder
 from tests.lab.nodes.build import Lab
+from tests.waiting import until
 
 from numakube.apps.exporter.exact import exact_report
 from numakube.apps.exporter.inputs import PodName
@@ -104,11 +105,7 @@ async def offered(lab: Lab) -> bool:
 
 async def runs(lab: Lab, name: str) -> None:
     """Wait until a pod runs."""
-
-    async def holds() -> bool:
-        return await lab.phase(name) == "Running"
-
-    await until(holds, f"pod {name} runs")
+    await until(lambda: lab.phase(name), lambda phase: phase == "Running")
 
 
 def devices_of(lab: Lab, name: str) -> list[str]:

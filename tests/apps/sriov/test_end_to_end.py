@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.apps.scheduler.world import refusal_of
 from tests.apps.sriov.build import pool
-from tests.apps.sriov.kubelets import until
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.nrt import NodeResourceTopology
@@ -115,11 +116,7 @@ async def available(lab: Lab) -> dict[str, int]:
 async def reports(lab: Lab, **zones: int) -> None:
     """Wait until the report says so."""
     wanted = {name.replace("_", "-"): count for name, count in zones.items()}
-
-    async def holds() -> bool:
-        return await available(lab) == wanted
-
-    await until(holds, f"{wanted} are reported")
+    await until(lambda: available(lab), lambda found: found == wanted)
 
 
 async def create(lab: Lab, name: str) -> None:
@@ -144,12 +141,10 @@ async def get(lab: Lab, name: str) -> Pod:
 
 async def runs(lab: Lab, name: str) -> None:
     """Wait until a pod runs."""
-
-    async def holds() -> bool:
-        status = (await get(lab, name)).status
-        return status is not None and status.phase == "Running"
-
-    await until(holds, f"{name} runs")
+    await until(
+        lambda: get(lab, name),
+        lambda pod: pod.status is not None and pod.status.phase == "Running",
+    )
 
 
 def zones_of(lab: Lab, name: str) -> set[int]:
@@ -166,19 +161,11 @@ def zones_of(lab: Lab, name: str) -> set[int]:
 
 async def refusal(lab: Lab, name: str) -> str:
     """Wait until the scheduler has said why a pod cannot run; return it."""
-    said: list[str] = []
 
-    async def holds() -> bool:
-        status = (await get(lab, name)).status
-        said[:] = [
-            one.message
-            for one in (status.conditions if status is not None else ())
-            if one.type == "PodScheduled" and one.status == "False"
-        ]
-        return bool(said)
+    async def said() -> str:
+        return refusal_of(await get(lab, name))
 
-    await until(holds, f"{name} is refused")
-    return said[0]
+    return await until(said)
 
 
 async def test_pods_get_cpus_hugepages_and_a_function_of_one_numa_node(lab: Lab) -> None:

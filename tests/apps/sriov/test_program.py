@@ -16,7 +16,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.apps.sriov.build import Bed, pool
-from tests.apps.sriov.kubelets import short_folder, until
+from tests.apps.sriov.kubelets import short_folder
+from tests.waiting import until
 
 from numakube.node.deviceplugin import PluginClient
 

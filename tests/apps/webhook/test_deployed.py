@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from tests.sites.lab_site import lab_site
 from tests.sites.site import SiteOptions
+from tests.waiting import until
 
 from numakube.kube.catalog import NAMESPACES, PODS, SECRETS, resource_of
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
@@ -16,17 +15,6 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.webhook import NAME, SECRET, WebhookManifest
 from numakube_lab.api.certificates import Authority
 from numakube_lab.nodes.plan import NodePlan
-
-PATIENCE_SECONDS = 60.0
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Return as soon as something holds."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(0.05)
 
 
 async def test_what_is_deployed_registers_its_authority_and_is_ready() -> None:

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.sites.bare import BareOpener, BareServer
+from tests.waiting import until
 
 from numakube.apps.serving import Elsewhere
 from numakube.apps.surroundings import Surroundings
@@ -36,7 +37,6 @@ from numakube_lab.replay.run import TOKENS
 
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 BAD = '{"numaTopologyPolicy": "strict"}'
-PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +141,6 @@ def review(obj: dict[str, Any]) -> dict[str, Any]:
         "kind": "AdmissionReview",
         "request": {"uid": "u1", "operation": "CREATE", "object": obj},
     }
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something holds."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not await holds():  # noqa: ASYNC110 - others hold the answer
-            await asyncio.sleep(0.05)
 
 
 async def test_questions_are_answered_over_https(files: Files) -> None:
@@ -268,17 +261,14 @@ async def test_a_real_api_server_refuses_what_the_webhook_refuses(
     async with bare_servers() as server, registered(server, files, tmp_path):
         await server.client.create(NAMESPACES, {"metadata": {"name": "shop"}})
 
-        refusal = ""
-
-        async def refused() -> bool:
-            nonlocal refusal
+        async def refused() -> str:
             try:
                 await server.client.create(PODS, pod(BAD), namespace="shop", dry_run=True)
             except Invalid as error:
-                refusal = str(error)
-            return bool(refusal)
+                return str(error)
+            return ""
 
-        await until(refused)
+        refusal = await until(refused)
         assert 'admission webhook "pods.numakube.dev" denied the request' in refusal
         assert "numaTopologyPolicy: unknown word 'strict'" in refusal
         right = pod('{"numaTopologyPolicy": "Restricted"}')
