@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.waiting import until
 
 from numakube.api.yamls import load_manifests
 from numakube.errors import ConfigError
@@ -47,12 +47,10 @@ async def lab(folder: RunDir) -> AsyncIterator[Lab]:
 
 async def pod_until(client: Client, name: str, phase: str) -> Any:
     """Return the pod once it is in *phase*."""
-    async with asyncio.timeout(20):
-        while True:
-            pod = await client.get(PODS, name, namespace="default")
-            if pod.status is not None and pod.status.phase == phase:
-                return pod
-            await asyncio.sleep(0.02)
+    return await until(
+        lambda: client.get(PODS, name, namespace="default"),
+        lambda pod: pod.status is not None and pod.status.phase == phase,
+    )
 
 
 def example(name: str) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """A lab under faults: afterwards every mirror equals a fresh list."""
 
-import asyncio
 import contextlib
 import tempfile
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.waiting import elapse, until
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.wire import Wire
@@ -56,7 +57,7 @@ async def churn(lab: Lab, rng: Random) -> None:
             await lab.expire_history()
         if number % 25 == 11:
             await lab.pool.restart(f"node-{rng.randrange(2)}")
-        await asyncio.sleep(0.02)
+        await elapse(0.02)
 
 
 async def change(client: Client, rng: Random, name: str) -> None:
@@ -105,13 +106,14 @@ async def test_mirrors_equal_a_fresh_list_after_a_storm() -> None:
                     await churn(lab, Random(SEED))
                     lab.faults.clear()
                     for resource, mirror in zip(resources, mirrors, strict=True):
-                        assert await settles(lab.client, resource, mirror), str(resource)
+                        await settles(lab.client, resource, mirror)
 
 
-async def settles(client: Client, resource: Resource[Any], mirror: Reflector[Any]) -> bool:
-    """Tell whether the mirror comes to equal the server; kubelets may still write meanwhile."""
-    for _ in range(400):
-        if versions(mirror.store) == await fresh(client, resource):
-            return True
-        await asyncio.sleep(0.05)
-    return False
+async def settles(client: Client, resource: Resource[Any], mirror: Reflector[Any]) -> None:
+    """Wait until the mirror equals the server; kubelets may still write meanwhile."""
+
+    async def differences() -> set[tuple[Any, str]]:
+        theirs = await fresh(client, resource)
+        return set(theirs.items()) ^ set(versions(mirror.store).items())
+
+    await until(differences, lambda found: not found)

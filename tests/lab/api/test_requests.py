@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 from multidict import MultiDict
 from tests.lab.api.client import Client
+from tests.waiting import until
 
 from numakube_lab.api import router
 from numakube_lab.api.authentication import User
@@ -173,7 +174,7 @@ async def test_a_watch_from_the_future_is_silent_until_then(server: ApiServer, a
     """Changes up to the version that the client knows are not told of."""
     future = server.state.store.version + 2
     watching = asyncio.create_task(read_events(api, CONFIG_MAPS, 1, resourceVersion=str(future)))
-    await asyncio.sleep(0)
+    await until(lambda: server.state.feeds.count == 1)
     for name in "abc":
         await api.create(CONFIG_MAPS, config_map(name))
     events = await watching

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.errors import Conflict, NotFound
@@ -136,18 +137,19 @@ class Bench:
 
     async def until(self, resource: Resource[T], holds: Callable[[], bool]) -> None:
         """Wait for something that shows in the objects of a resource."""
-        mirror = self.mirror(resource)
+        mirror, changed = self.mirror(resource), asyncio.Event()
+        stop = mirror.store.subscribe(lambda _: changed.set())
         try:
-            async with asyncio.timeout(5):
-                await mirror.until(holds)
-        except TimeoutError:
+            await until(holds, news=changed)
+        except AssertionError as error:
             shown = [msgspec.to_builtins(obj) for obj in mirror.store.values()]
-            raise AssertionError(f"it never came to that: {shown}") from None
+            raise AssertionError(f"{error}; {shown}") from None
+        finally:
+            stop()
 
     async def recorded(self) -> None:
         """Wait until all events so far are written."""
-        async with asyncio.timeout(5):
-            await self.controllers.flush()
+        await self.controllers.flush()
 
     async def apply(self, resource: Resource[T], document: Mapping[str, Any]) -> T:
         """Create an object in the default namespace."""

@@ -118,7 +118,8 @@ async def test_a_rolling_update_takes_one_node_at_a_time() -> None:
         await lab.sees(DAEMON_SETS, "agent", rolled_out(3))
         assert {one.spec.containers[0].image for one in lab.pods.store.values()} == {"two"}
         assert fewest == 2
-        assert len(lab.mirror(CONTROLLER_REVISIONS).store) == 2
+        revisions = lab.mirror(CONTROLLER_REVISIONS).store
+        await lab.until(CONTROLLER_REVISIONS, lambda: len(revisions) == 2)
 
 
 async def test_surging_never_leaves_a_node_without() -> None:

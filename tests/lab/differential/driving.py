@@ -16,6 +16,7 @@ from msgspec import UNSET
 from tests.lab.differential.bodies import Json, Kind, T, widget_definition
 from tests.lab.differential.normalising import Normaliser
 from tests.lab.differential.sequences import Sequence
+from tests.waiting import until
 
 from numakube_lab.replay.cases import Step
 from numakube_lab.replay.run import TOKENS
@@ -63,9 +64,7 @@ async def define_widgets(server: Server) -> None:
     sender = server.sender()
     await sender.send(Step(method="POST", path=_DEFINITIONS, body=widget_definition()))
     served = Step(path="/apis/differential.numakube.io/v1/widgets")
-    async with asyncio.timeout(WATCH_SECONDS):
-        while (await sender.send(served)).status != 200:  # noqa: ASYNC110 - a remote condition
-            await asyncio.sleep(0.05)
+    await until(lambda: sender.send(served), lambda answer: answer.status == 200)
 
 
 async def drive(

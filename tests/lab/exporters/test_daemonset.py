@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
+from tests.waiting import until
 
 from numakube.errors import NotFound
 from numakube.kube.catalog import (
@@ -49,15 +49,6 @@ async def lab() -> AsyncIterator[Lab]:
         async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
             await install_definition(lab.client)
             yield lab
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Return as soon as *holds*."""
-    async with asyncio.timeout(30):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(0.02)
 
 
 async def grant(lab: Lab) -> None:

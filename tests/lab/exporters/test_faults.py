@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
+from tests.waiting import until
 
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
@@ -37,15 +38,6 @@ async def lab(folder: RunDir) -> AsyncIterator[Lab]:
         assert await is_true(lab, "node-0")
         assert await is_true(lab, "node-1")
         yield lab
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Return as soon as *holds*."""
-    async with asyncio.timeout(15):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(0.01)
 
 
 def truth(lab: Lab, name: str) -> dict[str, dict[str, tuple[int, int]]]:
@@ -78,11 +70,7 @@ async def occupy(lab: Lab, node: str) -> None:
     }
     before = truth(lab, node)
     await lab.client.create(PODS.raw, document, namespace="default")
-
-    async def holds() -> bool:
-        return truth(lab, node) != before
-
-    await until(holds)
+    await until(lambda: truth(lab, node), lambda found: found != before)
 
 
 async def steer(folder: RunDir, **request: Any) -> None:
@@ -113,11 +101,7 @@ async def test_a_skewed_exporter_tells_so_much_more_or_less(lab: Lab, folder: Ru
     real = truth(lab, "node-1")
     cpus, free = real["node-0"]["cpu"]
     lie = {**real, "node-0": {**real["node-0"], "cpu": (cpus, free - 3)}}
-
-    async def lies() -> bool:
-        return await told(lab, "node-1") == lie
-
-    await until(lies)
+    await until(lambda: told(lab, "node-1"), lambda found: found == lie)
     nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "node-1")
     assert names.EXACT_ANNOTATION not in nrt.metadata.annotations
     await lab.clear_faults()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from tests.waiting import until
 
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.errors import NotFound
@@ -17,17 +17,6 @@ from numakube.kubelet.node import KubeletNode
 from numakube_lab.api.server import ApiServer
 from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.nodes.pool import NodePool
-
-_ROUNDS = 5000
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    """Let everything run until *holds*; nothing here waits for real time."""
-    for _ in range(_ROUNDS):
-        if holds():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError(f"never came true: {holds}")
 
 
 @dataclass
@@ -67,10 +56,8 @@ class Lab:
 
     async def reaches(self, name: str, phase: str) -> Any:
         """Wait until a pod has *phase*; empty means that it is gone."""
-        for _ in range(_ROUNDS):
-            if await self.phase(name) == phase:
-                return await self.get(name) if phase else None
-        raise AssertionError(f"{name}: {await self.phase(name)!r}, never {phase!r}")
+        await until(lambda: self.phase(name), lambda found: found == phase)
+        return await self.get(name) if phase else None
 
     async def runs(self, name: str) -> Any:
         """Wait until a pod runs."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from random import Random
 
 import pytest
 from tests.lab.nodes.build import Lab
+from tests.waiting import until
 
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
@@ -82,22 +83,14 @@ async def serving(socket: Path, info: PluginInfo, told: list[str]) -> AsyncItera
         await server.stop()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    """Return as soon as *holds*."""
-    async with asyncio.timeout(45):
-        while not holds():  # noqa: ASYNC110 - files and sockets have no event
-            await asyncio.sleep(0.01)
-
-
 async def offers(lab: Lab, capacity: str | None, allocatable: str | None) -> None:
     """Wait until the node offers so many GPUs."""
-    async with asyncio.timeout(45):
-        while True:
-            status = (await lab.node_document())["status"]
-            found = status["capacity"].get(GPU), status["allocatable"].get(GPU)
-            if found == (capacity, allocatable):
-                return
-            await asyncio.sleep(0.01)
+
+    async def offered() -> tuple[str | None, str | None]:
+        status = (await lab.node_document())["status"]
+        return status["capacity"].get(GPU), status["allocatable"].get(GPU)
+
+    await until(offered, lambda found: found == (capacity, allocatable))
 
 
 async def test_a_socket_that_appears_is_a_plugin_and_leaves_with_it(lab: Lab) -> None:
@@ -105,7 +98,7 @@ async def test_a_socket_that_appears_is_a_plugin_and_leaves_with_it(lab: Lab) ->
     told: list[str] = []
     async with serving(registry(lab) / "gpu.sock", PluginInfo(name=GPU), told):
         await offers(lab, "2", "2")
-        assert told == [""]
+        await until(lambda: told == [""])
     await offers(lab, "2", "0")
 
 
@@ -117,7 +110,7 @@ async def test_a_restarted_kubelet_takes_up_what_it_finds(lab: Lab) -> None:
         await lab.pool.restart("n1")
         await offers(lab, "2", "2")
         await until(lambda: told == ["", ""])
-        assert server.watchers == 1
+        await until(lambda: server.watchers == 1)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +142,12 @@ async def test_what_a_kubelet_refuses_is_told_the_plugin(
         assert told[0].startswith(refusal)
         await lab.clock.sleepers(1)
         count = len(told)
-        while len(told) == count:
+
+        async def is_told_again() -> bool:
             await lab.clock.advance(1.0)
-            await asyncio.sleep(0.01)
+            return len(told) > count
+
+        await until(is_told_again)
 
 
 async def test_hidden_names_and_plain_files_are_not_plugins(lab: Lab) -> None:

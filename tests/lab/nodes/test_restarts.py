@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
-from tests.lab.nodes.build import Lab, eventually
+from tests.lab.nodes.build import Lab
+from tests.waiting import until
 
 from numakube.api.kubelet_config import MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
@@ -208,7 +209,7 @@ async def test_a_kubelet_killed_before_it_could_write_loses_and_doubles_nothing(
     lab, gate = gated
     await lab.node()
     await lab.create("a", cpu="4")
-    await eventually(lambda: gate.held == 1)
+    await until(lambda: gate.held == 1)
     before = lab.cpus("a")
     assert len(before) == 4
     await lab.pool.kill("n1")
@@ -226,7 +227,7 @@ async def test_a_rejection_is_written_until_the_api_has_it(gated: tuple[Lab, Gat
     lab, gate = gated
     await lab.node()
     await lab.create("a", cpu="9")
-    await eventually(lambda: gate.held == 1)
+    await until(lambda: gate.held == 1)
     gate.open_.set()
     assert (await lab.fails("a"))[0] == "TopologyAffinityError"
     assert list(lab.model().pods) == []

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.lab.nodes.build import Lab
+from tests.waiting import until
 
 from numakube.api.checkpoints.cpu import read_cpu_manager_state
 from numakube.api.kubelet_config import MemoryReservation, read_kubelet_config
@@ -105,34 +106,24 @@ Serve = Callable[[Gpu], Awaitable[PluginServer]]
 
 
 async def offers(lab: Lab, capacity: str | None, allocatable: str | None) -> None:
-    """Wait until the node offers so many GPUs; real sockets take real time."""
-    found: object = None
-    for _ in range(2000):
+    """Wait until the node offers so many GPUs."""
+
+    async def offered() -> tuple[str | None, str | None]:
         status = (await lab.node_document())["status"]
-        found = status["capacity"].get(GPU), status["allocatable"].get(GPU)
-        if found == (capacity, allocatable):
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError(f"GPUs: {found}, never {(capacity, allocatable)}")
+        return status["capacity"].get(GPU), status["allocatable"].get(GPU)
+
+    await until(offered, lambda found: found == (capacity, allocatable))
 
 
-async def reaches(lab: Lab, name: str, phase: str) -> None:
-    """Wait until a pod has *phase*."""
-    for _ in range(2000):
-        if await lab.phase(name) == phase:
-            return
-        await asyncio.sleep(0.002)
-    raise AssertionError(f"{name}: {await lab.phase(name)!r}, never {phase!r}")
+async def waits(lab: Lab, name: str, reason: str) -> str:
+    """Wait until a pod's container is shown as waiting for *reason*; return the message."""
 
+    async def shown() -> Any:
+        found = (await lab.get(name)).status.container_statuses
+        return found[0].state.waiting if found else None
 
-async def shows_waiting(lab: Lab, name: str) -> Any:
-    """Wait until a pod's container is shown as waiting; return how."""
-    for _ in range(2000):
-        status = (await lab.get(name)).status
-        if status.container_statuses:
-            return status.container_statuses[0].state.waiting
-        await asyncio.sleep(0.002)
-    raise AssertionError(f"{name}: no container status")
+    waiting = await until(shown, lambda waiting: waiting.reason == reason)
+    return str(waiting.message)
 
 
 async def test_a_plugin_that_registers_late_makes_its_resource_appear(
@@ -145,7 +136,7 @@ async def test_a_plugin_that_registers_late_makes_its_resource_appear(
     await serve(gpu)
     await offers(lab, "4", "4")
     await lab.create("a", cpu="2", limits={GPU: "2"})
-    await reaches(lab, "a", "Running")
+    await lab.reaches("a", "Running")
     (held,) = lab.pool.kubelet("n1").pod_resources()
     devices = held.containers[0].devices
     assert [one.ids for one in devices] == [(one,) for one in gpu.allocated[0]]
@@ -185,7 +176,7 @@ async def test_a_refused_allocation_rejects_the_pod(lab: Lab, serve: Serve) -> N
     await serve(gpu)
     await offers(lab, "4", "4")
     await lab.create("a", limits={GPU: "1"})
-    await reaches(lab, "a", "Failed")
+    await lab.reaches("a", "Failed")
     status = (await lab.get("a")).status
     assert (status.reason, status.message) == (
         "UnexpectedAdmissionError",
@@ -202,11 +193,11 @@ async def test_a_plugins_preference_is_honoured(lab: Lab, serve: Serve) -> None:
     await serve(gpu)
     await offers(lab, "4", "4")
     await lab.create("a", cpu="2", limits={GPU: "1"})
-    await reaches(lab, "a", "Running")
+    await lab.reaches("a", "Running")
     assert gpu.allocated == [("g1",)]
     gpu.refusal = "no idea"
     await lab.create("b", cpu="6", limits={GPU: "1"})
-    await reaches(lab, "b", "Failed")
+    await lab.reaches("b", "Failed")
     assert "device plugin GetPreferredAllocation rpc failed with err: rpc error" in (
         (await lab.get("b")).status.message
     )
@@ -219,7 +210,7 @@ async def test_devices_are_made_ready_before_containers_start(lab: Lab, serve: S
     await serve(gpu)
     await offers(lab, "4", "4")
     await lab.create("a", limits={GPU: "1"})
-    await reaches(lab, "a", "Running")
+    await lab.reaches("a", "Running")
     assert gpu.started == gpu.allocated
     assert len(gpu.started) == 1
 
@@ -232,15 +223,13 @@ async def test_a_container_waits_for_devices_that_are_not_ready(lab: Lab, serve:
     await serve(gpu)
     await offers(lab, "4", "4")
     await lab.create("a", limits={GPU: "1"})
-    waiting = await shows_waiting(lab, "a")
-    assert (waiting.reason, waiting.message) == (
-        "CreateContainerConfigError",
+    assert await waits(lab, "a", "CreateContainerConfigError") == (
         "device plugin PreStartContainer rpc failed with err: rpc error: code = Unknown desc = "
-        "still cold",
+        "still cold"
     )
     gpu.pre_start_refusal = ""
     await lab.clock.advance(11)
-    await reaches(lab, "a", "Running")
+    await lab.reaches("a", "Running")
 
 
 async def test_registrations_are_checked(lab: Lab) -> None:
@@ -267,7 +256,7 @@ async def test_pod_resources_over_the_socket_equal_the_model(lab: Lab, serve: Se
     await offers(lab, "4", "4")
     for number in range(3):
         await lab.create(f"p{number}", cpu="2", limits={GPU: "1"})
-        await reaches(lab, f"p{number}", "Running")
+        await lab.reaches(f"p{number}", "Running")
     kubelet, sockets = lab.pool.kubelet("n1"), lab.pool.sockets("n1")
     assert sockets is not None
     async with PodResourcesClient(sockets.pod_resources) as client:
@@ -284,7 +273,7 @@ async def test_a_restarted_kubelet_takes_its_state_from_its_files(lab: Lab, serv
     await serve(Gpu())
     await offers(lab, "4", "4")
     await lab.create("a", cpu="4", limits={GPU: "1"})
-    await reaches(lab, "a", "Running")
+    await lab.reaches("a", "Running")
     before = tuple(lab.pool.kubelet("n1").pod_resources())
     await lab.pool.restart("n1")
     await offers(lab, "0", "0")
@@ -293,7 +282,7 @@ async def test_a_restarted_kubelet_takes_its_state_from_its_files(lab: Lab, serv
     await serve(Gpu())
     await offers(lab, "4", "4")
     await lab.create("b", cpu="2", limits={GPU: "3"})
-    await reaches(lab, "b", "Failed")
+    await lab.reaches("b", "Failed")
 
 
 async def test_a_node_that_nobody_looks_into_has_no_files(lab: Lab) -> None:

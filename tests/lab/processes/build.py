@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
+
+from tests.waiting import until
 
 from numakube.errors import BadRequest, NotFound
 from numakube.kube.catalog import PODS
@@ -14,7 +14,6 @@ from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import read_log
 
 IMAGE = "registry.example/tools/numakube:0.1"
-_SECONDS = 20.0
 
 
 def pod_document(name: str, *words: str, restart: str = "Always", **spec: Any) -> dict[str, Any]:
@@ -32,23 +31,12 @@ def pod_document(name: str, *words: str, restart: str = "Always", **spec: Any) -
     }
 
 
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Return as soon as *holds*."""
-    async with asyncio.timeout(_SECONDS):
-        while True:
-            if await holds():
-                return
-            await asyncio.sleep(0.01)
-
-
 async def pod_with(client: Client, name: str, holds: Callable[[Any], bool]) -> Any:
     """Return the pod as soon as *holds* for it."""
-    async with asyncio.timeout(_SECONDS):
-        while True:
-            pod = await client.get(PODS, name, namespace="default")
-            if pod.status is not None and holds(pod):
-                return pod
-            await asyncio.sleep(0.01)
+    return await until(
+        lambda: client.get(PODS, name, namespace="default"),
+        lambda pod: pod.status is not None and holds(pod),
+    )
 
 
 async def pod_in(client: Client, name: str, phase: str) -> Any:
@@ -67,10 +55,8 @@ async def is_gone(client: Client, name: str) -> bool:
 
 async def log_with(client: Client, name: str, text: str, **options: Any) -> str:
     """Return a pod's log as soon as it contains *text*."""
-    async with asyncio.timeout(_SECONDS):
-        while True:
-            with contextlib.suppress(BadRequest):  # it waits to be started
-                log = await read_log(client, ObjectKey("default", name), **options)
-                if text in log:
-                    return log
-            await asyncio.sleep(0.01)
+    return await until(
+        lambda: read_log(client, ObjectKey("default", name), **options),
+        lambda log: text in log,
+        despite=(NotFound, BadRequest),  # it waits to be started
+    )

@@ -12,8 +12,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.lab.nodes.build import Lab, eventually, plan
+from tests.lab.nodes.build import Lab, plan
 from tests.lab.processes.build import IMAGE
+from tests.waiting import until
 
 from numakube.kube.catalog import CONFIG_MAPS, PODS, SECRETS
 from numakube.kube.client import Client
@@ -58,7 +59,7 @@ class Stage:
 
     async def process(self, count: int = 1) -> Process:
         """Wait until *count* processes have started; return the last."""
-        await eventually(lambda: len(self.started) >= count)
+        await until(lambda: len(self.started) >= count)
         return self.started[count - 1]
 
 
@@ -197,7 +198,7 @@ async def test_a_sidecar_outlives_the_app_and_ends_after_it(stage: Stage) -> Non
     assert not side.stop.is_set()
     main.stop.set()
     await stage.lab.reaches("a", "Failed")  # the app ends with 7
-    await eventually(side.stop.is_set)
+    await until(side.stop.is_set)
     assert len(stage.started) == 2
 
 
@@ -242,13 +243,13 @@ async def test_mounted_files_follow_their_map_all_at_once(stage: Stage) -> None:
     token = process.path("/var/run/secrets/kubernetes.io/serviceaccount/token").read_text()
     await client.update(CONFIG_MAPS, _named("settings", data={"a": "2", "b": "2"}))
     await stage.lab.clock.advance(REFRESH_SECONDS)
-    await eventually(lambda: (process.root / "etc/v/deep/a").read_text() == "2")
+    await until(lambda: (process.root / "etc/v/deep/a").read_text() == "2")
     assert (process.root / "etc/v/b").read_text() == "2"
     assert sorted(one.name for one in (process.root / "etc/v").iterdir())[-2:] == ["b", "deep"]
     account = process.root / "var/run/secrets/kubernetes.io/serviceaccount"
     assert (account / "token").read_text() == token
     await stage.lab.clock.advance(3000)
-    await eventually(lambda: (account / "token").read_text() != token)
+    await until(lambda: (account / "token").read_text() != token)
 
 
 def _named(name: str, **fields: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.waiting import turns, until
 
 from numakube.kube.clock import ManualClock
 from numakube_lab.processes.expansion import expand
@@ -43,11 +44,11 @@ async def test_followers_see_every_line_until_the_end() -> None:
     async def follow() -> None:
         async for line in output.follow(since=1):
             seen.append(line.text)
-            await asyncio.sleep(0)
+            await turns()
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(follow())
-        await asyncio.sleep(0)
+        await until(lambda: seen)
         output.write("three")
         output.write("four")
         output.close()

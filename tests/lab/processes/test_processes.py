@@ -17,8 +17,8 @@ from tests.lab.processes.build import (
     pod_document,
     pod_in,
     pod_with,
-    until,
 )
+from tests.waiting import until
 
 import numakube
 from numakube.api.yamls import load_manifests
@@ -83,11 +83,10 @@ async def test_deletion_lets_a_container_end_in_order(lab: Lab) -> None:
     await log_with(lab.client, "p", "pods in the cluster")
     async with follow_log(lab.client, ObjectKey("default", "p")) as chunks:
         await lab.client.delete(PODS, "p", namespace="default")
-        async with asyncio.timeout(20):
-            text = b"".join([chunk async for chunk in chunks])
+        text = b"".join([chunk async for chunk in chunks])
     assert text.endswith(b"lab-probe: told to stop\n")
     await until(lambda: is_gone(lab.client, "p"))
-    assert not list(lab.runtime._folder.glob("*"))
+    await until(lambda: not list(lab.runtime._folder.glob("*")))
 
 
 async def test_an_unknown_program_fails_like_any_other(lab: Lab) -> None:
@@ -126,14 +125,9 @@ async def test_what_was_deleted_while_the_kubelet_was_away_is_killed(lab: Lab) -
     assert process is not None
     await lab.pool.kill("node-0")
     await lab.client.delete(PODS, "p", namespace="default", grace_seconds=0)
-    await asyncio.sleep(0)
     assert process.is_alive
     await lab.pool.start("node-0")
-
-    async def dead() -> bool:
-        return not process.is_alive
-
-    await until(dead)
+    await until(lambda: not process.is_alive)
 
 
 async def test_what_is_missing_is_named_and_waited_for(lab: Lab) -> None:
