@@ -2,11 +2,11 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.kube.objects import ObjectKey, key_of
@@ -162,13 +162,6 @@ class Collection:
         return response
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Return as soon as *condition* holds."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 (the condition is another process's, so to say)
-            await asyncio.sleep(0.001)
-
-
 def event(kind: str, obj: object) -> bytes:
     """Return a line of a watch."""
     return msgspec.json.encode({"type": kind, "object": obj}) + b"\n"
@@ -185,8 +178,7 @@ class Mirror:
 
     async def seen(self, name: str) -> None:
         """Return as soon as a pod of this name has been added."""
-        async with asyncio.timeout(10):
-            await self._waiters.setdefault(ObjectKey("ns", name), asyncio.Event()).wait()
+        await self._waiters.setdefault(ObjectKey("ns", name), asyncio.Event()).wait()
 
     def _handle(self, change: Change[Pod]) -> None:
         key = key_of(change.object)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.waiting import turns, until
 
 from numakube.errors import CredentialError
 from numakube.kube.auth import Authenticator, Credentials, authenticator_for
@@ -376,20 +377,7 @@ async def test_a_plugin_that_hangs_is_ended(script: PluginScript) -> None:
 
 async def started(pid_file: Path) -> int:
     """Return the pid that the plugin wrote."""
-    async with asyncio.timeout(10):
-        while not exists(pid_file):  # noqa: ASYNC110 (a file has no event)
-            await asyncio.sleep(0.002)
-    return read_int(pid_file)
-
-
-def exists(path: Path) -> bool:
-    """Tell whether *path* is there."""
-    return path.exists()
-
-
-def read_int(path: Path) -> int:
-    """Return the number in a file."""
-    return int(path.read_text())
+    return int(await until(lambda: pid_file.read_text(), despite=(FileNotFoundError,)))
 
 
 def alive(pid: int) -> bool:
@@ -414,12 +402,11 @@ async def test_work_whose_owner_gives_up_is_taken_over() -> None:
 
     flight = SingleFlight(work)
     owner = asyncio.create_task(flight.result())
-    await asyncio.sleep(0)
+    await until(lambda: runs == 1)
     others = [asyncio.create_task(flight.result()) for _ in range(3)]
-    await asyncio.sleep(0)
+    await turns()
     owner.cancel()
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns(5)
     others[1].cancel()
     proceed.set()
 

@@ -67,8 +67,7 @@ async def recording(recorder: EventRecorder) -> AsyncIterator[None]:
     task = asyncio.create_task(recorder.run())
     try:
         yield
-        async with asyncio.timeout(10):
-            await recorder.flush()
+        await recorder.flush()
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from tests.waiting import turns
 
 from numakube.errors import ConfigError, LeadershipLost
 from numakube.kube.auth import Credentials, FixedCredentials
@@ -118,12 +119,12 @@ class Time:
 
     async def _rest(self) -> None:
         if self._server.silent:
-            await asyncio.sleep(0.003)
+            await turns(20)
             return
         quiet_rounds = 0
         while quiet_rounds < 20:
             quiet_rounds = 0 if self._transport.under_way else quiet_rounds + 1
-            await asyncio.sleep(0)
+            await turns()
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from numakube.kube.testing import ScriptedServer
 if TYPE_CHECKING:
     from numakube.kube.decode import Malformed
 
-from tests.kube.collection import PODS, Collection, Mirror, equal, event, until
+from tests.kube.collection import PODS, Collection, Mirror, equal, event
+from tests.waiting import until
 
 
 @pytest.fixture

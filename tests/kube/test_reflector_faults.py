@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import turns
 
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
@@ -66,7 +67,7 @@ async def perform(server: ScriptedServer, pods: Collection, name: str, *argument
     elif name == "error":
         pods.error(arguments[0], "")
     elif name == "pause":
-        await asyncio.sleep(0.002)
+        await turns(20)
     else:
         getattr(pods, name)(*arguments)
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import turns
 
 from numakube.kube.clock import ManualClock, SystemClock
 from numakube.node.file_watch import FileWatch
@@ -29,8 +30,7 @@ class Seen:
 
     async def next(self) -> str:
         """Wait for the next report, and forget those so far."""
-        async with asyncio.timeout(10):
-            await self._news.wait()
+        await self._news.wait()
         self._news.clear()
         found = self.paths[-1]
         self.paths.clear()
@@ -43,7 +43,7 @@ async def watching(*files: Path, inotify: bool, poll_seconds: float = 0.01) -> A
     seen = Seen()
     watch = FileWatch(files, seen, clock=SystemClock(), inotify=inotify, poll_seconds=poll_seconds)
     task = asyncio.create_task(watch.run())
-    await asyncio.sleep(0)
+    await turns()
     try:
         yield seen
     finally:

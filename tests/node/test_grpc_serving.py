@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.waiting import turns
 
 from numakube.node.grpc_serving import serve_socket
 
@@ -12,7 +13,7 @@ async def test_a_server_that_is_cancelled_while_it_starts_is_stopped(tmp_path: P
     """Another one can serve there at once."""
     socket = tmp_path / "s.sock"
     starting = asyncio.ensure_future(serve_socket(socket, {}))
-    await asyncio.sleep(0)
+    await turns()
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import (
@@ -161,12 +162,7 @@ async def test_a_kubelet_that_is_away_is_an_error_that_names_the_socket(socket: 
         server = PodResourcesServer(Source(), socket, clock=Clock())
         await server.start()
         try:
-            async with asyncio.timeout(10):
-                while True:
-                    try:
-                        assert await client.list_pods() == (POD,)
-                        break
-                    except KubeletUnavailable:
-                        await asyncio.sleep(0.05)
+            found = await until(client.list_pods, despite=(KubeletUnavailable,))
+            assert found == (POD,)
         finally:
             await server.stop()
