@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import re
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -137,15 +136,15 @@ async def _operator(scene: Scene, stop: asyncio.Event) -> object:
     return await operator.perform(operator.LINE.parse(scene.arguments()), scene.around, stop)
 
 
-async def _gc(scene: Scene, stop: asyncio.Event) -> object:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
-    flags = gc.LINE.parse((f"--bind-address=0.0.0.0:{port}", *scene.certificate()))
+async def _gc(scene: Scene, stop: asyncio.Event) -> None:
+    flags = gc.LINE.parse(("--bind-address=0.0.0.0:0", *scene.certificate()))
     values = gc.SETTINGS.resolve(env={}, flags=flags)
-    scene.places[PORT] = f"https://127.0.0.1:{port}"
-    scene.announced.set()
-    return await GcProcess(values, scene.server.connect(), lambda _: None).run(stop)
+    process = GcProcess(values, scene.server.connect(), lambda _: None)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(process.run(stop))
+        port = (await until(lambda: process.url)).rpartition(":")[2]
+        scene.places[PORT] = f"https://127.0.0.1:{port}"
+        scene.announced.set()
 
 
 async def _enforcer(scene: Scene, stop: asyncio.Event) -> object:

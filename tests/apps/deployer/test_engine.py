@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.apps.operator.test_on_the_lab import remove_definition
 from tests.sites.site import Opener, Site, SiteOptions
+from tests.waiting import until
 
 from numakube.apps.deployer.adoption import put_to_rest, wake_all
 from numakube.apps.deployer.detection import control_plane_nodes, installations, platform_of
@@ -126,13 +127,7 @@ async def test_what_was_there_before_stays(site: Site) -> None:
 
 async def _create_anew(client: Client, document: Document) -> None:
     """Create an object whose predecessor may still be on its way out."""
-    for _ in range(600):
-        try:
-            await client.create(resource_of(document), document)
-        except Conflict:
-            await client.clock.sleep(0.05)
-        else:
-            return
+    await until(lambda: client.create(resource_of(document), document), despite=(Conflict,))
 
 
 def agent(kind: str, name: str, image: str, *args: str, volumes: Any = ()) -> Document:

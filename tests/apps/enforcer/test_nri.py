@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.apps.enforcer.single import Node, allotted, group_of, pod_of
+from tests.waiting import turns
 
 from numakube.apps.enforcer.deciding import NodeState
 from numakube.apps.enforcer.enforcer import Enforcer
@@ -183,7 +184,7 @@ async def test_a_pod_that_is_not_known_yet_is_waited_for(tmp_path: Path) -> None
     node = Node(tmp_path)
     async with joined(node) as world:
         starting = asyncio.ensure_future(world.start("a"))
-        await asyncio.sleep(0)
+        await turns()
         node.known["a"] = pod_of("a", BOUND)
         world.plugin.pods_changed()
         assert await starting == LIFTED

@@ -73,6 +73,11 @@ async def fetch(url: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
+async def is_ready(url: str) -> bool:
+    """Tell whether the program says so."""
+    return (await fetch(f"{url}/readyz"))[0] == 200
+
+
 async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: Path) -> None:
     """It goes on where the other one ended, and tells how it is."""
     async with enforced_lab() as world:
@@ -88,11 +93,7 @@ async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: P
 
         async with running(world, tmp_path) as process:
             url = await url_of(process)
-
-            async def ready() -> bool:
-                return (await fetch(f"{url}/readyz"))[0] == 200
-
-            await until(ready)
+            await until(lambda: is_ready(url))
             _, metrics = await fetch(f"{url}/metrics")
             assert 'numakube_enforcer_pods{kind="bound"} 1.0' in metrics
             assert 'numakube_enforcer_pool_cpus{numa_node="0",pool="ls"} 2.0' in metrics
@@ -112,7 +113,7 @@ async def test_the_runtime_is_answered_by_the_program(tmp_path: Path) -> None:
         async with running(world, tmp_path, "--nri", "on") as process:
             url = await url_of(process)
             await runtime.connected.wait()
-            assert (await fetch(f"{url}/readyz"))[0] == 200
+            await until(lambda: is_ready(url))
             assert await runtime.create(sandbox, container) == Cpu(cpus="0-1", quota=-1)
             world.tree().add(group := f"{group_of(pod)}/cri-containerd-{container.id}.scope")
             world.tree().files.write(group, CPUS, "0-1")

@@ -10,12 +10,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import until_blocking
 
 from numakube.allotment.facts import CpuLayout, CpuPlace
 from numakube.allotment.holdings import Allotment, Share
@@ -71,12 +71,14 @@ class Machine:
 
 
 def _remove(folder: Path) -> None:
-    # A group is busy for a moment after its last process has ended.
-    for _ in range(50):
+    def removed() -> bool:
         with contextlib.suppress(OSError):
             folder.rmdir()
-            return
-        time.sleep(0.02)
+        return not folder.exists()
+
+    # A group is busy for a moment after its last process has ended.
+    with contextlib.suppress(AssertionError):
+        until_blocking(removed, within=1.0)
 
 
 @pytest.fixture

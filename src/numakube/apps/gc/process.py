@@ -62,7 +62,11 @@ async def run(
 
 
 class GcProcess:
-    """A running garbage collector."""
+    """A running garbage collector.
+
+    Attributes:
+        url: where it serves, once it does.
+    """
 
     def __init__(
         self, values: Mapping[str, Any], client: Client, echo: Callable[[str], None]
@@ -72,6 +76,7 @@ class GcProcess:
         self._clock = client.clock
         self._echo = echo
         self._registry = new_registry("gc")
+        self.url = ""
         self._nodes: Reflector[Node] = Reflector(client, NODES)
         self._nodes.store.subscribe(self._on_node)
         self._news = asyncio.Event()
@@ -155,6 +160,7 @@ class GcProcess:
         server = await stack.enter_async_context(
             Serving(listen, health=health, registry=self._registry, access=access)
         )
+        self.url = server.url
         _log.info("serving", url=server.url)
 
 
