@@ -14,6 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -218,18 +219,11 @@ class Page:
 
     async def until(self, expression: str) -> Any:
         """Wait until an expression is true in the page, and return its value."""
-        value = None
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                while not value:
-                    # A page that is being left has nobody to answer.
-                    with suppress(BrowserError):
-                        value = await self.evaluate(expression)
-                    if not value:
-                        await asyncio.sleep(0.05)
-        if not value:
-            raise AssertionError(f"never true: {expression}; complaints: {self.complaints}")
-        return value
+        try:
+            # A page that is being left has nobody to answer.
+            return await until(lambda: self.evaluate(expression), despite=(BrowserError,))
+        except AssertionError as error:
+            raise AssertionError(f"{expression}: {error}; {self.complaints}") from None
 
     async def press(self, key: str) -> None:
         """Press and release a key."""
@@ -262,14 +256,14 @@ class Page:
 async def _address_in(folder: Path, process: asyncio.subprocess.Process) -> str:
     """Return where the browser listens, which it writes into its profile."""
     file = folder / "DevToolsActivePort"
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-            if len(lines) > 1:
-                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-            if process.returncode is not None:
-                raise BrowserError(f"the browser ended with {process.returncode}")
-            await asyncio.sleep(0.05)
+
+    def written() -> list[str]:
+        if process.returncode is not None:
+            raise BrowserError(f"the browser ended with {process.returncode}")
+        return file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+
+    port, path = await until(written, lambda lines: len(lines) > 1)
+    return f"ws://127.0.0.1:{port}{path}"
 
 
 def _texts(node: dict[str, Any]) -> list[str]:

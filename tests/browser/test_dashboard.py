@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -22,6 +21,7 @@ from tests.apps.dashboard.world import (
 )
 from tests.browser.audit import OVERFLOW, problems_of
 from tests.browser.devtools import Browser, Page
+from tests.waiting import turns
 
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.gate import Gate
@@ -304,7 +304,7 @@ async def test_a_page_stays_fluid_while_everything_changes(browser: Browser) -> 
                 load = 2.0 if turn == 7 else random.random()
                 report = counted_report(name, random, zones=8, load=load, version=turn)
                 source.topologies.put(report)
-            await asyncio.sleep(0)
+            await turns()
         await page.until("document.getElementById('map-status').textContent.includes('7: 100 %')")
         assert page.complaints == []
         await page.close()

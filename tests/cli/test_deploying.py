@@ -12,6 +12,7 @@ from tests.apps.deployer.test_engine import agent
 from tests.cli.conftest import Ended
 from tests.sites.lab_site import LabSite, lab_site
 from tests.sites.site import SiteOptions
+from tests.waiting import until
 
 from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, resource_of
@@ -189,9 +190,8 @@ def _pod(name: str, scheduler_name: str) -> dict[str, Any]:
 
 
 async def _until_bound(site: LabSite, names: list[str]) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            found = await site.client.list(PODS, namespace="default")
-            if {one.metadata.name for one in found.items if one.spec.node_name} >= set(names):
-                return
-            await asyncio.sleep(0.1)
+    async def bound() -> set[str]:
+        found = await site.client.list(PODS, namespace="default")
+        return {one.metadata.name for one in found.items if one.spec.node_name}
+
+    await until(bound, lambda found: found >= set(names))

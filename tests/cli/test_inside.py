@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
 import msgspec
 import pytest
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
+from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.cli.conftest import Ended
+from tests.waiting import until
 
 from numakube.apps.loglevel import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
@@ -30,7 +31,7 @@ async def world() -> AsyncIterator[World]:
         )
         await deploy(world)
         await world.create(pod_document("late", "4"))
-        await world.until(lambda: bool(refusal_of(world.pod("late"))))
+        await world.refuses("late")
         yield world
 
 
@@ -77,12 +78,9 @@ async def deploy(world: World) -> None:
     await world.until(is_ready)
 
 
-async def until_told(ask: Numakube, *words: str, text: str) -> str:
-    """Repeat a command until it tells *text*."""
-    async with asyncio.timeout(90):
-        while text not in (told := await ask(*words)).out:  # noqa: ASYNC110 - not ours to signal
-            await asyncio.sleep(0.2)
-    return told.out
+async def until_told(ask: Numakube, *words: str, texts: Sequence[str]) -> None:
+    """Repeat a command until it tells all *texts*."""
+    await until(lambda: ask(*words), lambda told: all(text in told.out for text in texts))
 
 
 async def test_the_whole_story_of_a_pod_is_told(world: World, ask: Numakube) -> None:
@@ -93,16 +91,8 @@ async def test_the_whole_story_of_a_pod_is_told(world: World, ask: Numakube) -> 
     assert "cannot align container (cpu: best zone has 3 of 4)" in refused.out
     assert "now: waits (unschedulable)" in refused.out
     await world.delete("small")
-    told = await until_told(ask, "trace", "pod", "late", text="observed")
-    for text in (
-        "attempt 2",
-        "chose node-0",
-        "reserved",
-        "bound",
-        "as predicted",
-        "now: on node-0",
-    ):
-        assert text in told
+    way = ("attempt 2", "chose node-0", "reserved", "bound", "observed", "as predicted")
+    await until_told(ask, "trace", "pod", "late", texts=(*way, "now: on node-0"))
     shown = await ask("trace", "pod", "late", "-o", "json")
     document = msgspec.json.decode(shown.out)
     (item,) = document["items"]

@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Ended
+from tests.waiting import until_blocking
 
 from numakube_lab.rundir import LabInfo, RunDir
 
@@ -142,9 +142,8 @@ def test_a_lab_that_is_still_starting_is_ended(place: Path) -> None:
     """And leaves nothing; who waits for it is told."""
     up = started(place, "lab", "up", "--nodes", "5000", "--detach")
     folder = run_dir(place)
-    while not folder.progress():
-        time.sleep(0.01)
-        assert up.poll() is None
+    until_blocking(folder.progress)
+    assert up.poll() is None
     said = ended(place, "lab", "status").out
     assert "is still starting" in said
     down = ended(place, "lab", "down")
@@ -161,8 +160,7 @@ def test_what_a_killed_lab_left_is_removed(place: Path) -> None:
     pid = folder.owner()
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    while folder.owner() is not None:
-        time.sleep(0.01)
+    until_blocking(lambda: folder.owner() is None)
     assert folder.path.exists()
     assert ended(place, "lab", "down").code == 0
     assert not folder.path.exists()

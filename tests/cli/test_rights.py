@@ -12,6 +12,7 @@ import pytest
 from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
 from tests.cli.conftest import Ended
 from tests.cli.test_inside_everywhere import IMAGE, NAME
+from tests.waiting import until
 
 from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.kube.catalog import (
@@ -146,10 +147,8 @@ async def test_a_tenant_has_its_pod_explained_without_names_of_others(
     deaf = await as_user("tenant", "explain", "pod", "late")
     assert "GET /explain/default/late is not allowed to you" in deaf.err
     await bind(world, voice, "ClusterRole", "view", TEAM)
-    async with asyncio.timeout(60):
-        # What was refused is remembered for a while.
-        while not (told := await as_user("tenant", "explain", "pod", "late")).out:  # noqa: ASYNC110
-            await asyncio.sleep(0.2)
+    # What was refused is remembered for a while.
+    told = await until(lambda: as_user("tenant", "explain", "pod", "late"), lambda told: told.out)
     assert told.code == 1, told.err
     assert "It fits nowhere: 0 of 2 nodes would take it." in told.out
     assert "2 x " in told.out

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import tempfile
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from tests.apps.exporter.test_machines import SHAPES
 from tests.apps.scheduler.world import NAME, pod_document, world_of
 from tests.insight.doctor.world import reported
+from tests.waiting import PATIENCE_SECONDS, until
 
 from numakube.apps.deployer.engine import Engine
 from numakube.apps.gathering import gather
@@ -27,7 +26,6 @@ from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(300)
-PATIENCE_SECONDS = 100
 KUBELETS = ("policy=single-numa-node", "policy=restricted,scope=pod", "policy=best-effort")
 
 
@@ -70,24 +68,17 @@ async def test_a_lab_with_everything_deployed_is_well_until_a_right_is_taken_awa
             documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
             await engine.deploy(documents)
             assert await engine.wait_ready(documents, PATIENCE_SECONDS, lambda _: None) == ""
-            assert await findings(reader, until=()) == ()
+            await finds(reader)
 
             await lab.client.delete(CLUSTER_ROLE_BINDINGS, "numakube-scheduler")
-            found = await findings(reader, only="NUMA-RBAC", until=("NUMA-RBAC-MISSING",))
-            assert found == ("NUMA-RBAC-MISSING",)
+            await finds(reader, "NUMA-RBAC-MISSING", only="NUMA-RBAC")
 
 
-async def findings(
-    client: Client, *, until: tuple[str, ...], only: str = "NUMA"
-) -> tuple[str, ...]:
-    """Return the ids of what is found: *until* as soon as it is that, or else what stays."""
-    found: tuple[str, ...] = ()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                facts = facts_of(await gather(client))
-                found = tuple(one.rule.id for one in diagnose(facts, only=[only]).entries)
-                if found == until:
-                    break
-                await asyncio.sleep(0.2)
-    return found
+async def finds(client: Client, *ids: str, only: str = "NUMA") -> None:
+    """Wait until just these are the ids of what is found."""
+
+    async def found() -> tuple[str, ...]:
+        facts = facts_of(await gather(client))
+        return tuple(one.rule.id for one in diagnose(facts, only=[only]).entries)
+
+    await until(found, lambda found: found == ids)
