@@ -14,7 +14,6 @@ import os
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import Final, Self
 import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from tests.waiting import until_blocking
 
 from numakube.api.yamls import dump_yaml
 from numakube_lab.replay.run import TOKENS, USERS
@@ -30,7 +30,6 @@ from numakube_lab.replay.run import TOKENS, USERS
 VARIABLE: Final = "KUBEBUILDER_ASSETS"
 START_SECONDS: Final = 100.0
 STOP_SECONDS: Final = 10.0
-_POLL_SECONDS: Final = 0.1
 
 
 def assets() -> Path | None:
@@ -90,11 +89,14 @@ class RealServer:
     def start(self) -> None:
         """Start the server; returns when it is ready."""
         self._launch("kube-apiserver")
-        end = time.monotonic() + START_SECONDS
-        while not self._is_ready():
-            assert self._processes["kube-apiserver"].poll() is None, self._last_words()
-            assert time.monotonic() < end, f"not ready in time: {self._last_words()}"
-            time.sleep(_POLL_SECONDS)
+        try:
+            until_blocking(self._lives_ready, within=START_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self._last_words()}") from None
+
+    def _lives_ready(self) -> bool:
+        assert self._processes["kube-apiserver"].poll() is None, "it has ended"
+        return self._is_ready()
 
     @property
     def ca(self) -> Path:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from typing import Any
 
+from tests.waiting import until
+
 from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.client import Client
@@ -14,8 +16,6 @@ from numakube.kube.resources import Document, Resource
 from numakube_lab.controllers.discovering import collectable_resources
 
 _AT_A_TIME = 16
-_POLL_SECONDS = 0.05
-_SECONDS = 60.0
 
 
 class Sweeper:
@@ -68,16 +68,14 @@ class Sweeper:
             await self._client.update(kind, left, subresource="finalize")
         elif kind.plural == CUSTOM_RESOURCE_DEFINITIONS.plural:
             # The server itself removes the objects of the kind first.
-            await self._wait_gone(kind, name)
+            await until(lambda: self._is_gone(kind, name))
         elif left["metadata"].get("finalizers"):
             nothing = merge_patch({"metadata": {"finalizers": None}})
             await self._client.patch(kind, name, nothing, **place)
 
-    async def _wait_gone(self, kind: Resource[Document], name: str) -> None:
-        async with self._client.clock.timeout(_SECONDS):
-            while True:
-                try:
-                    await self._client.get(kind, name)
-                except NotFound:
-                    return
-                await self._client.clock.sleep(_POLL_SECONDS)
+    async def _is_gone(self, kind: Resource[Document], name: str) -> bool:
+        try:
+            await self._client.get(kind, name)
+        except NotFound:
+            return True
+        return False

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.waiting import elapse
+
 from numakube.errors import ClusterUnreachable
 from numakube.kube.transport import Request, Response, Stream, Transport
 from numakube_lab.faults import Fault, Faults
@@ -107,7 +109,7 @@ class Unreliable:
     async def _strike(self, request: Request) -> Fault:
         fault = self._faults.strike(request.method, request.target)
         if fault.delay:
-            await asyncio.sleep(fault.delay)
+            await elapse(fault.delay)
         if fault.drop:
             raise ClusterUnreachable(f"{request}: a dropped connection", sent=True)
         return fault

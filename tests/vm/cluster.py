@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from tests.vm.pods import PodMaker, bound_directly
 from tests.vm.programs import Program
 from tests.vm.reports import Settled, Watcher, report_differences
 from tests.vm.truth import Truth, listing_differences, truth_of
+from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.kubelet_config import read_kubelet_config
@@ -36,7 +36,6 @@ from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import milli_value, value
 from numakube.values.resources import CPU
 
-_LOOK_SECONDS: Final = 0.1
 _SETTLE_SECONDS: Final = 20.0
 _START_SECONDS: Final = 90.0
 
@@ -149,11 +148,11 @@ class Cluster:
         Raises:
             NotInTime: with what it said last.
         """
-        end = time.monotonic() + within * self.node.slowness
-        while words := await _said(differ):
-            if time.monotonic() > end:
-                raise NotInTime(words)
-            await asyncio.sleep(_LOOK_SECONDS)
+        seconds = within * self.node.slowness
+        try:
+            await until(lambda: _said(differ), lambda words: not words, within=seconds)
+        except AssertionError as error:
+            raise NotInTime(str(error)) from None
 
     async def create(self, document: dict[str, Any]) -> Pod:
         """Create a pod."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.waiting import elapse
+
 from numakube.kubelet.machine import Device
 from numakube.node.deviceplugin import KUBELET_SOCKET, DevicePluginError, PluginServer
 from numakube.node.deviceplugin_messages import Allocation, PluginOptions
@@ -75,7 +77,7 @@ class FakePlugins:
                 with contextlib.suppress(DevicePluginError):
                     await self._register()
                     known = found
-            await asyncio.sleep(_LOOK_SECONDS)
+            await elapse(_LOOK_SECONDS)
 
     async def _register(self) -> None:
         """Serve anew: a kubelet removes the sockets that it finds when it starts."""

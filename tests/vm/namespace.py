@@ -25,6 +25,7 @@ from tests.vm.fake_runtime import FakeRuntime
 from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
 from tests.vm.programs import Program, asset
+from tests.waiting import elapse
 
 from numakube.api.checkpoints import peek_cpu_manager_state
 from numakube.api.yamls import dump_yaml
@@ -158,7 +159,7 @@ class NamespaceNode:
             if self._known_cpus() >= before:
                 break
             os.kill(self._kubelet.pid, signal.SIGCONT)
-            await asyncio.sleep(_WRITE_SECONDS)
+            await elapse(_WRITE_SECONDS)
             before = max(before, self._known_cpus())
         self._kubelet.kill()
         self._kubelet.start()

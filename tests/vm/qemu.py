@@ -6,14 +6,15 @@ cards for ``nic``, and an NVMe controller with virtual functions for ``vf``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from tests.vm.image import CACHE, Image
+from tests.waiting import until_blocking
 
 from numakube.kubelet.machine import Machine, NumaNode
 
@@ -151,6 +152,10 @@ def accelerator_of(image: Image) -> str:
 def _kvm_boots(image: Image, console: Path) -> bool:
     """Tell whether a kernel gets as far as its initrd under KVM."""
     console.unlink(missing_ok=True)
+
+    def boots() -> bool:
+        return console.exists() and "Run /init" in console.read_text(errors="replace")
+
     words = "qemu-system-x86_64 -machine q35 -accel kvm -cpu max -m 512 -display none -no-reboot"
     process = subprocess.Popen(  # noqa: S603 - the developer's own
         [
@@ -161,12 +166,9 @@ def _kvm_boots(image: Image, console: Path) -> bool:
         stderr=subprocess.DEVNULL,
     )
     try:
-        end = time.monotonic() + _PROBE_SECONDS
-        while time.monotonic() < end and process.poll() is None:
-            if console.exists() and "Run /init" in console.read_text(errors="replace"):
-                return True
-            time.sleep(0.2)
-        return False
+        with contextlib.suppress(AssertionError):
+            until_blocking(lambda: boots() or process.poll() is not None, within=_PROBE_SECONDS)
+        return boots()
     finally:
         process.kill()
         process.wait()

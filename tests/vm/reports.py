@@ -12,7 +12,6 @@ out to have done:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tests.vm.truth import Block, Held, Truth
+from tests.waiting import elapse
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.errors import NumakubeError
@@ -106,7 +106,7 @@ class Watcher:
                     async for event in watch:
                         if isinstance(event, ObjectEvent):
                             self._take(event.object)
-            await asyncio.sleep(_RETRY_SECONDS)
+            await elapse(_RETRY_SECONDS)
 
     @property
     def latest(self) -> Version | None:

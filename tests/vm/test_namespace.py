@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.vm.kubelets import Choice, every_choice
 from tests.vm.machines import opener_of
 from tests.vm.plan import run_plan
 from tests.vm.programs import Missing
+from tests.waiting import elapse
 
 pytestmark = [
     pytest.mark.vm,
@@ -58,7 +58,7 @@ async def test_an_exporter_at_rest_uses_next_to_nothing(running: Cluster) -> Non
     """Nothing happens on the node for a minute."""
     await running.configure(Choice())
     before, _ = await running.node.usage("exporter")
-    await asyncio.sleep(REST_SECONDS)
+    await elapse(REST_SECONDS)
     after, size = await running.node.usage("exporter")
     share = (after - before) / REST_SECONDS
     print(f"exporter at rest: {share:.2%} of a core, {size / 1e6:.0f} MB")

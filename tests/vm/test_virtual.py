@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.vm.node import NodeFailed
 from tests.vm.plan import run_plan
 from tests.vm.programs import Missing
 from tests.vm.virtual import VirtualNode
+from tests.waiting import elapse
 
 from numakube.values.cpuset import CpuSet
 
@@ -64,7 +64,7 @@ async def test_an_exporter_at_rest_stays_small(running: Cluster) -> None:
     await running.delete_all()
     await running.settle()
     before, _ = await running.node.usage("exporter")
-    await asyncio.sleep(REST_SECONDS)
+    await elapse(REST_SECONDS)
     after, size = await running.node.usage("exporter")
     share = (after - before) / REST_SECONDS
     print(f"exporter at rest in the guest: {share:.2%} of a core, {size / 1e6:.0f} MB")

@@ -31,6 +31,7 @@ from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
 from tests.vm.programs import Program, asset, search_path
 from tests.vm.qemu import NIC, VF, accelerator_of, command
+from tests.waiting import elapse
 
 from numakube.api.yamls import dump_yaml
 from numakube.kube.config import load_config
@@ -275,7 +276,7 @@ async def _connect(node: VirtualNode, machine: Program, connection: Program) -> 
         if not machine.running or time.monotonic() > end:
             console = (node.folder / "console.log").read_text(errors="replace")[-2000:]
             raise NodeFailed(f"the guest does not answer: {machine.last_words()}{console}")
-        await asyncio.sleep(1)
+        await elapse(1)
 
 
 async def _prepare(node: VirtualNode, shape: Machine, kubeconfig: Path) -> None:
