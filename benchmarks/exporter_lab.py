@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from benchmarks.lab_scale import node_plan
+from numakube.apps.host.python_gc import quiet_collector
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client
-from numakube.kube.collector import quiet_collector
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 from numakube_lab.api.server import ApiServer

@@ -39,7 +39,7 @@ from numakube.apps.extender.protocol import (
     write,
 )
 from numakube.apps.extender.requests import Requests
-from numakube.apps.serving import Listen
+from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import NAMESPACES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.config import load_config

@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING
 
 from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.apps.host.python_gc import quiet_collector
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
-from numakube.kube.collector import quiet_collector
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.api.server import ApiServer
 from numakube_lab.inprocess import InProcess

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
-from numakube.apps.heap import keep_freed_memory
+from numakube.apps.host.malloc import keep_freed_memory
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, Reported, reported
 from numakube.scheduling.numa.upstream.upstream_engine import UpstreamEngine

@@ -12,7 +12,7 @@ from benchmarks.kubelet_model import large_machine
 from numakube.api.core import Container, Node, Pod, PodSpec, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology
-from numakube.apps.heap import keep_freed_memory
+from numakube.apps.host.malloc import keep_freed_memory
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState

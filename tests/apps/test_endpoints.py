@@ -25,11 +25,11 @@ from numakube.apps.exporter import command as exporter
 from numakube.apps.extender import command as extender
 from numakube.apps.gc import command as gc
 from numakube.apps.gc.process import GcProcess
+from numakube.apps.host.serving import Elsewhere
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.operator import command as operator
 from numakube.apps.scheduler import command as scheduler
-from numakube.apps.serving import Elsewhere
 from numakube.apps.sriov import command as sriov
-from numakube.apps.surroundings import Surroundings
 from numakube.apps.webhook import command as webhook
 from numakube.kube.catalog import NAMESPACES
 from numakube_lab.api.certificates import Authority

@@ -12,8 +12,8 @@ from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
 from numakube.api.koordinator import keys
-from numakube.apps.kinds import DEVICES
 from numakube.apps.mirror import Mirror
+from numakube.apps.watched_kinds import DEVICES
 from numakube.errors import NotFound
 from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,

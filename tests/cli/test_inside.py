@@ -11,7 +11,7 @@ from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.cli.conftest import Ended
 from tests.waiting import until
 
-from numakube.apps.loglevel import SWITCH
+from numakube.apps.host.loglevel import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
 from numakube.kube.resources import Resource
 from numakube.manifests.scheduler import SchedulerManifest

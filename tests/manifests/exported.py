@@ -9,7 +9,7 @@ from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.gc.metrics import GcMetrics
-from numakube.apps.metrics import new_registry
+from numakube.apps.host.metrics import new_registry
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.sriov.metrics import SriovMetrics

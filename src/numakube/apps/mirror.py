@@ -15,8 +15,8 @@ import structlog
 
 from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.sharing import shared_nrt, shared_pod
-from numakube.apps.kinds import CLAIMS, KINDS, NAMESPACES
-from numakube.apps.unusable import UnusableObjects
+from numakube.apps.unusable_objects import UnusableObjects
+from numakube.apps.watched_kinds import CLAIMS, KINDS, NAMESPACES
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.objects import ObjectKey, key_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.api.core import Node, Pod
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.workloads import Namespace
-    from numakube.apps.kinds import MirroredKind
+    from numakube.apps.watched_kinds import MirroredKind
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache

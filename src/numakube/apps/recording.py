@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import structlog
 
-from numakube.apps.settings import Setting
+from numakube.apps.host.settings import Setting
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.numa.caches.contract import Cause
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from numakube.apps.enforcer.command import Line, make_command, perform, values_of
-from numakube.apps.running import run_until_stopped
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.running import run_until_stopped
+from numakube.apps.host.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
 
 

@@ -10,16 +10,16 @@ from numakube.api.yamls import dump_yaml
 from numakube.apps.extender.command import HELP, NAME
 from numakube.apps.extender.process import run
 from numakube.apps.extender.settings import SETTINGS
-from numakube.apps.heap import keep_freed_memory
-from numakube.apps.running import run_until_stopped
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.malloc import keep_freed_memory
+from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.running import run_until_stopped
+from numakube.apps.host.surroundings import Surroundings
 from numakube.cli.lazy import LazyGroup
 from numakube.cli.logs import configure_logs
-from numakube.kube.collector import quiet_collector
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest, as_comment
 
 if TYPE_CHECKING:
-    from numakube.apps.settings import Values
+    from numakube.apps.host.settings import Values
 
 
 def _run(flags: Values) -> int:

@@ -10,12 +10,12 @@ import click
 
 from numakube.apps.gc.command import LINE, SETTINGS
 from numakube.apps.gc.process import run
-from numakube.apps.running import run_until_stopped
+from numakube.apps.host.running import run_until_stopped
 from numakube.cli.logs import configure_logs
 from numakube.kube.clock import SystemClock
 
 if TYPE_CHECKING:
-    from numakube.apps.settings import Values
+    from numakube.apps.host.settings import Values
 
 
 def _run(flags: Values) -> int:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.apps.host.running import run_until_stopped
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.operator.command import LINE
 from numakube.apps.operator.process import run
 from numakube.apps.operator.settings import SETTINGS
-from numakube.apps.running import run_until_stopped
-from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
 
 if TYPE_CHECKING:
-    from numakube.apps.settings import Values
+    from numakube.apps.host.settings import Values
 
 
 def _run(flags: Values) -> int:

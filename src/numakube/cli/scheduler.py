@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.apps.heap import keep_freed_memory
-from numakube.apps.running import run_until_stopped
+from numakube.apps.host.malloc import keep_freed_memory
+from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.running import run_until_stopped
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.scheduler.command import LINE, options_of
 from numakube.apps.scheduler.process import run
-from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
-from numakube.kube.collector import quiet_collector
 
 if TYPE_CHECKING:
-    from numakube.apps.settings import Values
+    from numakube.apps.host.settings import Values
 
 
 def _run(flags: Values) -> int:

@@ -1,6 +1,6 @@
 """Commands that look inside schedulers: the options they share, and the documents they get.
 
-Documents come from running programs (`numakube.apps.reaching`) or from a bundle (``--from``).
+Documents come from running programs (`numakube.apps.debug_client`) or from a bundle (``--from``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numakube.errors import ConfigError, NotFound, NumakubeError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from numakube.apps.reaching import Reached
+    from numakube.apps.debug_client import Reached
     from numakube.cli.connection import ClusterOptions
     from numakube.kube.objects import ObjectKey
 
@@ -101,7 +101,7 @@ async def reached(
     Raises:
         ConfigError: there is none; it says why.
     """
-    from numakube.apps.reaching import reach_schedulers
+    from numakube.apps.debug_client import reach_schedulers
     from numakube.manifests.debugging import SELECTOR
 
     async with connected(cluster) as client:
@@ -127,7 +127,7 @@ async def asked_as_tenant(
     Raises:
         NumakubeError: none can be asked; it says why.
     """
-    from numakube.apps.reaching import ask_as_tenant
+    from numakube.apps.debug_client import ask_as_tenant
     from numakube.manifests.debugging import SELECTOR
 
     async with connected(cluster) as client:

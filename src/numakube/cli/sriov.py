@@ -7,9 +7,9 @@ import signal
 
 import click
 
-from numakube.apps.running import run_until_stopped
+from numakube.apps.host.running import run_until_stopped
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.sriov.command import Line, make_command, perform, values_of
-from numakube.apps.surroundings import Surroundings
 from numakube.cli.logs import configure_logs
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.apps.running import run_until_stopped
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.running import run_until_stopped
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.webhook.command import LINE, SETTINGS, perform
 from numakube.cli.logs import configure_logs
 
 if TYPE_CHECKING:
-    from numakube.apps.settings import Values
+    from numakube.apps.host.settings import Values
 
 
 def _run(flags: Values) -> int:

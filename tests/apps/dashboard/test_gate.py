@@ -8,9 +8,9 @@ import pytest
 from tests.apps.dashboard.serving import served
 from tests.apps.dashboard.world import empty_source
 
-from numakube.apps.access import Access
 from numakube.apps.dashboard.dashboard import PREFIX
 from numakube.apps.dashboard.gate import COOKIE, HEADERS, Gate
+from numakube.apps.host.access import Access
 from numakube.errors import ClusterUnreachable
 from numakube.kube.clock import ManualClock
 

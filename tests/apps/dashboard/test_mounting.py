@@ -17,8 +17,8 @@ from tests.waiting import until
 from numakube.apps.dashboard import mounting
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import PREFIX, mounted
+from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.apps.serving import Elsewhere, Health, Listen, Serving
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
 
 pytestmark = pytest.mark.timeout(180)

@@ -16,7 +16,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.apps.bundle import pack
 from numakube.apps.dashboard.command import LINE, SETTINGS
 from numakube.apps.dashboard.process import run
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
 from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, list_file
 from numakube.kube import catalog

@@ -10,7 +10,7 @@ import pytest
 from tests.apps.enforcer.world import NODE, World, enforced_lab
 
 from numakube.apps.enforcer.command import parse, perform, values_of
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
 from numakube.node.cgroups.fake import FakeCgroups
 from numakube.node.cgroups.files import Version

@@ -12,7 +12,7 @@ import pytest
 from numakube.apps.exporter.command import options_of, parse
 from numakube.apps.exporter.configuration import ExporterOptions
 from numakube.apps.exporter.inputs import ContainerName, PodPattern
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
 
 

@@ -13,7 +13,7 @@ from numakube.api.nrt import attribute_value
 from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.gc.command import SETTINGS
 from numakube.apps.gc.process import GcProcess
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
 from numakube.kubelet.machines.synthetic import from_shape

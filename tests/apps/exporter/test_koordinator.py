@@ -26,7 +26,7 @@ from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.koordinator import WRITTEN, KoordinatorInputs, read_cpu_info
 from numakube.apps.exporter.problems import Trouble
 from numakube.apps.exporter.report import PERIODIC, topology_of
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.settings import KubeletSettings

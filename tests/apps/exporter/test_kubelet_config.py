@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 from tests.lab.nodes.build import plan
 
-from numakube.apps.certificates import TlsFiles
 from numakube.apps.exporter.kubelet_config import (
     ApiConfigz,
     ConfigFile,
@@ -22,8 +21,9 @@ from numakube.apps.exporter.kubelet_config import (
     file_of_uri,
 )
 from numakube.apps.exporter.node_object import NodeObject
-from numakube.apps.metrics import new_registry
-from numakube.apps.serving import Health, Listen, Serving
+from numakube.apps.host.certificates import TlsFiles
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Listen, Serving
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client

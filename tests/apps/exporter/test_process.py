@@ -16,8 +16,8 @@ from tests.waiting import until
 
 from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.command import options_of, parse, perform
-from numakube.apps.serving import Elsewhere
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.serving import Elsewhere
+from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS

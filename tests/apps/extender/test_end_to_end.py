@@ -14,7 +14,7 @@ from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
-from numakube.apps.serving import Listen
+from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import NAMESPACES, PRIORITY_CLASSES
 from numakube.kubelet.outcome import Rejected
 

@@ -16,9 +16,9 @@ import yaml
 from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
 
-from numakube.apps.certificates import TlsFiles
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
-from numakube.apps.serving import Listen
+from numakube.apps.host.certificates import TlsFiles
+from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
 from numakube_lab.exporters.faults import Skew

@@ -20,11 +20,11 @@ from tests.apps.extender.place import node_document, pod_document, report
 from tests.sites.bare import BareOpener, BareServer
 from tests.waiting import until
 
-from numakube.apps.certificates import TlsFiles
 from numakube.apps.extender import command
-from numakube.apps.metrics import new_registry
-from numakube.apps.serving import Elsewhere, Health, Listen, Serving
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.certificates import TlsFiles
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
+from numakube.apps.host.surroundings import Surroundings
 from numakube.cli.main import cli
 from numakube.errors import ConfigError
 from numakube.kube.catalog import (

@@ -10,10 +10,10 @@ import pytest
 from tests.apps.scheduler.world import World, pod_document, without_election, world_of
 from tests.sites.site import Opener
 
-from numakube.apps.access import Access
-from numakube.apps.loglevel import SWITCH
+from numakube.apps.host.access import Access
+from numakube.apps.host.loglevel import SWITCH
+from numakube.apps.host.serving import Health, Listen, Serving
 from numakube.apps.scheduler.endpoints import Endpoints
-from numakube.apps.serving import Health, Listen, Serving
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import request_token

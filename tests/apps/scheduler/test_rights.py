@@ -14,8 +14,8 @@ from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
 from tests.apps.scheduler.world import NAME, World, pod_document, world_of
 from tests.sites.site import Opener
 
-from numakube.apps.access import Access
-from numakube.apps.kinds import CLAIMS, VOLUMES
+from numakube.apps.host.access import Access
+from numakube.apps.watched_kinds import CLAIMS, VOLUMES
 from numakube.kube.auth import authenticator_for
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,

@@ -10,7 +10,7 @@ from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
 from numakube.api.storage import StorageClass
-from numakube.apps.kinds import CLAIMS, KINDS, VOLUMES
+from numakube.apps.watched_kinds import CLAIMS, KINDS, VOLUMES
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 

@@ -11,8 +11,8 @@ import pytest
 from tests.apps.sriov.build import Bed, pool
 
 from numakube.api.yamls import load_yaml
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.sriov.command import Line, parse, perform, values_of
-from numakube.apps.surroundings import Surroundings
 
 
 async def printed(bed: Bed, *flags: str, pools: tuple[Any, ...]) -> str:

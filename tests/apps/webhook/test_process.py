@@ -18,8 +18,8 @@ import pytest
 from tests.sites.bare import BareOpener, BareServer
 from tests.waiting import until
 
-from numakube.apps.serving import Elsewhere
-from numakube.apps.surroundings import Surroundings
+from numakube.apps.host.serving import Elsewhere
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.webhook.command import LINE, perform
 from numakube.errors import ConfigError, Invalid
 from numakube.kube.catalog import (

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from aiohttp import web
 
-from numakube.apps.access import Access
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.gate import Gate
 from numakube.apps.dashboard.reflection import Reflection
+from numakube.apps.host.access import Access
 
 if TYPE_CHECKING:
     import ssl

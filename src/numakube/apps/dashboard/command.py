@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from numakube.apps.command_line import CommandLine
-from numakube.apps.process import CONNECTION, LOGS, serving_settings
-from numakube.apps.settings import Setting, Settings
+from numakube.apps.host.command_line import CommandLine
+from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.settings import Setting, Settings
 
 NAME: Final = "dashboard"
 PORT: Final = 8090

@@ -17,12 +17,12 @@ from aiohttp import web
 from numakube.apps.dashboard.gate import COOKIE, HEADERS, SESSION_SECONDS
 from numakube.apps.dashboard.live import Live
 from numakube.apps.dashboard.pages import Pages
-from numakube.apps.serving import body_of
+from numakube.apps.host.serving import body_of
 
 if TYPE_CHECKING:
     from numakube.apps.dashboard.gate import Gate
     from numakube.apps.dashboard.source import Source
-    from numakube.apps.serving import Handler
+    from numakube.apps.host.serving import Handler
 
 PREFIX: Final = "/dashboard/"
 _LONGEST_FORM: Final = 1 << 16

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from numakube.apps.access import Access
 from numakube.apps.dashboard.source import Source
+from numakube.apps.host.access import Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from numakube.apps.access import Access
 from numakube.apps.bundle import unpack
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.gate import Gate
 from numakube.apps.dashboard.recorded import Recorded
 from numakube.apps.dashboard.reflection import Reflection
 from numakube.apps.dashboard.source import Source
-from numakube.apps.metrics import new_registry
-from numakube.apps.process import cluster_of, listen_of
-from numakube.apps.serving import Health, Serving, is_loopback
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving, is_loopback
 from numakube.errors import ConfigError
 from numakube.insight.facts import facts_of
 from numakube.kube.connect import connect
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from numakube.apps.serving import Listen
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.serving import Listen
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.insight.collected import Collected
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.clock import Clock

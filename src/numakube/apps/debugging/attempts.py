@@ -23,8 +23,8 @@ from numakube.scheduling.recorder.documents import node_of as last_node_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.apps.access import Access
     from numakube.apps.debugging.documents import Speaker
+    from numakube.apps.host.access import Access
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.scheduling.recorder.recorder import Flight

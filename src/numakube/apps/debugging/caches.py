@@ -24,8 +24,8 @@ from numakube.values.resources import quantities_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.apps.access import Access
     from numakube.apps.debugging.documents import Speaker
+    from numakube.apps.host.access import Access
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording
     from numakube.kube.clock import Clock

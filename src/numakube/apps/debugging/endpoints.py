@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.apps.access import Access
 from numakube.apps.debugging.attempts import Attempts, node_of
 from numakube.apps.debugging.caches import Caches
 from numakube.apps.debugging.levels import Levels
 from numakube.apps.debugging.resync import Resync
+from numakube.apps.host.access import Access
 
 if TYPE_CHECKING:
     from aiohttp import web

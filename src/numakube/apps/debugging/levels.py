@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from numakube.apps.debugging.documents import json_answer
-from numakube.apps.loglevel import LEVELS, SWITCH, Subject, level_of_verbosity
-from numakube.apps.serving import body_of
+from numakube.apps.host.loglevel import LEVELS, SWITCH, Subject, level_of_verbosity
+from numakube.apps.host.serving import body_of
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.durations import SECOND, parse_duration
 
 if TYPE_CHECKING:
-    from numakube.apps.access import Access
     from numakube.apps.debugging.documents import Speaker
+    from numakube.apps.host.access import Access
     from numakube.kube.clock import Clock
 
 PATH: Final = "/debug/flags/v"

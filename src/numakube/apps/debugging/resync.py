@@ -19,9 +19,9 @@ from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 
 if TYPE_CHECKING:
-    from numakube.apps.access import Access
     from numakube.apps.debugging.caches import Caches
     from numakube.apps.debugging.documents import Speaker
+    from numakube.apps.host.access import Access
     from numakube.apps.mirror import Mirror
     from numakube.kube.client import Client
 

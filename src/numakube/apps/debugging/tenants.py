@@ -20,8 +20,8 @@ from numakube.kube.objects import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.api.core import Pod
-    from numakube.apps.access import Access
     from numakube.apps.dashboard.source import Source
+    from numakube.apps.host.access import Access
 
 REMEMBERED_SECONDS: Final = 5.0
 _MOST_REMEMBERED: Final = 1000

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from numakube.apps.command_line import parsed
 from numakube.apps.enforcer.process import FAILED, make_executor, run
 from numakube.apps.enforcer.settings import SETTINGS
+from numakube.apps.host.command_line import parsed
 
 if TYPE_CHECKING:
     import asyncio
 
     from numakube.apps.enforcer.executing import Outcome
-    from numakube.apps.settings import Values
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
 
 NAME: Final = "enforcer"
 

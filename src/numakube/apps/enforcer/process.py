@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
-from numakube.apps.access import Access
 from numakube.apps.enforcer.enforcer import Enforcer
 from numakube.apps.enforcer.executing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics
@@ -26,9 +25,10 @@ from numakube.apps.enforcer.nri import NriPlugin
 from numakube.apps.enforcer.nri_link import NriLink
 from numakube.apps.enforcer.originals import OriginalsFile
 from numakube.apps.enforcer.reporting import Reporter
-from numakube.apps.metrics import new_registry
-from numakube.apps.process import cluster_of, listen_of
-from numakube.apps.serving import Health, Serving
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.connect import connect
 from numakube.kube.events import EventRecorder
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.api.nodes import Node
-    from numakube.apps.settings import Values
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
 
 Outcomes: TypeAlias = Callable[[Outcome], None]

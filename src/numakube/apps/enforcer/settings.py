@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from numakube.apps.process import CONNECTION, LOGS, serving_settings
-from numakube.apps.settings import DURATION, Setting, Settings
+from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.settings import DURATION, Setting, Settings
 from numakube.node.nri.plugin import DEFAULT_SOCKET
 
 PORT: Final = 2114

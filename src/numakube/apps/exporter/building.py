@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.pod_book import WatchedPods
     from numakube.apps.exporter.publishing import Publisher
     from numakube.apps.exporter.sources import CheckpointSource, PodResourcesReader
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
 

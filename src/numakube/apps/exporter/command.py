@@ -10,17 +10,17 @@ import click
 import msgspec
 
 from numakube.api.yamls import dump_yaml
-from numakube.apps.command_line import parsed
 from numakube.apps.exporter.configuration import configuration_files, read_options
 from numakube.apps.exporter.process import read_once, run
 from numakube.apps.exporter.settings import SETTINGS
+from numakube.apps.host.command_line import parsed
 
 if TYPE_CHECKING:
     import asyncio
 
     from numakube.apps.exporter.configuration import ExporterOptions
-    from numakube.apps.settings import Values
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
 
 NAME: Final = "exporter"
 DUMP_AND_EXIT: Final = ".andexit"

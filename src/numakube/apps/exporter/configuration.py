@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.yamls import load_yaml
-from numakube.apps.certificates import TlsFiles
 from numakube.apps.exporter import settings
 from numakube.apps.exporter.inputs import Accounting, ContainerName, PodPattern, ReportOptions
 from numakube.apps.exporter.settings import SETTINGS
-from numakube.apps.serving import Listen
+from numakube.apps.host.certificates import TlsFiles
+from numakube.apps.host.serving import Listen
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.cpuset import CpuSet
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from numakube.apps.process import Locate
-    from numakube.apps.settings import Values
+    from numakube.apps.host.common_settings import Locate
+    from numakube.apps.host.settings import Values
 
 DEFAULT_FILE: Final = "/etc/resource-topology-exporter/config.yaml"
 DEFAULT_ROOT: Final = "/etc/rte"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.kubelet_flags import KubeletFlags
-    from numakube.apps.process import Locate
+    from numakube.apps.host.common_settings import Locate
     from numakube.kube.clock import Clock
 
 _COMMAND: Final = "kubelet"

@@ -37,9 +37,9 @@ from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.sources import NodeReader
 from numakube.apps.exporter.sysfs import HardwareReader
 from numakube.apps.exporter.wakeups import Trigger, Wakeup
-from numakube.apps.metrics import new_registry
-from numakube.apps.process import cluster_of
-from numakube.apps.serving import Health, Serving
+from numakube.apps.host.common_settings import cluster_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving
 from numakube.kube.connect import connect
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.apps.exporter.configuration import ExporterOptions
     from numakube.apps.exporter.report import Report
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
 
 FAILED: Final = 1

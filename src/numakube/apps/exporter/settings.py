@@ -11,10 +11,10 @@ from typing import Final
 
 import click
 
-from numakube.apps.certificates import VERSIONS
 from numakube.apps.exporter.inputs import EXCLUSIVE_PODS, METHODS, Accounting
-from numakube.apps.process import CONNECTION, LOGS
-from numakube.apps.settings import DURATION, Setting, Settings
+from numakube.apps.host.certificates import VERSIONS
+from numakube.apps.host.common_settings import CONNECTION, LOGS
+from numakube.apps.host.settings import DURATION, Setting, Settings
 
 DISABLED: Final = "disabled"
 LOCAL: Final = "local"

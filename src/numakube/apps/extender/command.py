@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.command_line import CommandLine
 from numakube.apps.extender.process import run
 from numakube.apps.extender.settings import SETTINGS
+from numakube.apps.host.command_line import CommandLine
 
 if TYPE_CHECKING:
     import asyncio
 
-    from numakube.apps.settings import Values
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
 
 NAME: Final = "extender"
 HELP: Final = """Answer a stock kube-scheduler's calls.

@@ -27,7 +27,7 @@ from numakube.apps.extender.protocol import (
     write,
 )
 from numakube.apps.extender.requests import Requests
-from numakube.apps.serving import READ_SECONDS, body_of
+from numakube.apps.host.serving import READ_SECONDS, body_of
 from numakube.errors import MalformedObject, NumakubeError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.extender.metrics import ExtenderMetrics
     from numakube.apps.extender.verbs import Verbs
-    from numakube.apps.serving import Handler
+    from numakube.apps.host.serving import Handler
     from numakube.kube.clock import Clock
 
 MAX_BODY_BYTES: Final = 32 << 20

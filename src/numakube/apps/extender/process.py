@@ -15,7 +15,6 @@ from uuid import uuid4
 
 import structlog
 
-from numakube.apps.access import Access
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.debugging.documents import Speaker
@@ -29,12 +28,13 @@ from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.extender.settings import NAMESPACE, numa_settings_of
 from numakube.apps.extender.verbs import Verbs
 from numakube.apps.extender.waking import Waking
-from numakube.apps.kinds import KINDS
-from numakube.apps.metrics import new_registry
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import READ_SECONDS, Health, Listen, Serving, parse_address
 from numakube.apps.mirror import Mirror
-from numakube.apps.process import cluster_of, listen_of
 from numakube.apps.recording import Recording, recorder_of
-from numakube.apps.serving import READ_SECONDS, Health, Listen, Serving, parse_address
+from numakube.apps.watched_kinds import KINDS
 from numakube.errors import ConfigError
 from numakube.kube.connect import connect
 from numakube.scheduling.framework.nominations import Nominations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 

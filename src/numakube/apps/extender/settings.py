@@ -9,16 +9,16 @@ import click
 from numakube.api.yamls import load_yaml
 from numakube.apps.extender.endpoints import MAX_BODY_BYTES
 from numakube.apps.extender.holds import HOLD_SECONDS
-from numakube.apps.process import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.settings import DURATION, Setting, Settings
 from numakube.apps.recording import RECORDER
-from numakube.apps.settings import DURATION, Setting, Settings
 from numakube.errors import ConfigError
 from numakube.scheduling.numa.topology_match_args import read_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.process import Locate
+    from numakube.apps.host.common_settings import Locate
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 
 PORT: Final = 10263

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.reaching import reach_schedulers
+from numakube.apps.debug_client import reach_schedulers
 from numakube.errors import ApiError, ClusterUnreachable, NotFound
 from numakube.insight.collected import SCHEDULER, scheduler_file
 from numakube.insight.unreadable import Unreadable
@@ -13,7 +13,7 @@ from numakube.insight.unreadable import Unreadable
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numakube.apps.reaching import Reached
+    from numakube.apps.debug_client import Reached
     from numakube.kube.client import Client
 
 ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.kinds import KINDS
+from numakube.apps.watched_kinds import KINDS
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,

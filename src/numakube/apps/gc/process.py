@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from numakube.apps.access import Access
 from numakube.apps.gc.collector import Collector
 from numakube.apps.gc.metrics import GcMetrics
-from numakube.apps.metrics import new_registry
-from numakube.apps.process import cluster_of, listen_of
-from numakube.apps.serving import Health, Serving
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES
 from numakube.kube.connect import connect

@@ -9,8 +9,10 @@ from uuid import uuid4
 
 import structlog
 
-from numakube.apps.access import Access
-from numakube.apps.metrics import new_registry
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving
 from numakube.apps.operator.controller import Controller
 from numakube.apps.operator.executor import Executor
 from numakube.apps.operator.exporters_plan import Setup
@@ -22,8 +24,6 @@ from numakube.apps.operator.state import (
     SchedulerView,
     Watched,
 )
-from numakube.apps.process import cluster_of, listen_of
-from numakube.apps.serving import Health, Serving
 from numakube.errors import ApiError, ConfigError, LeadershipLost
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
@@ -38,8 +38,8 @@ from numakube.manifests.operator import LEASE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.serving import Listen
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.serving import Listen
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
 
 LOST: Final = 1

@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from numakube.apps.process import CONNECTION, LOGS, serving_settings
-from numakube.apps.settings import Setting, Settings
+from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.settings import Setting, Settings
 
 PLATFORMS: Final = ("kubernetes", "openshift")
 

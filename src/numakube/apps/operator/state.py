@@ -14,12 +14,12 @@ from numakube.api.nodetopology import (
     NUMAResourcesScheduler,
 )
 from numakube.api.operands import ConfigMap, DaemonSet, Deployment
-from numakube.apps.managing import MANAGED_BY
 from numakube.apps.operator.executor import FIELD_MANAGER
 from numakube.apps.operator.exporters_plan import Seen, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject
 from numakube.apps.operator.plan import Made
 from numakube.apps.operator.scheduler_plan import EXTENDER, SchedulerSeen, plan_scheduler
+from numakube.apps.ownership_labels import MANAGED_BY
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.command_line import CommandLine
+from numakube.apps.host.command_line import CommandLine
 from numakube.apps.scheduler.process import SchedulerOptions, run
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of
 
 if TYPE_CHECKING:
     import asyncio
 
-    from numakube.apps.settings import Values
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
 
 NAME: Final = "scheduler"
 HELP: Final = """Schedule pods by NUMA topology.

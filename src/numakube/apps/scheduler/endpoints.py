@@ -24,7 +24,7 @@ from numakube.scheduling.queue.entries import Place
 
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.apps.access import Access
+    from numakube.apps.host.access import Access
     from numakube.apps.scheduler.scheduler import Scheduler
     from numakube.kube.clock import Clock
     from numakube.scheduling.queue.entries import QueuedPod

@@ -15,13 +15,14 @@ from uuid import uuid4
 import numpy as np
 import structlog
 
-from numakube.apps.access import Access
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import mounted, source_of
 from numakube.apps.debugging.tenants import Tenants
-from numakube.apps.metrics import new_registry
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving
 from numakube.apps.mirror import Mirror
-from numakube.apps.process import cluster_of, listen_of
 from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.scheduler.binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.endpoints import Endpoints
@@ -30,7 +31,6 @@ from numakube.apps.scheduler.outcomes import Outcomes
 from numakube.apps.scheduler.permits import WAITING_PODS, WaitingPods
 from numakube.apps.scheduler.scheduler import Scheduler
 from numakube.apps.scheduler.volumes import ApiVolumeActions
-from numakube.apps.serving import Health, Serving
 from numakube.errors import LeadershipLost
 from numakube.kube.connect import connect
 from numakube.kube.events import EventRecorder
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration, LeaderElectionConfig
-    from numakube.apps.serving import Listen
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.serving import Listen
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
 
 LOST: Final = 1

@@ -15,7 +15,7 @@ import structlog
 
 from numakube.api.meta import ObjectReference
 from numakube.apps.binding import Bound, Lanes, Result
-from numakube.apps.loglevel import SWITCH
+from numakube.apps.host.loglevel import SWITCH
 from numakube.apps.scheduler.eviction import evict
 from numakube.scheduling.cycle import Chosen, Failed, Refused
 from numakube.scheduling.framework.bind_annotations import as_bound

@@ -17,9 +17,9 @@ from numakube.api.scheduler_config import (
     ProfileConfig,
 )
 from numakube.api.yamls import load_yaml
-from numakube.apps.process import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.settings import Setting, Settings
 from numakube.apps.recording import RECORDER
-from numakube.apps.settings import Setting, Settings
 from numakube.errors import ConfigError
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.config.read_configuration import read_configuration
@@ -27,7 +27,7 @@ from numakube.scheduling.config.read_configuration import read_configuration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.process import Locate
+    from numakube.apps.host.common_settings import Locate
 
 PORT: Final = 10259
 

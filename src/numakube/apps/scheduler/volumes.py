@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from numakube.apps.kinds import CLAIMS, VOLUMES
+from numakube.apps.watched_kinds import CLAIMS, VOLUMES
 from numakube.kube.patches import merge_patch
 from numakube.scheduling.framework.status import Status, failure
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from numakube.apps.command_line import parsed
+from numakube.apps.host.command_line import parsed
 from numakube.apps.sriov.listing import table, tree
 from numakube.apps.sriov.process import look_once, run
 from numakube.apps.sriov.settings import IGNORED_SWITCHES, IGNORED_VALUES, SETTINGS
@@ -20,8 +20,8 @@ from numakube.apps.sriov.settings import IGNORED_SWITCHES, IGNORED_VALUES, SETTI
 if TYPE_CHECKING:
     import asyncio
 
-    from numakube.apps.settings import Values
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
 
 NAME: Final = "sriov"
 TABLE, JSON, YAML = "table", "json", "yaml"

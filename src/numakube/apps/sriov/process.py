@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from numakube.apps.metrics import new_registry
-from numakube.apps.process import listen_of
-from numakube.apps.serving import Health, Serving
+from numakube.apps.host.common_settings import listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving
 from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.discovery import Host
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from numakube.apps.settings import Values
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.apps.sriov.survey import Survey
-    from numakube.apps.surroundings import Surroundings
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import click
 
-from numakube.apps.loglevel import level_of_verbosity
-from numakube.apps.process import FORMATS, LEVELS, serving_settings
-from numakube.apps.settings import DURATION, Setting, Settings
+from numakube.apps.host.common_settings import FORMATS, LEVELS, serving_settings
+from numakube.apps.host.loglevel import level_of_verbosity
+from numakube.apps.host.settings import DURATION, Setting, Settings
 from numakube.apps.sriov import cdi, device_info
 from numakube.apps.sriov.endpoint import Way
 from numakube.node import deviceplugin, deviceplugin_registry

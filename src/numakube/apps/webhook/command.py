@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.command_line import CommandLine
-from numakube.apps.process import CONNECTION, LOGS, serving_settings
-from numakube.apps.settings import DURATION, Setting, Settings
+from numakube.apps.host.command_line import CommandLine
+from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
+from numakube.apps.host.settings import DURATION, Setting, Settings
 from numakube.apps.webhook.process import run
 
 if TYPE_CHECKING:
     import asyncio
 
-    from numakube.apps.settings import Values
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.settings import Values
+    from numakube.apps.host.surroundings import Surroundings
 
 NAME: Final = "webhook"
 PORT: Final = 8443

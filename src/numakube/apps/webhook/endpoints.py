@@ -8,7 +8,7 @@ import structlog
 from aiohttp import web
 
 from numakube.allotment.checking import TEMPLATES
-from numakube.apps.serving import READ_SECONDS, body_of
+from numakube.apps.host.serving import READ_SECONDS, body_of
 from numakube.apps.webhook.judging import judge
 from numakube.apps.webhook.protocol import read_review, write_review
 from numakube.errors import MalformedObject

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from numakube.apps.access import Access
-from numakube.apps.metrics import new_registry
-from numakube.apps.process import cluster_of, listen_of
-from numakube.apps.serving import Health, Serving
+from numakube.apps.host.access import Access
+from numakube.apps.host.common_settings import cluster_of, listen_of
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Serving
 from numakube.apps.webhook.endpoints import MAX_BODY_BYTES, Endpoint
 from numakube.apps.webhook.metrics import WebhookMetrics
 from numakube.apps.webhook.registration import Registration
@@ -20,7 +20,7 @@ from numakube.kube.connect import connect
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.surroundings import Surroundings
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

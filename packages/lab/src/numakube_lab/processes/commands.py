@@ -14,9 +14,9 @@ import click
 from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.gc import command as gc_command
 from numakube.apps.gc import process as gc_process
+from numakube.apps.host.serving import Elsewhere
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.operator import command as operator_command
-from numakube.apps.serving import Elsewhere
-from numakube.apps.surroundings import Surroundings
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:

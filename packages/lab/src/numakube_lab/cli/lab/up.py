@@ -220,7 +220,7 @@ def _is_given(parameter: str) -> bool:
 
 def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) -> None:
     """Run a lab until it is told to end; without *progress* there is nobody to talk to."""
-    from numakube.kube.collector import quiet_collector
+    from numakube.apps.host.python_gc import quiet_collector
 
     try:
         with quiet_collector():

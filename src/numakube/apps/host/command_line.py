@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.apps.settings import Settings, Values
+    from numakube.apps.host.settings import Settings, Values
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from numakube.apps.certificates import TlsFiles
-from numakube.apps.metrics import new_registry
-from numakube.apps.serving import Health, Listen, Serving, body_of, parse_address
+from numakube.apps.host.certificates import TlsFiles
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Listen, Serving, body_of, parse_address
 from numakube.errors import ConfigError
 from numakube_lab.api.certificates import Authority
 

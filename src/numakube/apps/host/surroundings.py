@@ -12,7 +12,7 @@ from numakube.kube.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numakube.apps.serving import Elsewhere, Listen
+    from numakube.apps.host.serving import Elsewhere, Listen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,11 @@ from tests.real.api_server import RealServer
 from tests.real.marks import needs_assets
 from tests.sites.bare import BareServer, bare_lab, bare_real
 
-from numakube.apps.access import AUDIENCE, Access
+from numakube.apps.debug_client import Reached, reach_schedulers
 from numakube.apps.debugging.documents import Speaker, json_answer
-from numakube.apps.metrics import new_registry
-from numakube.apps.reaching import Reached, reach_schedulers
-from numakube.apps.serving import Health, Listen, Serving
+from numakube.apps.host.access import AUDIENCE, Access
+from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.serving import Health, Listen, Serving
 from numakube.errors import Forbidden
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,

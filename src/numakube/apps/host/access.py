@@ -19,14 +19,14 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from numakube.apps.serving import is_loopback
+from numakube.apps.host.serving import is_loopback
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.apps.serving import Handler
+    from numakube.apps.host.serving import Handler
     from numakube.kube.client import Client
 
 HEADER: Final = "X-Numakube-Token"

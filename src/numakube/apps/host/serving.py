@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
-from numakube.apps.certificates import TlsFiles, server_context
+from numakube.apps.host.certificates import TlsFiles, server_context
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from numakube.apps.access import Access
+    from numakube.apps.host.access import Access
 
 Check: TypeAlias = Callable[[], str]
 """Returns what is wrong, or the empty text."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 
-from numakube.apps.running import CUT_SHORT, run_until_stopped, stopped_within
+from numakube.apps.host.running import CUT_SHORT, run_until_stopped, stopped_within
 
 
 def test_a_process_that_has_done_its_work_ends_by_itself() -> None:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from numakube.apps.certificates import VERSIONS, TlsFiles
-from numakube.apps.serving import Listen, parse_address
-from numakube.apps.settings import Setting
+from numakube.apps.host.certificates import VERSIONS, TlsFiles
+from numakube.apps.host.serving import Listen, parse_address
+from numakube.apps.host.settings import Setting
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:

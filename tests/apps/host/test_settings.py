@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from numakube.apps.process import CONNECTION, LOGS, listen_of, serving_settings
-from numakube.apps.settings import DURATION, Setting, Settings
+from numakube.apps.host.common_settings import CONNECTION, LOGS, listen_of, serving_settings
+from numakube.apps.host.settings import DURATION, Setting, Settings
 from numakube.errors import ConfigError
 
 SETTINGS = Settings(
