@@ -22,8 +22,8 @@ import msgspec
 from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, with_defaults
 from numakube.api.meta import ObjectMeta
-from numakube.apps.exporter.checkpoints import read_checkpoints
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.sysfs import HardwareReader
 from numakube.kubelet.configuration import settings_of

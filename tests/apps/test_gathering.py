@@ -12,7 +12,7 @@ from aiohttp import web
 
 from numakube.apps.bundle import pack, unpack
 from numakube.apps.gathering import SCHEDULING, ZONES, gather
-from numakube.apps.gathering.listing import list_raw
+from numakube.apps.gathering.gather import list_raw
 from numakube.errors import ClusterUnreachable, Forbidden, MalformedObject
 from numakube.insight.collected import Collected
 from numakube.insight.facts import facts_of

@@ -50,8 +50,7 @@ from numakube.api.nrt import convert_nrt
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.extender.protocol import BindingArgs, PreemptionArgs, read
 from numakube.apps.extender.requests import Requests
-from numakube.apps.webhook.judging import judge
-from numakube.apps.webhook.protocol import read_review, write_review
+from numakube.apps.webhook.review import judge, read_review, write_review
 from numakube.errors import NumakubeError
 from numakube.node.podresources import allocatable_from_json, pods_from_json
 from numakube.topology.view import view_of

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.extender.metrics import ExtenderMetrics
-from numakube.apps.gc.metrics import GcMetrics
+from numakube.apps.gc.collector import GcMetrics
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.sriov.metrics import SriovMetrics
-from numakube.apps.webhook.metrics import WebhookMetrics
+from numakube.apps.webhook.process import WebhookMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from numakube.apps.exporter.checkpoints import Checkpoints, read_checkpoints
+from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import PodResources
 from numakube.values.cpuset import CpuSet

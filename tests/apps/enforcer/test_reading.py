@@ -16,7 +16,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.apps.enforcer.deciding import Decisions, Problem
 from numakube.apps.enforcer.executing import Outcome
 from numakube.apps.enforcer.node_reading import NodeReader
-from numakube.apps.enforcer.pods import state_of
+from numakube.apps.enforcer.pod_reading import state_of
 from numakube.apps.enforcer.reporting import Reporter
 from numakube.errors import CorruptCheckpoint, MalformedObject
 from numakube.kubelet.machines.synthetic import from_shape

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.apps.exporter.build import container, pod
 
-from numakube.apps.exporter.exclusivity import Exclusive, exclusive_use
+from numakube.apps.exporter.report_parts import Exclusive, exclusive_use
 from numakube.node.podresources import ContainerResources, Devices, Memory
 
 

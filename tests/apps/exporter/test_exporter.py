@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.metrics import ExporterMetrics
+from numakube.apps.exporter.nrt_writer import Operation, Written
 from numakube.apps.exporter.report import Report
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
-from numakube.apps.exporter.writer import Operation, Written
 from numakube.errors import ClusterUnreachable, KubeletUnavailable, NumakubeError
 from numakube.kube.clock import ManualClock
 

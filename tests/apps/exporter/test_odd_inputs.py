@@ -18,9 +18,9 @@ from numakube.api.checkpoints import (
     PodDevices,
 )
 from numakube.api.nrt import decode_nrt
-from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.hardware import Hardware, hardware_of
 from numakube.apps.exporter.inputs import Accounting, KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.apps.exporter.report import topology_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.podresources import (

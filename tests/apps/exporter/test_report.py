@@ -12,8 +12,8 @@ from tests.kubelet.build import pod as spec
 from numakube.api.kubelet_config import KubeletConfiguration, with_defaults
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import NodeResourceTopology, attribute_value
-from numakube.apps.exporter.checkpoints import read_checkpoints
 from numakube.apps.exporter.inputs import ALL_PODS, KubeletFacts, NodeInputs, ReportOptions
+from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.problems import Trouble
 from numakube.apps.exporter.report import PERIODIC, REACTIVE, topology_of
 from numakube.kubelet.machine import Device

@@ -11,14 +11,13 @@ from prometheus_client import CollectorRegistry
 
 from numakube.api.checkpoints import CpuManagerState, write_cpu_manager_state
 from numakube.api.nrt import Attribute
-from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.inputs import PodName, ReportOptions
+from numakube.apps.exporter.kubelet_checkpoints import CPU_STATE, Checkpoints, StateFolder
 from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.sources import NodeReader
-from numakube.apps.exporter.state_files import CPU_STATE, StateFolder
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory, PodResources
 from numakube.topology import names

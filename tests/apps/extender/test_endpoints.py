@@ -15,8 +15,8 @@ import aiohttp
 import pytest
 from tests.apps.extender.place import Place, place_of, pod_document
 
-from numakube.apps.extender.endpoints import token_in
 from numakube.apps.extender.process import ExtenderProcess
+from numakube.apps.extender.verb_endpoints import token_in
 
 VERBS = ("filter", "prioritize", "preempt", "bind")
 POD = {**pod_document("p"), "metadata": {"name": "p", "namespace": "default", "uid": "u"}}

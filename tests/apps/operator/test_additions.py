@@ -42,9 +42,9 @@ from numakube.api.nodetopology import (
 from numakube.api.operands import Deployment, DeploymentCondition, DeploymentStatus
 from numakube.api.placement import Toleration
 from numakube.api.yamls import load_yaml
+from numakube.apps.operator.actions import Delete, Made
 from numakube.apps.operator.conditions import State
 from numakube.apps.operator.exporters_plan import Seen
-from numakube.apps.operator.plan import Delete, Made
 from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import (

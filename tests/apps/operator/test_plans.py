@@ -34,10 +34,10 @@ from numakube.api.operands import (
 )
 from numakube.api.placement import Toleration
 from numakube.api.yamls import load_yaml
+from numakube.apps.operator.actions import Apply, Delete, Made, Plan
 from numakube.apps.operator.conditions import State
 from numakube.apps.operator.exporters_plan import Seen, Setup, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject, KubeletConfigSpec
-from numakube.apps.operator.plan import Apply, Delete, Made, Plan
 from numakube.apps.operator.scheduler_plan import (
     SchedulerSeen,
     SchedulerSetup,

@@ -12,7 +12,7 @@ from numakube.api.nodetopology import (
     NodeGroup,
     NodeGroupConfig,
 )
-from numakube.apps.operator.pools import BadGroups, Pools, pools_of
+from numakube.apps.operator.node_pools import BadGroups, Pools, pools_of
 
 WORKER = LabelSelector(match_labels={"pool": "worker"})
 FAST = LabelSelector(match_labels={"fast": ""})

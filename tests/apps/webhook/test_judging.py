@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from numakube.apps.webhook.judging import judge
-from numakube.apps.webhook.protocol import (
+from numakube.apps.webhook.review import (
     AdmissionRequest,
     AdmissionResponse,
+    judge,
     read_review,
     write_review,
 )

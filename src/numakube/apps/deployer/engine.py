@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.deployer.hindrances import hindrance
-from numakube.apps.deployer.readiness import waits_for
+from numakube.apps.deployer.workload_readiness import hindrance, waits_for
 from numakube.apps.ownership_labels import managed, manager_of
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import resource_of

@@ -18,7 +18,7 @@ import structlog
 from numakube.apps.enforcer.announced import Announced
 from numakube.apps.enforcer.deciding import decide
 from numakube.apps.enforcer.executing import Outcome
-from numakube.apps.enforcer.pods import departed, state_of, uid_in_groups
+from numakube.apps.enforcer.pod_reading import departed, state_of, uid_in_groups
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.api.koordinator import keys
-from numakube.apps.enforcer.pods import uid_in_groups
+from numakube.apps.enforcer.pod_reading import uid_in_groups
 from numakube.errors import RuntimeUnavailable
 from numakube.node.cgroups.files import CPUS, MEMS, Version
 from numakube.node.cgroups.names import container_id_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from numakube.apps.exporter.conditions import OwnPod
+from numakube.apps.exporter.kubelet_checkpoints import CHOICES, STATE_FILES, StateFolder
 from numakube.apps.exporter.kubelet_config import (
     ApiConfigz,
     ConfigFile,
@@ -15,9 +15,9 @@ from numakube.apps.exporter.kubelet_config import (
     file_of_uri,
 )
 from numakube.apps.exporter.kubelet_process import CommandLine
-from numakube.apps.exporter.publishing import Nowhere, ObjectPublisher
+from numakube.apps.exporter.nrt_writer import Nowhere, ObjectPublisher
+from numakube.apps.exporter.pod_conditions import OwnPod
 from numakube.apps.exporter.sources import NoCheckpoints
-from numakube.apps.exporter.state_files import CHOICES, STATE_FILES, StateFolder
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.node.fake_podresources import FakePodResources
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.koordinator import KoordinatorInputs
     from numakube.apps.exporter.kubelet_config import ConfigSource
     from numakube.apps.exporter.node_object import NodeObject
+    from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_book import WatchedPods
-    from numakube.apps.exporter.publishing import Publisher
     from numakube.apps.exporter.sources import CheckpointSource, PodResourcesReader
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client

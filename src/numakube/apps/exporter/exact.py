@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from numakube.apps.exporter.checkpoints import HiddenUse, memory_books
+from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.errors import ConfigError, InvalidValue, KubeletStartError
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.memory.tables import empty_books

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.apps.exporter.conditions import fetched, updated
 from numakube.apps.exporter.metrics import SCAN, UPDATE
+from numakube.apps.exporter.nrt_writer import Operation
+from numakube.apps.exporter.pod_conditions import fetched, updated
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.wakeups import PERIODIC, REACTIVE
-from numakube.apps.exporter.writer import Operation
 from numakube.errors import (
     ApiError,
     ClusterUnreachable,
@@ -32,10 +32,10 @@ from numakube.kube.pacing import growing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.apps.exporter.conditions import OwnPod, PodCondition
     from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
     from numakube.apps.exporter.metrics import ExporterMetrics
-    from numakube.apps.exporter.publishing import Publisher
+    from numakube.apps.exporter.nrt_writer import Publisher
+    from numakube.apps.exporter.pod_conditions import OwnPod, PodCondition
     from numakube.apps.exporter.report import Report
     from numakube.apps.exporter.sources import NodeSource
     from numakube.apps.exporter.wakeups import Wakeup, Wakeups

@@ -7,8 +7,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.hardware import Hardware
+from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.errors import InvalidValue
 from numakube.node.podresources import AllocatableResources
 from numakube.values.gotext import quote

@@ -18,13 +18,16 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, zone_name
 from numakube.apps.exporter.accounting import zones_of
-from numakube.apps.exporter.attributes import kubelet_attributes
 from numakube.apps.exporter.exact import Inexact, exact_report
 from numakube.apps.exporter.exclusion import listed_pods
-from numakube.apps.exporter.exclusivity import exclusive_use
 from numakube.apps.exporter.inputs import ALL_PODS, EXCLUSIVE_PODS
-from numakube.apps.exporter.placing import Unplaced, affinities_of
 from numakube.apps.exporter.problems import Problem, Trouble
+from numakube.apps.exporter.report_parts import (
+    Unplaced,
+    affinities_of,
+    exclusive_use,
+    kubelet_attributes,
+)
 from numakube.topology import names
 from numakube.topology.codec import encode_report
 from numakube.topology.exact import ExactReport
@@ -37,8 +40,8 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import OwnerReference
     from numakube.api.nrt import Zone
-    from numakube.apps.exporter.exclusivity import Exclusive
     from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
+    from numakube.apps.exporter.report_parts import Exclusive
     from numakube.node.podresources import PodResources
 
 PERIODIC: Final = "periodic"

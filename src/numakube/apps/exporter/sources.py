@@ -3,7 +3,7 @@
 What the kubelet gives out is asked at every scan, so that devices which register late, a changed
 policy and a restarted kubelet are all seen without special care. A connection that failed is thrown
 away: the next scan dials anew and does not wait for the old one to recover. Answers that are not
-true yet (`numakube.apps.exporter.readiness`) are no answers.
+true yet (`numakube.apps.exporter.kubelet_readiness`) are no answers.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from numakube.apps.exporter.checkpoints import Checkpoints
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
-from numakube.apps.exporter.pod_book import NoPods, PodBook
-from numakube.apps.exporter.readiness import (
+from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
+from numakube.apps.exporter.kubelet_readiness import (
     admitted_pods,
     cpus_not_loaded,
     managers_down,
     pods_not_loaded,
 )
+from numakube.apps.exporter.pod_book import NoPods, PodBook
 from numakube.apps.exporter.static_pods import admitted_uids, held_uids, with_api_uids
 from numakube.errors import KubeletNotReady, KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory

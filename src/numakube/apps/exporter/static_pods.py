@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.checkpoints import CpuManagerState, DeviceManagerState, MemoryManagerState
-    from numakube.apps.exporter.checkpoints import Checkpoints
+    from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 
 V = TypeVar("V")
 

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.apps.binding import Bound, Lanes, Result, bind
-from numakube.apps.extender.texts import text_of
+from numakube.apps.extender.refusal_texts import text_of
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.apps.extender.claims import Claims
-    from numakube.apps.extender.judging import Judge
+    from numakube.apps.extender.filter_nodes import Judge
     from numakube.apps.extender.protocol import BindingArgs
     from numakube.apps.mirror import Mirror
     from numakube.apps.recording import Recording

@@ -17,15 +17,15 @@ import structlog
 
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import mounted
+from numakube.apps.debugging.debug_endpoints import Debugging
 from numakube.apps.debugging.documents import Speaker
-from numakube.apps.debugging.endpoints import Debugging
 from numakube.apps.extender.booking import Booking
 from numakube.apps.extender.claims import Claims
-from numakube.apps.extender.endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
-from numakube.apps.extender.holds import HOLD_SECONDS, Holds
-from numakube.apps.extender.judging import Judge
+from numakube.apps.extender.filter_nodes import Judge
 from numakube.apps.extender.metrics import ExtenderMetrics
+from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds
 from numakube.apps.extender.settings import NAMESPACE, numa_settings_of
+from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
 from numakube.apps.extender.verbs import Verbs
 from numakube.apps.extender.waking import Waking
 from numakube.apps.host.access import Access

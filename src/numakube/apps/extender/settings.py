@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from numakube.api.yamls import load_yaml
-from numakube.apps.extender.endpoints import MAX_BODY_BYTES
-from numakube.apps.extender.holds import HOLD_SECONDS
+from numakube.apps.extender.pending_binds import HOLD_SECONDS
+from numakube.apps.extender.verb_endpoints import MAX_BODY_BYTES
 from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
 from numakube.apps.host.settings import DURATION, Setting, Settings
 from numakube.apps.recording import RECORDER

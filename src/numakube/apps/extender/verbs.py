@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.apps.extender.preemption import Rooms
 from numakube.apps.extender.protocol import (
     BindingResult,
     FilterResult,
@@ -16,7 +17,6 @@ from numakube.apps.extender.protocol import (
     PreemptionResult,
     name_of,
 )
-from numakube.apps.extender.rooms import Rooms
 from numakube.apps.extender.victims import Proposal, reconsider
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.preemption.budgets import budgets_of
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numakube.apps.extender.booking import Booking
     from numakube.apps.extender.claims import Claims
-    from numakube.apps.extender.holds import Holds
-    from numakube.apps.extender.judging import Judge, Judgement
+    from numakube.apps.extender.filter_nodes import Judge, Judgement
     from numakube.apps.extender.metrics import ExtenderMetrics
+    from numakube.apps.extender.pending_binds import Holds
     from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs, PreemptionArgs
     from numakube.apps.extender.waking import Waking
     from numakube.apps.mirror import Mirror

@@ -24,7 +24,7 @@ from numakube.values.resources import PODS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.apps.extender.judging import Judge
+    from numakube.apps.extender.filter_nodes import Judge
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from numakube.apps.extender.texts import MARK
+from numakube.apps.extender.refusal_texts import MARK
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.pacing import TokenBucket, growing
@@ -29,9 +29,9 @@ from numakube.kube.patches import merge_patch
 from numakube.values.times import format_micro_time
 
 if TYPE_CHECKING:
-    from numakube.apps.extender.holds import Holds
-    from numakube.apps.extender.judging import Judge
+    from numakube.apps.extender.filter_nodes import Judge
     from numakube.apps.extender.metrics import ExtenderMetrics
+    from numakube.apps.extender.pending_binds import Holds
     from numakube.kube.client import Client
     from numakube.scheduling.arrays import Mask
     from numakube.scheduling.snapshot.nodes import NodeInfo

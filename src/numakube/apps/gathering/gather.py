@@ -1,18 +1,31 @@
-"""Read a cluster: lists side by side, kubelets a few at a time."""
+"""Read a cluster: lists side by side, kubelets a few at a time, and what schedulers tell.
+
+A list is kept byte for byte as the server wrote it, its pages joined into one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 import numakube
-from numakube.apps.gathering.inside import ENDPOINTS, look_inside
-from numakube.apps.gathering.kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
-from numakube.apps.gathering.listing import list_raw
-from numakube.errors import ApiError, ClusterUnreachable, Forbidden, MalformedObject, NotFound
+from numakube.api.codec import BROKEN_JSON
+from numakube.api.meta import ListMeta
+from numakube.api.wire import Wire
+from numakube.apps.debug_client import reach_schedulers
+from numakube.apps.gathering.gathered_kinds import EVERYTHING, LISTED, NEEDED, OPTIONAL
+from numakube.errors import (
+    ApiError,
+    ClusterUnreachable,
+    Expired,
+    Forbidden,
+    MalformedObject,
+    NotFound,
+)
 from numakube.insight.collected import (
     CONFIGZ,
     ERRORS,
@@ -24,21 +37,118 @@ from numakube.insight.collected import (
     Collected,
     configz_file,
     list_file,
+    scheduler_file,
 )
 from numakube.insight.unreadable import Unreadable, refused
+from numakube.kube.client import PAGE_SIZE, Client
+from numakube.kube.requests import list_request
+from numakube.kube.resources import Resource
 from numakube.kube.transport import Request
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
+    from numakube.apps.debug_client import Reached
     from numakube.kube.client import Client
     from numakube.kube.resources import Resource
+
+ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "cache": "/debug/cache",
+        "queue": "/debug/queue",
+        "reservations": "/debug/reservations",
+        "attempts": "/debug/attempts?full=true",
+        "configz": "/configz",
+    }
+)
+"""What is worth keeping: name of the file, and path."""
+
+
+_NOBODY: Final = "no pod of a scheduler or extender of numakube runs"
 
 _LISTS_AT_ONCE: Final = 4
 _KUBELETS_AT_ONCE: Final = 16
 _KUBELET_SECONDS: Final = 10.0
 _REFUSALS: Final = (ApiError, MalformedObject)
+
+
+class _Page(Wire, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    metadata: ListMeta = ListMeta()
+    items: tuple[msgspec.Raw, ...] | None = None
+
+
+async def list_raw(
+    client: Client, resource: Resource[Any], *, namespace: str = "", page_size: int = PAGE_SIZE
+) -> bytes:
+    """Return the list of all objects, or of those in *namespace*, as the server would give it."""
+    path = resource.collection_path(namespace=namespace)
+    try:
+        pages = await _pages(client, path, page_size)
+    except Expired:
+        # Too slow for the server's memory: one answer with everything in it cannot expire.
+        pages = await _pages(client, path, 0)
+    first = pages[0]
+    return msgspec.json.encode(
+        {
+            "apiVersion": first.api_version or resource.api_version,
+            "kind": first.kind or f"{resource.kind}List",
+            "metadata": {"resourceVersion": first.metadata.resource_version},
+            "items": [item for page in pages for item in page.items or ()],
+        }
+    )
+
+
+async def _pages(client: Client, path: str, page_size: int) -> list[_Page]:
+    limit = ("limit", str(page_size) if page_size else "")
+    pages = [await _page(client, path, limit)]
+    while pages[-1].metadata.continue_:
+        further = ("continue", pages[-1].metadata.continue_)
+        pages.append(await _page(client, path, limit, further))
+    return pages
+
+
+async def _page(client: Client, path: str, *query: tuple[str, str]) -> _Page:
+    response = await client.request(list_request(path, query))
+    try:
+        return msgspec.json.decode(response.body, type=_Page)
+    except BROKEN_JSON as error:
+        raise MalformedObject(f"the list {path}", f"not readable: {error}") from None
+
+
+async def look_inside(
+    client: Client, files_wanted: Collection[str] = ENDPOINTS
+) -> tuple[dict[str, bytes], list[Unreadable]]:
+    """Return the files of every program that can be asked, and why others cannot."""
+    files: dict[str, bytes] = {}
+    try:
+        found = await reach_schedulers(client)
+    except ClusterUnreachable as error:
+        return {}, [Unreadable(SCHEDULER, str(error))]
+    errors = [] if found else [Unreadable(SCHEDULER, _NOBODY)]
+    for one in found:
+        if one.trouble:
+            what = f"{SCHEDULER}/{one.name}" if one.name else SCHEDULER
+            errors.append(Unreadable(what, one.trouble))
+            continue
+        for name in files_wanted:
+            path = ENDPOINTS[name]
+            content = await _asked(one, path, errors)
+            if content is not None:
+                files[scheduler_file(one.name, name)] = content
+    return files, errors
+
+
+async def _asked(one: Reached, path: str, errors: list[Unreadable]) -> bytes | None:
+    try:
+        return await one.get(path)
+    except NotFound:
+        return None  # an extender has no queue
+    except (ApiError, ClusterUnreachable) as error:
+        errors.append(Unreadable(f"{SCHEDULER}/{one.name}{path}", str(error)))
+        return None
 
 
 async def gather(client: Client, *, what: Collection[str] = EVERYTHING) -> Collected:

@@ -1,6 +1,6 @@
 """Which objects to remove, and when: those whose node has been missing for the grace time.
 
-A node that is deleted and registers anew within that time keeps its object. Before an object is
+A node that is deleted and registers again within that time keeps its object. Before an object is
 removed the API is asked once more for the node, and the deletion names the object's uid, so that
 neither an old cache nor a new object of the same name can lead to a mistake.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numakube.api.meta import Named
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
@@ -19,7 +20,6 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from numakube.apps.gc.metrics import GcMetrics
     from numakube.kube.client import Client
 
 KIND: Final = "NodeResourceTopology"
@@ -28,6 +28,24 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 _OBJECTS: Final = NODE_RESOURCE_TOPOLOGIES.decoded_as(Named)
+
+
+class GcMetrics:
+    """The metrics of a garbage collector."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.deleted = Counter(
+            "nfd_gc_objects_deleted_total", "Objects removed.", ("kind",), registry=registry
+        )
+        self.failures = Counter(
+            "nfd_gc_object_delete_failures_total",
+            "Objects that could not be removed.",
+            ("kind",),
+            registry=registry,
+        )
+        self.orphans = Gauge(
+            "numakube_gc_orphans", "Objects whose node is missing now.", registry=registry
+        )
 
 
 @dataclass(frozen=True, slots=True)

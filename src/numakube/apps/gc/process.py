@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from numakube.apps.gc.collector import Collector
-from numakube.apps.gc.metrics import GcMetrics
+from numakube.apps.gc.collector import Collector, GcMetrics
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry

@@ -21,10 +21,10 @@ from numakube.kube.patches import merge_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
+    from numakube.apps.operator.actions import Plan
     from numakube.apps.operator.conditions import Verdict
     from numakube.apps.operator.executor import Executor
     from numakube.apps.operator.metrics import OperatorMetrics
-    from numakube.apps.operator.plan import Plan
     from numakube.apps.operator.state import View
     from numakube.kube.client import Client
     from numakube.kube.events import EventRecorder

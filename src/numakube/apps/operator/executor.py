@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import structlog
 
+from numakube.apps.operator.actions import Action, Apply, Delete
 from numakube.apps.operator.foreign_edits import removal_of_additions
-from numakube.apps.operator.plan import Action, Apply, Delete
 from numakube.apps.ownership_labels import managed
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import resource_of

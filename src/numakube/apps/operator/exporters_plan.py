@@ -22,12 +22,12 @@ from numakube.api.nodetopology import (
     RelatedObject,
 )
 from numakube.api.yamls import dump_yaml
+from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.conditions import POOL_PAUSED, Extra, State, Verdict, degraded
-from numakube.apps.operator.defaults import ENABLED, EVENTS, PERIODIC, log_level
-from numakube.apps.operator.devices import ACCOUNT, plugin_name, plugin_objects
 from numakube.apps.operator.kubelet_configs import kubelet_settings
-from numakube.apps.operator.plan import Apply, Made, Plan, leftovers, owned
-from numakube.apps.operator.pools import BadGroups, Pool, Pools, expressions_of, pools_of
+from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
+from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
+from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
 from numakube.manifests.config_hash import hash_of
 from numakube.manifests.network import API_PORTS
 from numakube.manifests.pool_exporters import PoolExporter, PoolExporters

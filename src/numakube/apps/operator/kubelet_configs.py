@@ -9,7 +9,7 @@ from typing import Any, Final
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.selectors import selector_of
 from numakube.api.wire import Wire
-from numakube.apps.operator.pools import Pool
+from numakube.apps.operator.node_pools import Pool
 from numakube.errors import InvalidValue
 
 _FIELDS: Final = ("topologyManagerPolicy", "topologyManagerScope")

@@ -11,6 +11,7 @@ import msgspec
 from numakube.api.nodes import CONTROL_PLANE
 from numakube.api.nodetopology import SCHEDULER_NAME, NamespacedName, RelatedObject
 from numakube.api.yamls import dump_yaml
+from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.conditions import (
     DEDICATED_INFORMER,
     INTERNAL_ERROR,
@@ -19,9 +20,8 @@ from numakube.apps.operator.conditions import (
     Verdict,
     degraded,
 )
-from numakube.apps.operator.defaults import log_level, normalised_scheduler
 from numakube.apps.operator.exporters_plan import PAUSE
-from numakube.apps.operator.plan import Apply, Made, Plan, leftovers, owned
+from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
 from numakube.errors import InvalidValue
 from numakube.manifests.components import pulled
 from numakube.manifests.debugging import debugging_access

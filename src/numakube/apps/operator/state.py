@@ -14,10 +14,10 @@ from numakube.api.nodetopology import (
     NUMAResourcesScheduler,
 )
 from numakube.api.operands import ConfigMap, DaemonSet, Deployment
+from numakube.apps.operator.actions import Made
 from numakube.apps.operator.executor import FIELD_MANAGER
 from numakube.apps.operator.exporters_plan import Seen, plan_exporters
 from numakube.apps.operator.kubelet_configs import KubeletConfigObject
-from numakube.apps.operator.plan import Made
 from numakube.apps.operator.scheduler_plan import EXTENDER, SchedulerSeen, plan_scheduler
 from numakube.apps.ownership_labels import MANAGED_BY
 from numakube.kube.catalog import (
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Node
     from numakube.api.meta import ObjectMeta
+    from numakube.apps.operator.actions import Plan
     from numakube.apps.operator.exporters_plan import Setup
-    from numakube.apps.operator.plan import Plan
     from numakube.apps.operator.scheduler_plan import SchedulerSetup
     from numakube.kube.client import Client
     from numakube.kube.resources import Document

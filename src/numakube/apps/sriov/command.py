@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import click
 
 from numakube.apps.host.command_line import parsed
-from numakube.apps.sriov.listing import table, tree
+from numakube.apps.sriov.dry_run_output import table, tree
 from numakube.apps.sriov.process import look_once, run
 from numakube.apps.sriov.settings import IGNORED_SWITCHES, IGNORED_VALUES, SETTINGS
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.discovery import Host
     from numakube.apps.sriov.health import Standing
     from numakube.apps.sriov.metrics import SriovMetrics
-    from numakube.apps.sriov.pools import Member
+    from numakube.apps.sriov.share_out import Member
     from numakube.kubelet.machine import Device
     from numakube.node.deviceplugin_messages import Allocation
 

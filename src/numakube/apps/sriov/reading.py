@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.sriov.config import Config, DeviceType, Pool, Remark, Selector
-from numakube.apps.sriov.fields import Fields, WrongKind, expect, text_or_null
+from numakube.apps.sriov.config_fields import Fields, WrongKind, expect, text_or_null
 from numakube.apps.sriov.ranges import parse_pattern
 from numakube.apps.sriov.static import read_devices
 from numakube.errors import ConfigError, MalformedObject

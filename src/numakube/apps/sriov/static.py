@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.sriov.config import StaticDevice
-from numakube.apps.sriov.fields import Fields, WrongKind, expect
+from numakube.apps.sriov.config_fields import Fields, WrongKind, expect
 from numakube.node.host_files import DeviceFile, Mount
 
 if TYPE_CHECKING:

@@ -1,29 +1,159 @@
-"""The admission webhook as a process: answers API servers, and tells them whom to trust."""
+"""The admission webhook as a process: answers API servers, and tells them whom to trust.
+
+API servers call a webhook only if they trust its certificate. A renewed certificate replaces files
+of a mounted Secret; `Registration` carries its authority on to the ``caBundle`` of the
+ValidatingWebhookConfiguration, where API servers look.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from numakube.allotment.checking import TEMPLATES
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
-from numakube.apps.host.serving import Health, Serving
-from numakube.apps.webhook.endpoints import MAX_BODY_BYTES, Endpoint
-from numakube.apps.webhook.metrics import WebhookMetrics
-from numakube.apps.webhook.registration import Registration
+from numakube.apps.host.serving import READ_SECONDS, Health, Serving, body_of
+from numakube.apps.webhook.review import judge, read_review, write_review
+from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
+from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS
 from numakube.kube.connect import connect
+from numakube.kube.patches import json_patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.webhook.review import AdmissionRequest, AdmissionResponse
     from numakube.kube.client import Client
+    from numakube.kube.clock import Clock
+
+PATH: Final = "/validate"
+MAX_BODY_BYTES: Final = 8 << 20
+"""An object has less than 2 MiB in etcd, and an update comes with two of them."""
+_KINDS: Final = ("Pod", "Node", *TEMPLATES)
+"""Kinds that are counted by name; whoever can call may send any other."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+NOT_YET: Final = "the authority has not been registered yet"
+
+
+class WebhookMetrics:
+    """The metrics of an admission webhook."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.reviews = Counter(
+            "numakube_webhook_reviews_total",
+            "Objects looked at, by kind and answer: allowed, warned, denied or unreadable.",
+            ("kind", "answer"),
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "numakube_webhook_review_seconds",
+            "Time to look at one object.",
+            buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5),
+            registry=registry,
+        )
+        self.registered = Gauge(
+            "numakube_webhook_registered",
+            "Whether API servers know the authority of the webhook's certificate.",
+            registry=registry,
+        )
+
+
+class Endpoint:
+    """Answers questions."""
+
+    def __init__(
+        self, metrics: WebhookMetrics, clock: Clock, *, read_seconds: float = READ_SECONDS
+    ) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._read_seconds = read_seconds
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes."""
+        return [web.post(PATH, self._answer)]
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        body = await body_of(request, seconds=self._read_seconds)
+        try:
+            review = read_review(body)
+        except MalformedObject as error:
+            self._metrics.reviews.labels("other", "unreadable").inc()
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        started = self._clock.monotonic()
+        response = judge(review)
+        self._metrics.seconds.observe(self._clock.monotonic() - started)
+        self._note(review, response)
+        return web.Response(body=write_review(response), content_type="application/json")
+
+    def _note(self, review: AdmissionRequest, response: AdmissionResponse) -> None:
+        tree = review.object or {}
+        kind = tree.get("kind", "")
+        kind = kind if kind in _KINDS else "other"
+        answer = "denied" if not response.allowed else "warned" if response.warnings else "allowed"
+        self._metrics.reviews.labels(kind, answer).inc()
+        if answer != "allowed":
+            meta = tree.get("metadata") or {}
+            _log.info(
+                "found_wrong",
+                answer=answer,
+                kind=kind,
+                namespace=meta.get("namespace", ""),
+                name=meta.get("name") or meta.get("generateName", ""),
+                findings=response.status.message if response.status else response.warnings,
+            )
+
+
+class Registration:
+    """The authority of our certificate in the configuration *name*.
+
+    Attributes:
+        trouble: why API servers do not know it; empty if they do.
+    """
+
+    def __init__(self, client: Client, name: str, authority: Path) -> None:
+        self._client = client
+        self._name = name
+        self._authority = authority
+        self.trouble = NOT_YET
+
+    async def renew(self) -> None:
+        """Look at the configuration, and change it if its authority is another one."""
+        try:
+            bundle = base64.b64encode(self._authority.read_bytes()).decode()
+            await self._write(bundle)
+        except (ApiError, ClusterUnreachable, OSError) as error:
+            if str(error) != self.trouble:
+                _log.warning("authority_not_registered", error=str(error))
+            self.trouble = str(error)
+        else:
+            self.trouble = ""
+
+    async def _write(self, bundle: str) -> None:
+        resource = VALIDATING_WEBHOOK_CONFIGURATIONS
+        configuration = await self._client.get(resource, self._name)
+        operations: list[dict[str, Any]] = []
+        for index, hook in enumerate(configuration.get("webhooks") or ()):
+            if hook["clientConfig"].get("caBundle") != bundle:
+                path = f"/webhooks/{index}"
+                operations += [
+                    {"op": "test", "path": f"{path}/name", "value": hook["name"]},
+                    {"op": "add", "path": f"{path}/clientConfig/caBundle", "value": bundle},
+                ]
+        if operations:
+            await self._client.patch(resource, self._name, json_patch(operations))
+            _log.info("authority_registered", configuration=self._name)
 
 
 async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Event) -> int:

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.nrt import Zone, ZoneResource
-    from numakube.apps.exporter.publishing import Publisher
+    from numakube.apps.exporter.nrt_writer import Publisher, Written
     from numakube.apps.exporter.report import Report
-    from numakube.apps.exporter.writer import Written
     from numakube.kube.clock import Clock
 
 

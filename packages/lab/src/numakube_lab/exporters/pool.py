@@ -21,7 +21,7 @@ from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.inputs import ReportOptions
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
-from numakube.apps.exporter.publishing import ObjectPublisher
+from numakube.apps.exporter.nrt_writer import ObjectPublisher
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES

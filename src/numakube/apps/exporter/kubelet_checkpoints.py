@@ -1,19 +1,19 @@
-"""What the kubelet's state files tell beyond PodResources.
+"""The kubelet's checkpoint files: read when they have changed, and what they add to PodResources.
 
 PodResources lists what regular containers and sidecars hold. Init containers that are done keep
 their CPUs, memory and devices until the pod goes, as far as no other container of the pod has taken
-them over, and only the state files say so. They also say how a memory block that spans NUMA nodes
+them over, and only the checkpoints say so. They also say how a memory block that spans NUMA nodes
 lies on them, which depends on what came and went before.
 
-State files know pods by uid, and they forget a pod late: at the next admission. So a pod that
-is not listed any more counts as gone, whatever they say.
+Checkpoints know pods by uid, and they forget a pod late: at the next admission. So a pod that is
+not listed any more counts as gone, whatever they say.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from numakube.api.checkpoints import (
     peek_allocated_pods,
@@ -25,10 +25,13 @@ from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.errors import CorruptCheckpoint
 from numakube.kubelet.memory.tables import MemoryBooks, MemoryTable, NodeMemory, release
 from numakube.kubelet.outcome import MemoryBlock
+from numakube.kubelet.state_files import StateFiles
+from numakube.node.device_choices import FOLDER, read_choices
 from numakube.node.podresources import ContainerResources, Devices, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from numakube.api.checkpoints import (
         CpuManagerState,
@@ -37,12 +40,22 @@ if TYPE_CHECKING:
         NumaNodeState,
         PodDevices,
     )
-    from numakube.kubelet.state_files import StateFiles
     from numakube.node.device_choices import PluginChoice
     from numakube.node.podresources import PodResources
 
 _State = TypeVar("_State")
 _NOTHING: Final = ContainerResources(name="")
+
+CPU_STATE: Final = "cpu_manager_state"
+MEMORY_STATE: Final = "memory_manager_state"
+DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
+CHOICES: Final = f"device-plugins/{FOLDER}"
+ALLOCATED_STATE: Final = "allocated_pods_state"
+STATE_FILES: Final = (ALLOCATED_STATE, CPU_STATE, MEMORY_STATE, DEVICE_STATE)
+"""In the order in which they are read: the kubelet writes the first one last, so that whoever is in
+it holds all that the others say."""
+
+_Look: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,3 +219,39 @@ def _node_memory(state: NumaNodeState) -> NodeMemory:
             for kind, table in state.memory_map.items()
         },
     )
+
+
+class StateFolder:
+    """A kubelet's folder with its checkpoint files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths = tuple(folder / name for name in STATE_FILES)
+        self._choices = folder / CHOICES
+        self._seen: tuple[tuple[_Look | None, ...], Mapping[str, PluginChoice]] | None = None
+        self._known = Checkpoints()
+
+    def read(self) -> Checkpoints:
+        """Return what the files say now; those that cannot be read are not there."""
+        choices = read_choices(self._choices)
+        seen = tuple(_look(path) for path in self._paths), choices
+        if seen != self._seen:
+            allocated, cpu, memory, devices = (_content(path) for path in self._paths)
+            files = StateFiles(cpu=cpu, memory=memory, devices=devices, allocated=allocated)
+            self._known = read_checkpoints(files, choices)
+            self._seen = seen
+        return self._known
+
+
+def _look(path: Path) -> _Look | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

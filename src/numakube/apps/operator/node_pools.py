@@ -16,8 +16,8 @@ import msgspec
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement
 from numakube.api.nodes import ROLE_PREFIX
 from numakube.api.selectors import selector_of
-from numakube.apps.operator.defaults import normalised
-from numakube.apps.operator.devices import device_mistakes
+from numakube.apps.operator.spec_defaults import normalised
+from numakube.apps.operator.sriov_plugins import device_mistakes
 from numakube.errors import InvalidValue
 from numakube.values.names import dns_subdomain_problems
 

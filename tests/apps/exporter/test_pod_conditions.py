@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube.apps.exporter.conditions import OwnPod, fetched, updated
+from numakube.apps.exporter.pod_conditions import OwnPod, fetched, updated
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.apps.extender.hopeless import LowestPriorities, are_hopeless, may_preempt
+from numakube.apps.extender.preemption import LowestPriorities, are_hopeless, may_preempt
 from numakube.apps.extender.protocol import MAX_SCORE
-from numakube.apps.extender.texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
+from numakube.apps.extender.refusal_texts import ON_ITS_WAY, UNKNOWN_NODE, text_of
 from numakube.scheduling.framework.isolating import checked, judged, rated, without_aside
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import unschedulable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.api.core import Pod
-    from numakube.apps.extender.holds import Hold
+    from numakube.apps.extender.pending_binds import Hold
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.status import Status

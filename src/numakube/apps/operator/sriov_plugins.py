@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.api.nodetopology import NodeGroup, SriovGroup
-    from numakube.apps.operator.pools import Pool
+    from numakube.apps.operator.node_pools import Pool
     from numakube.kube.resources import Document
 
 ACCOUNT: Final = "numaresources-sriov"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.sriov.config import Pool
     from numakube.apps.sriov.health import Standing
-    from numakube.apps.sriov.pools import Member
+    from numakube.apps.sriov.share_out import Member
     from numakube.apps.sriov.survey import Survey
 
 _HEADER: Final = ("RESOURCE", "DEVICE", "NUMA", "DRIVER", "PF", "VF", "LINK", "HEALTH")

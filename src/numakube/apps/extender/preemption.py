@@ -1,13 +1,19 @@
-"""Which refusals kube-scheduler must not answer by preemption.
+"""Preemption by kube-scheduler: where it cannot help, and room that it is making.
 
 It would look for victims by its own view of resources, in which the pod fits as it is, find none,
 and complain in an order that changes from attempt to attempt: a new text each time, and the pod is
 tried without end. So wherever it could start looking, and wherever no eviction helps, the node goes
 to ``failedAndUnresolvableNodes``.
+
+kube-scheduler may also see that the last victim is gone before we do. It tries the pod on the
+nominated node then, we still refuse it, and it would look for other victims at once. So a pod that
+has room coming on its nominated node gets no further victims for a while; it is woken when the room
+is there.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +22,10 @@ from numakube.scheduling.framework.status import Code
 from numakube.scheduling.numa.rejection import Kind, Rejection, RejectionGroup
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.apps.extender.filter_nodes import Judge
+    from numakube.apps.extender.protocol import MetaVictims
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Cluster
@@ -24,6 +34,9 @@ if TYPE_CHECKING:
 
 _NOBODY: Final = 2**31
 """Above every priority: there is no pod to evict."""
+
+PATIENCE_SECONDS: Final = 30.0
+"""Longer than any report takes that shows victims gone."""
 
 
 def may_preempt(pod: PodInfo) -> bool:
@@ -65,3 +78,43 @@ def are_hopeless(status: Status, zones: ZoneTable, rows: Rows) -> Mask:
         amounts = amounts[: len(detail.zones)]
     short: Mask = amounts.sum(axis=0) < detail.wanted
     return short
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Whom we agreed to evict for a pod, by node."""
+
+    victims: dict[str, frozenset[str]]
+    until: float
+
+
+class Rooms:
+    """The preemptions of the last while, by pod."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, _Room] = {}
+
+    def note(self, pod: PodInfo, answer: Mapping[str, MetaVictims], now: float) -> None:
+        """Remember what kube-scheduler was told about *pod*."""
+        if answer:
+            victims = {
+                name: frozenset(one.uid for one in told.pods or ()) for name, told in answer.items()
+            }
+            self._by_uid[pod.uid] = _Room(victims, now + PATIENCE_SECONDS)
+
+    def is_made_for(self, pod: PodInfo, judge: Judge, now: float) -> bool:
+        """Tell whether *pod* will fit its nominated node as soon as its victims are gone."""
+        room, name = self._by_uid.get(pod.uid), pod.nominated_node_name
+        if room is None or room.until < now or name not in room.victims:
+            return False
+        node = judge.cluster.node(name)
+        if node is None:
+            return False
+        copy = node.clone()
+        if copy.numa is not None:
+            copy.numa = copy.numa.without(room.victims[name])
+        return judge.admits(pod, copy).ok
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that has a node, or is gone."""
+        self._by_uid.pop(uid, None)

@@ -7,7 +7,7 @@ from tests.apps.exporter.objects import NODE, topology
 
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value
-from numakube.apps.exporter.writer import Operation, Writer, difference
+from numakube.apps.exporter.nrt_writer import Operation, Writer, difference
 from numakube.errors import MissingDefinition
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.client import Client
