@@ -18,19 +18,9 @@ from tests.docs.pages import ROOT
 from tests.sites.bare import BareServer, bare_lab
 from tests.waiting import until
 
-from numakube.apps.dashboard import command as dashboard
-from numakube.apps.dashboard.process import run as run_dashboard
-from numakube.apps.enforcer import command as enforcer
-from numakube.apps.exporter import command as exporter
-from numakube.apps.extender import command as extender
-from numakube.apps.gc import command as gc
-from numakube.apps.gc.process import GcProcess
+from numakube.apps.host.program import load_program
 from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
-from numakube.apps.operator import command as operator
-from numakube.apps.scheduler import command as scheduler
-from numakube.apps.sriov import command as sriov
-from numakube.apps.webhook import command as webhook
 from numakube.kube.catalog import NAMESPACES
 from numakube_lab.api.certificates import Authority
 from numakube_lab.replay.run import TOKENS
@@ -108,8 +98,9 @@ Run = Callable[[Scene, asyncio.Event], Awaitable[object]]
 
 
 async def _scheduler(scene: Scene, stop: asyncio.Event) -> object:
-    flags = scheduler.LINE.parse(scene.arguments("--no-leader-elect"))
-    return await scheduler.perform(flags, scene.around, stop)
+    return await load_program("scheduler").perform(
+        scene.arguments("--no-leader-elect"), scene.around, stop
+    )
 
 
 async def _extender(scene: Scene, stop: asyncio.Event) -> object:
@@ -117,34 +108,25 @@ async def _extender(scene: Scene, stop: asyncio.Event) -> object:
         f"--tls-client-ca-file={scene.folder / 'ca.crt'}",
         f"--health-address=0.0.0.0:{HEALTH_PORT}",
     )
-    flags = extender.LINE.parse(scene.arguments(*more))
-    return await extender.perform(flags, scene.around, stop)
+    return await load_program("extender").perform(scene.arguments(*more), scene.around, stop)
 
 
 async def _dashboard(scene: Scene, stop: asyncio.Event) -> object:
-    flags = dashboard.LINE.parse(scene.arguments())
-    values = dashboard.SETTINGS.resolve(env={}, flags=flags)
-    return await run_dashboard(values, scene.around, stop, announce=lambda _: None)
+    return await load_program("dashboard").perform(scene.arguments(), scene.around, stop)
 
 
 async def _webhook(scene: Scene, stop: asyncio.Event) -> object:
-    flags = webhook.LINE.parse(scene.arguments(f"--ca-file={scene.folder / 'ca.crt'}"))
-    return await webhook.perform(flags, scene.around, stop)
+    return await load_program("webhook").perform(
+        scene.arguments(f"--ca-file={scene.folder / 'ca.crt'}"), scene.around, stop
+    )
 
 
 async def _operator(scene: Scene, stop: asyncio.Event) -> object:
-    return await operator.perform(operator.LINE.parse(scene.arguments()), scene.around, stop)
+    return await load_program("operator").perform(scene.arguments(), scene.around, stop)
 
 
-async def _gc(scene: Scene, stop: asyncio.Event) -> None:
-    flags = gc.LINE.parse(("--bind-address=0.0.0.0:0", *scene.certificate()))
-    values = gc.SETTINGS.resolve(env={}, flags=flags)
-    process = GcProcess(values, scene.server.connect(), lambda _: None)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(process.run(stop))
-        port = (await until(lambda: process.url)).rpartition(":")[2]
-        scene.places[PORT] = f"https://127.0.0.1:{port}"
-        scene.announced.set()
+async def _gc(scene: Scene, stop: asyncio.Event) -> object:
+    return await load_program("gc").perform(scene.arguments(), scene.around, stop)
 
 
 async def _enforcer(scene: Scene, stop: asyncio.Event) -> object:
@@ -158,29 +140,24 @@ async def _enforcer(scene: Scene, stop: asyncio.Event) -> object:
         f"--kubelet-state-dir={scene.folder}",
         f"--state-dir={scene.folder}",
     )
-    line = enforcer.parse(scene.arguments(*more))
-    values = enforcer.values_of(line, scene.around)
-    return await enforcer.perform(line, values, scene.around, stop, lambda _: None)
+    return await load_program("enforcer").perform(scene.arguments(*more), scene.around, stop)
 
 
 async def _exporter(scene: Scene, stop: asyncio.Event) -> object:
-    line = exporter.parse(
-        (
-            f"--kubeconfig={scene.folder / 'kubeconfig'}",
-            "--hostname=n",
-            f"--sysfs={scene.folder}",
-            f"--kubelet-state-dir={scene.folder}",
-            f"--podresources-socket=unix://{scene.folder}/none.sock",
-            "--metrics-mode=httptls",
-            "--metrics-ip=0.0.0.0",
-            f"--metrics-port={PORT}",
-            f"--metrics-certs-dir={scene.folder}",
-            "--metrics-cert-file=tls.crt",
-            "--metrics-key-file=tls.key",
-        )
+    words = (
+        f"--kubeconfig={scene.folder / 'kubeconfig'}",
+        "--hostname=n",
+        f"--sysfs={scene.folder}",
+        f"--kubelet-state-dir={scene.folder}",
+        f"--podresources-socket=unix://{scene.folder}/none.sock",
+        "--metrics-mode=httptls",
+        "--metrics-ip=0.0.0.0",
+        f"--metrics-port={PORT}",
+        f"--metrics-certs-dir={scene.folder}",
+        "--metrics-cert-file=tls.crt",
+        "--metrics-key-file=tls.key",
     )
-    options = exporter.options_of(line, scene.around)
-    return await exporter.perform(line, options, scene.around, stop, lambda _: None)
+    return await load_program("exporter").perform(words, scene.around, stop)
 
 
 async def _sriov(scene: Scene, stop: asyncio.Event) -> object:
@@ -192,9 +169,7 @@ async def _sriov(scene: Scene, stop: asyncio.Event) -> object:
         f"--sysfs={scene.folder}",
         *scene.certificate(),
     )
-    line = sriov.parse(more)
-    values = sriov.values_of(line, scene.around)
-    return await sriov.perform(line, values, scene.around, stop, lambda _: None)
+    return await load_program("sriov").perform(more, scene.around, stop)
 
 
 PROGRAMS: dict[str, Run] = {
@@ -280,9 +255,9 @@ async def test_on_loopback_a_request_must_name_the_machine(scene: Scene) -> None
     """A page of the web could have a name of its own point to 127.0.0.1."""
     args = (f"--kubeconfig={scene.folder / 'kubeconfig'}", f"--bind-address=127.0.0.1:{PORT}")
     stop = asyncio.Event()
-    flags = scheduler.LINE.parse((*args, "--no-leader-elect"))
+    words = (*args, "--no-leader-elect")
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(scheduler.perform(flags, scene.around, stop))
+        tasks.create_task(load_program("scheduler").perform(words, scene.around, stop))
         await scene.announced.wait()
         try:
             async with aiohttp.ClientSession(scene.places[PORT]) as session:

@@ -13,7 +13,7 @@ from tests.insight.explain.town import Town, pod
 from numakube.apps.bundle import pack
 from numakube.cli.commands import COMMANDS
 from numakube.cli.extras import EXTRAS, OPTIONAL
-from numakube.cli.lazy import Lazy
+from numakube.cli.lazy import Contributed, Hosted, Lazy
 
 CORE = (
     "aiohttp", "jinja2", "markupsafe", "msgspec", "numpy", "prometheus_client", "rich",
@@ -122,11 +122,21 @@ def test_completion_is_silent_about_what_is_missing(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (":4\n", "")
 
 
+def _module_of(name: str, entry: Lazy | Hosted | Contributed) -> str:
+    match entry:
+        case Lazy(module=module):
+            return module
+        case Hosted():
+            return f"numakube.apps.{name}.process"
+        case Contributed():
+            return f"numakube_lab.cli.{name}"
+
+
 def test_no_command_can_come_to_need_what_its_extra_does_not_bring() -> None:
     """Whatever is imported late counts too: the whole tree of imports is looked at."""
     graph = grimp.build_graph("numakube", "numakube_lab", include_external_packages=True)
     for name, entry in COMMANDS.items():
-        module = entry.module if isinstance(entry, Lazy) else f"numakube_lab.cli.{name}"
+        module = _module_of(name, entry)
         own = {module, *graph.find_descendants(module)}
         reached = own.union(*(graph.find_upstream_modules(one) for one in own))
         extras = [EXTRAS[name]] if name in EXTRAS else []

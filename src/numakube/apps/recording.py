@@ -8,12 +8,13 @@ pod is learnt from the first report that contains the pod; until then the pod is
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import click
 import structlog
 
-from numakube.apps.host.settings import Setting
+from numakube.apps.host.settings import setting
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.numa.caches.contract import Cause
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
@@ -29,7 +30,7 @@ from numakube.scheduling.recorder.recorder import ATTEMPTS, FlightRecorder
 from numakube.values.quantity import value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numakube.kube.clock import Clock
     from numakube.scheduling.cycle import Chosen, Failed, Refused
@@ -47,35 +48,35 @@ _MOST_PENDING_NODES: Final = 80_000
 """Nodes whose verdicts and scores are put aside: about eight megabytes."""
 
 
-RECORDER: Final = (
-    Setting(
-        name="recorder_memory",
-        flag="--recorder-memory",
-        metavar="QUANTITY",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderSettings:
+    """How much is remembered of the last attempts."""
+
+    recorder_memory: str = setting(
+        "--recorder-memory",
         default="32Mi",
+        metavar="QUANTITY",
         help="What the last attempts of all pods may take in memory; 0 records nothing.",
-    ),
-    Setting(
-        name="recorder_attempts",
-        flag="--recorder-attempts",
+    )
+    recorder_attempts: int = setting(
+        "--recorder-attempts",
         type=click.IntRange(1, 1000),
         default=ATTEMPTS,
         help="Attempts to remember of each pod.",
-    ),
-)
+    )
 
 
-def recorder_of(values: Mapping[str, Any]) -> FlightRecorder:
+def recorder_of(settings: RecorderSettings) -> FlightRecorder:
     """Return a recorder as the settings say.
 
     Raises:
         ConfigError: they make no sense.
     """
     try:
-        limit = value(values["recorder_memory"])
+        limit = value(settings.recorder_memory)
     except InvalidValue as error:
         raise ConfigError(f"--recorder-memory: {error}") from None
-    return FlightRecorder(limit_bytes=max(0, limit), attempts=values["recorder_attempts"])
+    return FlightRecorder(limit_bytes=max(0, limit), attempts=settings.recorder_attempts)
 
 
 class Recording:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from numakube.cli.lazy import LAB, Contributed, Lazy
+from numakube.cli.lazy import LAB, Contributed, Hosted, Lazy
+from numakube.programs import PROGRAMS
 
-_LOOK: Final = {
+_LOOK: Final[dict[str, Lazy | Hosted]] = {
     "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
     "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
     "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
     "doctor": Lazy(
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
     ),
-    "dashboard": Lazy("numakube.cli.dashboard", "Serve pages that show a cluster by NUMA zone."),
+    "dashboard": Hosted("dashboard", PROGRAMS["dashboard"].summary),
     "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
     "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
     "cache": Lazy("numakube.cli.cache", "Show what schedulers believe of nodes."),
@@ -43,22 +44,11 @@ _DEPLOY: Final = {
     "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
     "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
 }
-_RUN: Final = {
-    "scheduler": Lazy("numakube.cli.scheduler", "Schedule pods by NUMA topology."),
-    "extender": Lazy("numakube.cli.extender", "Answer a stock kube-scheduler's calls."),
-    "exporter": Lazy(
-        "numakube.cli.exporter", "Publish what this node's NUMA zones have and have left."
-    ),
-    "enforcer": Lazy("numakube.cli.enforcer", "Give containers what a scheduler allotted to them."),
-    "sriov": Lazy("numakube.cli.sriov", "Offer PCI devices to this node's kubelet."),
-    "operator": Lazy(
-        "numakube.cli.operator", "Run exporters and a scheduler as two objects ask for."
-    ),
-    "webhook": Lazy("numakube.cli.webhook", "Refuse pods whose NUMA annotations are wrong."),
-    "gc": Lazy(
-        "numakube.cli.gc", "Remove NodeResourceTopology objects of nodes that have vanished."
-    ),
+_RUN: Final[dict[str, Lazy | Hosted]] = {
+    name: Hosted(name, entry.summary) for name, entry in PROGRAMS.items() if name not in _LOOK
 }
+# It has a command of its own below it.
+_RUN["extender"] = Lazy("numakube.cli.extender", PROGRAMS["extender"].summary)
 _LAB: Final = {
     "lab": Contributed("lab", LAB, "Run a cluster with NUMA nodes in one process."),
     "demo": Contributed(
@@ -71,12 +61,9 @@ _PROGRAM: Final = {
     "help": Lazy("numakube.cli.help", "Explain a command."),
 }
 
-COMMANDS: Final[dict[str, Lazy | Contributed]] = {
+COMMANDS: Final[dict[str, Lazy | Hosted | Contributed]] = {
     **_LOOK, **_PLAN, **_DEPLOY, **_RUN, **_LAB, **_PROGRAM,
 }  # fmt: skip
-PROGRAMS: Final = (*_RUN, "dashboard")
-"""What runs until it is stopped, with options of its own to reach a cluster."""
-
 SECTIONS: Final = {
     "Look": tuple(_LOOK),
     "Plan": tuple(_PLAN),

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from numakube.api.yamls import dump_yaml
-from numakube.apps.extender.command import HELP, NAME
-from numakube.apps.extender.process import run
-from numakube.apps.extender.settings import SETTINGS
-from numakube.apps.host.malloc import keep_freed_memory
-from numakube.apps.host.python_gc import quiet_collector
-from numakube.apps.host.running import run_until_stopped
-from numakube.apps.host.surroundings import Surroundings
+from numakube.apps.extender.process import PROGRAM
 from numakube.cli.lazy import LazyGroup
-from numakube.cli.logs import configure_logs
+from numakube.cli.programs import run_program
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest, as_comment
-
-if TYPE_CHECKING:
-    from numakube.apps.host.settings import Values
-
-
-def _run(flags: Values) -> int:
-    around = Surroundings()
-    values = SETTINGS.resolve(files=(), env=around.env, flags=flags)
-    configure_logs(values["log_level"], values["log_format"])
-    keep_freed_memory()
-    with quiet_collector():
-        return run_until_stopped(lambda stop: run(values, around, stop))
 
 
 @click.pass_context
 def _unless_subcommand(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - exit code
-    return _run(SETTINGS.given(ctx)) if ctx.invoked_subcommand is None else None
+    if ctx.invoked_subcommand is not None:
+        return None
+    return run_program(PROGRAM, PROGRAM.settings.given(ctx))
 
 
 command = LazyGroup(
-    name=NAME,
-    params=SETTINGS.options(),
+    name=PROGRAM.name,
+    params=PROGRAM.settings.parameters(),
     callback=_unless_subcommand,
-    help=HELP,
+    help=PROGRAM.help,
     invoke_without_command=True,
     subcommand_metavar="[config [OPTIONS]]",
 )

@@ -9,17 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from numakube.cli.lazy import LAB
+from numakube.programs import PROGRAMS
 
 OPTIONAL: Final = ("cryptography", "google", "grpc", LAB)
 """Libraries, as they are imported, that only extras bring."""
 
 EXTRAS: Final = {
-    "demo": "lab",
-    "enforcer": "enforcer",
-    "exporter": "exporter",
-    "lab": "lab",
-    "replay": "lab",
-    "sriov": "sriov",
+    **dict.fromkeys(("demo", "lab", "replay"), "lab"),
+    **{name: entry.extra for name, entry in PROGRAMS.items() if entry.extra},
 }
 """Commands that need them, and the extra that has all that each needs."""
 

@@ -41,6 +41,20 @@ class Lazy:
 
 
 @dataclass(frozen=True, slots=True)
+class Hosted:
+    """A program of `numakube.programs`, whose command is made from its description."""
+
+    name: str
+    summary: str
+
+    def load(self) -> click.Command:
+        """Import the program."""
+        from numakube.cli.programs import command_of
+
+        return command_of(self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class Contributed:
     """A command of another distribution, which names it as an entry point, and its line here."""
 
@@ -68,7 +82,7 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *,
-        lazy: Mapping[str, Lazy | Contributed] | None = None,
+        lazy: Mapping[str, Lazy | Hosted | Contributed] | None = None,
         sections: Mapping[str, Sequence[str]] | None = None,
         **attributes: object,
     ) -> None:

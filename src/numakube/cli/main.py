@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 import numakube
-from numakube.cli.commands import COMMANDS, PROGRAMS, SECTIONS
+from numakube.cli.commands import COMMANDS, SECTIONS
 from numakube.cli.connection import connection_options, current_cluster
 from numakube.cli.extras import missing_text
 from numakube.cli.lazy import LazyGroup
 from numakube.errors import ClusterUnreachable, NumakubeError
+from numakube.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-NODE_AGENTS: Final = ("enforcer", "exporter", "sriov")
-"""What runs on every node, where memory counts."""
 
 OK: Final = 0
 NEGATIVE: Final = 1
@@ -74,7 +72,8 @@ def cli(ctx: click.Context, *, debug: bool) -> None:  # declared for the help; `
 def main() -> NoReturn:
     """Run ``numakube``."""
     _silence_grpc()
-    if sys.argv[1:2] and sys.argv[1] in NODE_AGENTS:
+    entry = PROGRAMS.get(sys.argv[1]) if sys.argv[1:] else None
+    if entry is not None and entry.on_every_node:
         _keep_rich_out()
     sys.exit(run(sys.argv[1:], program="numakube"))
 

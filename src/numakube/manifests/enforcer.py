@@ -24,9 +24,10 @@ from numakube.manifests.node_agents import (
     probes,
 )
 from numakube.manifests.roles import cluster_role, rule, service_account
+from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-enforcer"
-_PORT: Final = 2114
+_PORT: Final = PROGRAMS["enforcer"].port
 _STATE: Final = "/var/lib/numakube-enforcer"
 _NRI: Final = "/host/nri"
 _FOLDERS: Final = (

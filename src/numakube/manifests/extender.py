@@ -18,12 +18,13 @@ from numakube.manifests.debugging import EXTENDER, debugging_access
 from numakube.manifests.images import IMAGE
 from numakube.manifests.roles import READ, ask_who_calls, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
+from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-extender"
 SECOND: Final = "numakube-kube-scheduler"
 SCHEDULER_NAME: Final = SECOND
 """That of `numakube scheduler` is another: both may run side by side."""
-PORT: Final = 10263
+PORT: Final = PROGRAMS["extender"].port
 HEALTH_PORT: Final = 10264
 SECRET: Final = "numakube-extender-tls"  # noqa: S105 - the name of a Secret
 CLIENT_SECRET: Final = "numakube-extender-client-tls"  # noqa: S105 - likewise

@@ -21,11 +21,12 @@ from numakube.manifests import (
 from numakube.manifests.images import IMAGE
 from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane
+from numakube.programs import PROGRAMS
 
 NAME: Final = "numaresources-controller-manager"
 LEASE: Final = "0e2a6bd3.openshift-kni.io"
 """The lease of the NUMA Resources Operator, so that never both of them work."""
-_PORT: Final = 8081
+_PORT: Final = PROGRAMS["operator"].port
 _LABELS: Final = {"app": "numaresources-operator", "control-plane": "controller-manager"}
 _WRITE: Final = (*READ, "create", "patch", "delete")
 _GROUP: Final = "nodetopology.openshift.io"

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.manifests.config_hash import HASH
 from numakube.manifests.network import API_PORTS, allow_api_server, allow_scraping, deny_all
 from numakube.manifests.roles import cluster_role, role, rule, service_account
+from numakube.programs import PROGRAMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-METRICS_PORT: Final = 2112
+METRICS_PORT: Final = PROGRAMS["exporter"].port
 CERTIFICATE: Final = "rte-metrics-service-cert"
 SECURITY_CONTEXT_CONSTRAINTS: Final = "resource-topology-exporter-v2"
 _SELINUX: Final = {"type": "container_device_plugin_t", "level": "s0"}

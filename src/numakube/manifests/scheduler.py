@@ -13,9 +13,10 @@ from numakube.manifests.images import IMAGE
 from numakube.manifests.readers import tenant_role
 from numakube.manifests.roles import READ, ask_who_calls, cluster_role, role, rule, service_account
 from numakube.manifests.spreading import on_control_plane, spread
+from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-scheduler"
-_PORT: Final = 10259
+_PORT: Final = PROGRAMS["scheduler"].port
 _FOLDER: Final = "/etc/numakube"
 _VOLUME: Final = {"name": "config", "configMap": {"name": NAME}}
 _MOUNT: Final = {"name": "config", "mountPath": _FOLDER, "readOnly": True}

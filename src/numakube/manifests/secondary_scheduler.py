@@ -14,6 +14,7 @@ from numakube.manifests.readers import tenant_role
 from numakube.manifests.roles import cluster_role, role, service_account
 from numakube.manifests.scheduler import cluster_rules, lease_rules
 from numakube.manifests.spreading import on_control_plane, spread
+from numakube.programs import PROGRAMS
 
 NAME: Final = "secondary-scheduler"
 CONFIG: Final = "topo-aware-scheduler-config"
@@ -23,7 +24,7 @@ LEADER_ROLE: Final = "topology-aware-scheduler-leader-elect"
 LEASE: Final = "numa-scheduler-leader"
 DEFAULT_NAMES: Final = (SCHEDULER_NAME, "topo-aware-scheduler")
 """Ours, and the one that pods name where the NUMA Resources Operator was before."""
-_PORT: Final = 10259
+_PORT: Final = PROGRAMS["scheduler"].port
 _LABELS: Final = {"app": NAME}
 
 

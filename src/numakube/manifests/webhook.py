@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from numakube.manifests.images import IMAGE
 from numakube.manifests.roles import ask_who_calls, cluster_role, rule, service_account
+from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-webhook"
 SECRET: Final = "numakube-webhook-tls"  # noqa: S105 - the name of a Secret
-PORT: Final = 8443
+PORT: Final = PROGRAMS["webhook"].port
 _TLS: Final = "/etc/numakube/webhook"
 _LABEL: Final = "app.kubernetes.io/name"
 _TIMEOUT_SECONDS: Final = 5

@@ -14,8 +14,7 @@ from tests.waiting import until
 
 from numakube.api.yamls import dump_yaml
 from numakube.apps.bundle import pack
-from numakube.apps.dashboard.command import LINE, SETTINGS
-from numakube.apps.dashboard.process import run
+from numakube.apps.dashboard.process import PROGRAM
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
 from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, list_file
@@ -35,10 +34,8 @@ async def running(*args: str) -> AsyncIterator[str]:
     """Run the process while the context lasts; return the address that it announces."""
     stop = asyncio.Event()
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    values = SETTINGS.resolve(env={}, flags=LINE.parse(("--port", "0", *args)))
-    process = asyncio.create_task(
-        run(values, Surroundings(env={}), stop, announce=address.set_result)
-    )
+    around = Surroundings(env={}, echo=lambda text: address.set_result(text.split()[-1]))
+    process = asyncio.create_task(PROGRAM.perform(("--port", "0", *args), around, stop))
     both: set[asyncio.Future[Any]] = {process, address}
     await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
     if process.done():
@@ -120,14 +117,9 @@ async def test_a_bundle_is_shown_like_a_cluster(tmp_path: Path) -> None:
 
 async def test_a_bundle_is_for_this_machine_only(tmp_path: Path) -> None:
     """There is no API server that knows tokens."""
-    values = SETTINGS.resolve(
-        env={},
-        flags=LINE.parse(
-            ("--from", bundle_in(tmp_path), "--bind-address", "0.0.0.0:0", "--insecure-serving")
-        ),
-    )
+    words = ("--from", bundle_in(tmp_path), "--bind-address", "0.0.0.0:0", "--insecure-serving")
     with pytest.raises(ConfigError, match="this machine only"):
-        await run(values, Surroundings(env={}), asyncio.Event(), announce=lambda _: None)
+        await PROGRAM.perform(words, Surroundings(env={}), asyncio.Event())
 
 
 async def test_a_bundle_that_is_none_is_told_by_name(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import pytest
 
-from numakube.apps.exporter.command import options_of, parse
 from numakube.apps.exporter.configuration import ExporterOptions
 from numakube.apps.exporter.inputs import ContainerName, PodPattern
+from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
 
@@ -35,16 +35,17 @@ def options(root: Path, *args: str, **env: str) -> ExporterOptions:
     def locate(path: str) -> Path:
         return root / path.lstrip("/")
 
-    return options_of(parse(args), Surroundings(env=env, root=root, locate=locate))
+    around = Surroundings(env=env, root=root, locate=locate)
+    return PROGRAM.read(PROGRAM.parse(args), around)
 
 
 def test_defaults_are_those_of_the_agents_people_know(root: Path) -> None:
     """Where theirs are sensible."""
     found = options(root)
-    assert found["period"] == 60
-    assert found["fingerprint_method"] == "with-exclusive-resources"
-    assert found["owner"]
-    assert found["conditions"]
+    assert found.settings.waking.period == 60
+    assert found.settings.content.fingerprint_method == "with-exclusive-resources"
+    assert found.settings.publishing.owner
+    assert found.settings.own_pod.conditions
     assert found.node_name == socket.gethostname()
 
 
@@ -89,10 +90,11 @@ def test_a_folder_of_files_is_read_in_order(root: Path) -> None:
     write(daemon / "config.yaml.d/10", "topologyExporter: {metricsPort: 2}")
     write(daemon / "config.yaml.d/..data/20", "topologyExporter: {metricsPort: 3}")
     (daemon / "config.yaml.d/20").symlink_to("..data/20")
-    assert (options(root)["period"], options(root)["metrics_port"]) == (5.0, 3)
+    found = options(root).settings
+    assert (found.waking.period, found.metrics.metrics_port) == (5.0, 3)
     write(root / "other/extra/config.yaml", "kubelet: {topologyManagerPolicy: restricted}")
-    found = options(root, "/other")
-    assert (found["policy"], found["period"]) == ("restricted", 60.0)
+    found = options(root, "/other").settings
+    assert (found.reading.policy, found.waking.period) == ("restricted", 60.0)
 
 
 def test_one_folder_at_most(root: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from tests.sites.bare import BareOpener, BareServer
 
 from numakube.api.nrt import attribute_value
-from numakube.apps.exporter.command import options_of, parse, perform
-from numakube.apps.gc.command import SETTINGS
+from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.gc.process import GcProcess
+from numakube.apps.gc.settings import GcSettings
 from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
@@ -47,16 +47,14 @@ async def export(kubeconfig: Path, folder: Path, pods: str) -> None:
     write_tree(from_shape("2 sockets, 2 cores, smt 2, 8Gi"), folder / "sys")
     (folder / "list.json").write_text(pods)
     (folder / "get_allocatable_resources.json").write_text(ALLOCATABLE)
-    line = parse(
-        (
-            *("--kubeconfig", str(kubeconfig), "--hostname", NODE, "--oneshot"),
-            *("--sysfs", str(folder / "sys"), "--podresources-socket", f"fake://{folder}"),
-            *("--kubelet-state-dir", "", "--topology-manager-policy", "restricted"),
-            *("--metrics-mode", "disabled", "--log-level", "error"),
-        )
+    words = (
+        *("--kubeconfig", str(kubeconfig), "--hostname", NODE, "--oneshot"),
+        *("--sysfs", str(folder / "sys"), "--podresources-socket", f"fake://{folder}"),
+        *("--kubelet-state-dir", "", "--topology-manager-policy", "restricted"),
+        *("--metrics-mode", "disabled", "--log-level", "error"),
     )
     around = Surroundings(env={})
-    code = await perform(line, options_of(line, around), around, asyncio.Event(), print)
+    code = await PROGRAM.perform(words, around, asyncio.Event())
     assert code == 0
 
 
@@ -84,7 +82,12 @@ async def test_reports_are_created_changed_and_collected(
 
     await client.delete(NODES, NODE)
     said: list[str] = []
-    values = SETTINGS.resolve(env={}, flags={"oneshot": True, "grace": 0.0})
-    assert await GcProcess(values, client, said.append).run(asyncio.Event()) == 0
+    settings = GcSettings(oneshot=True, grace=0.0)
+    assert (
+        await GcProcess(settings, Surroundings(env={}, echo=said.append), client).run(
+            asyncio.Event()
+        )
+        == 0
+    )
     assert said == [f"noderesourcetopology/{NODE} removed"]
     assert (await client.list(NRTS)).items == ()

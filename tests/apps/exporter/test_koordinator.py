@@ -21,10 +21,10 @@ from numakube.api.koordinator.nodes import CpuBasicInfo
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
-from numakube.apps.exporter.command import options_of, parse, perform
 from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.koordinator import WRITTEN, KoordinatorInputs, read_cpu_info
 from numakube.apps.exporter.problems import Trouble
+from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.exporter.report import PERIODIC, topology_of
 from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
@@ -194,16 +194,14 @@ async def test_annotations_of_others_stay_unless_the_option_is_on(
         )
 
         async def export(*words: str) -> dict[str, str]:
-            line = parse(
-                (
-                    *("--kubeconfig", str(tmp_path / "kubeconfig"), "--hostname", "worker"),
-                    *("--sysfs", str(tmp_path / "sys"), "--kubelet-state-dir", ""),
-                    *("--podresources-socket", f"fake://{tmp_path}", "--oneshot"),
-                    *("--metrics-mode", "disabled", "--log-level", "error", *words),
-                )
+            line = (
+                *("--kubeconfig", str(tmp_path / "kubeconfig"), "--hostname", "worker"),
+                *("--sysfs", str(tmp_path / "sys"), "--kubelet-state-dir", ""),
+                *("--podresources-socket", f"fake://{tmp_path}", "--oneshot"),
+                *("--metrics-mode", "disabled", "--log-level", "error", *words),
             )
             around = Surroundings(env={})
-            code = await perform(line, options_of(line, around), around, asyncio.Event(), print)
+            code = await PROGRAM.perform(line, around, asyncio.Event())
             assert code == 0
             found = await server.client.get(NODE_RESOURCE_TOPOLOGIES, "worker")
             return {key: text for key, text in found.metadata.annotations.items() if key in WRITTEN}

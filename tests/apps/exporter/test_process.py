@@ -15,7 +15,7 @@ from tests.sites.site import Opener, Site, SiteOptions
 from tests.waiting import until
 
 from numakube.api.nrt import NodeResourceTopology, attribute_value
-from numakube.apps.exporter.command import options_of, parse, perform
+from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import NotFound
@@ -67,9 +67,9 @@ class Host:
 
     async def run(self) -> int:
         """Run until told to stop."""
-        around = Surroundings(env={}, elsewhere=Elsewhere(move=False, announce=self._serves))
-        line = parse(self.args)
-        return await perform(line, options_of(line, around), around, self.stop, self.said.append)
+        elsewhere = Elsewhere(move=False, announce=self._serves)
+        around = Surroundings(env={}, elsewhere=elsewhere, echo=self.said.append)
+        return await PROGRAM.perform(self.args, around, self.stop)
 
     def _serves(self, _: int, url: str) -> None:
         self.url = url

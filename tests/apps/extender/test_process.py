@@ -20,7 +20,7 @@ from tests.apps.extender.place import node_document, pod_document, report
 from tests.sites.bare import BareOpener, BareServer
 from tests.waiting import until
 
-from numakube.apps.extender import command
+from numakube.apps.extender.process import PROGRAM
 from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
@@ -75,8 +75,7 @@ async def running(*args: str) -> AsyncIterator[dict[int, str]]:
     """Run the program until the end of the context; return where it serves which port."""
     stop, places = asyncio.Event(), dict[int, str]()
     around = Surroundings(env={}, elsewhere=Elsewhere(move=True, announce=places.__setitem__))
-    flags = command.LINE.parse(args)
-    task = asyncio.create_task(command.perform(flags, around, stop))
+    task = asyncio.create_task(PROGRAM.perform(args, around, stop))
     try:
         yield places
     finally:
@@ -155,9 +154,9 @@ async def test_what_makes_no_sense_is_told_at_the_start(
     server: BareServer, tmp_path: Path, args: tuple[str, ...], complaint: str
 ) -> None:
     """Before anything is served."""
-    flags = command.LINE.parse((f"--kubeconfig={tmp_path / 'kubeconfig'}", *args))
+    words = (f"--kubeconfig={tmp_path / 'kubeconfig'}", *args)
     with pytest.raises(ConfigError, match=complaint):
-        await command.perform(flags, Surroundings(env={}), asyncio.Event())
+        await PROGRAM.perform(words, Surroundings(env={}), asyncio.Event())
 
 
 def test_both_configurations_are_printed() -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
-from numakube.apps.gc.command import LINE, SETTINGS
-from numakube.apps.gc.process import GcProcess
+from numakube.apps.gc.process import PROGRAM, GcProcess
+from numakube.apps.gc.settings import GcSettings
+from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client
@@ -41,6 +41,7 @@ class Cluster:
         self.clock = clock
         self.transport = transport
         self.said: list[str] = []
+        self.around = Surroundings(env={}, serve=False, echo=self.said.append)
 
     async def node(self, name: str) -> None:
         """Add a node."""
@@ -57,14 +58,14 @@ class Cluster:
 
     def process(self, *args: str) -> GcProcess:
         """Return a collector with these arguments."""
-        values = SETTINGS.resolve(env={}, flags=LINE.parse(args))
-        return GcProcess(values, self.client, self.said.append)
+        settings = PROGRAM.read(PROGRAM.parse(args), self.around)
+        return GcProcess(settings, self.around, self.client)
 
     @contextlib.asynccontextmanager
     async def collecting(self, *args: str) -> AsyncIterator[GcProcess]:
         """Run a collector while the context lasts."""
         stop, process = asyncio.Event(), self.process(*args)
-        task = asyncio.create_task(process.run(stop, serve=False))
+        task = asyncio.create_task(process.run(stop))
         await self.clock.timeouts()
         yield process
         stop.set()
@@ -194,5 +195,5 @@ async def test_a_cluster_without_such_objects_is_fine() -> None:
     clock = ManualClock()
     async with ApiServer(now=clock.now) as server:
         client = Client(InProcess(server), clock=clock, rate=0)
-        values: dict[str, Any] = SETTINGS.resolve(env={}, flags=LINE.parse(("--oneshot",)))
-        assert await GcProcess(values, client, print).run(asyncio.Event()) == 0
+        settings = GcSettings(oneshot=True)
+        assert await GcProcess(settings, Surroundings(env={}), client).run(asyncio.Event()) == 0

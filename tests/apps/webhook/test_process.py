@@ -20,7 +20,7 @@ from tests.waiting import until
 
 from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
-from numakube.apps.webhook.command import LINE, perform
+from numakube.apps.webhook.process import PROGRAM
 from numakube.errors import ConfigError, Invalid
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
@@ -93,7 +93,7 @@ async def webhook(*arguments: str) -> AsyncIterator[str]:
 
     around = Surroundings(env={}, elsewhere=Elsewhere(move=False, announce=announce))
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(perform(LINE.parse(arguments), around, stop))
+        task = tasks.create_task(PROGRAM.perform(arguments, around, stop))
         await serving.wait()
         try:
             yield places[0]
@@ -177,9 +177,9 @@ async def test_a_new_certificate_is_taken_up_without_a_restart(files: Files) -> 
 
 async def test_plain_http_where_others_reach_it_must_be_meant() -> None:
     """API servers would not call it anyway."""
-    arguments = LINE.parse(("--bind-address=0.0.0.0:0",))
+    arguments = ("--bind-address=0.0.0.0:0",)
     with pytest.raises(ConfigError, match="HTTPS"):
-        await perform(arguments, Surroundings(env={}), asyncio.Event())
+        await PROGRAM.perform(arguments, Surroundings(env={}), asyncio.Event())
 
 
 @contextlib.asynccontextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -13,10 +14,12 @@ from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.gate import Gate
 from numakube.apps.dashboard.recorded import Recorded
 from numakube.apps.dashboard.reflection import Reflection
+from numakube.apps.dashboard.settings import SETTINGS
 from numakube.apps.dashboard.source import Source
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving, is_loopback
 from numakube.errors import ConfigError
 from numakube.insight.facts import facts_of
@@ -24,10 +27,12 @@ from numakube.kube.connect import connect
 from numakube.kube.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator
     from pathlib import Path
     from typing import TypeAlias
 
+    from numakube.apps.dashboard.settings import DashboardSettings
+    from numakube.apps.host.common_settings import ServingSettings
     from numakube.apps.host.serving import Listen
     from numakube.apps.host.surroundings import Surroundings
     from numakube.insight.collected import Collected
@@ -39,28 +44,18 @@ if TYPE_CHECKING:
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def run(
-    values: Mapping[str, Any],
-    around: Surroundings,
-    stop: asyncio.Event,
-    *,
-    announce: Callable[[str], None],
-) -> int:
-    """Serve until *stop* is set; return the exit code.
-
-    Args:
-        values: the settings.
-        around: environment, file system and time.
-        stop: set when the process is to end.
-        announce: told the address of the first page.
+async def run(settings: DashboardSettings, around: Surroundings, stop: asyncio.Event) -> int:
+    """Serve until *stop* is set, and print the address; return the exit code.
 
     Raises:
         ConfigError: it cannot even start.
     """
-    listen = around.placed(listen_of(_with_port(values), locate=around.locate))
-    opened = _recorded if values["bundle"] else _live
+    listen = around.placed(listen_of(_with_port(settings), locate=around.locate))
+    opened = _recorded if settings.bundle else _live
     async with AsyncExitStack() as stack:
-        dashboard, health, access = await stack.enter_async_context(opened(values, around, listen))
+        dashboard, health, access = await stack.enter_async_context(
+            opened(settings, around, listen)
+        )
         serving = Serving(
             listen,
             health=health,
@@ -71,16 +66,16 @@ async def run(
         server = await stack.enter_async_context(serving)
         stack.callback(dashboard.close)
         _log.info("serving", url=server.url)
-        announce(server.url + PREFIX)
+        around.echo(f"dashboard   {server.url}{PREFIX}")
         await stop.wait()
     return 0
 
 
 @asynccontextmanager
 async def _live(
-    values: Mapping[str, Any], around: Surroundings, listen: Listen
+    settings: DashboardSettings, around: Surroundings, listen: Listen
 ) -> AsyncIterator[_Opened]:
-    config = cluster_of(values, env=around.env, root=around.root)
+    config = cluster_of(settings.connection, env=around.env, root=around.root)
     async with (
         connect(
             config, clock=around.clock, env=around.env, user_agent="numakube-dashboard"
@@ -93,23 +88,23 @@ async def _live(
         health = Health()
         health.ready("caches", reflection.not_ready)
         work = tasks.create_task(reflection.run())
-        yield Dashboard(reflection.source, gate=gate, title=values["title"]), health, access
+        yield Dashboard(reflection.source, gate=gate, title=settings.title), health, access
         work.cancel()
 
 
 @asynccontextmanager
 async def _recorded(
-    values: Mapping[str, Any], around: Surroundings, listen: Listen
+    settings: DashboardSettings, around: Surroundings, listen: Listen
 ) -> AsyncIterator[_Opened]:
     if not is_loopback(listen.host):
         raise ConfigError(
             f"--from with --bind-address {listen.host}: without a cluster nobody can say who may "
             "look, so a bundle is shown on this machine only"
         )
-    facts = facts_of(_collected(around.locate(values["bundle"])))
+    facts = facts_of(_collected(around.locate(settings.bundle)))
     gate = Gate(around.clock, host=listen.host, path=PREFIX)
     source = source_of_facts(facts, around.clock)
-    yield Dashboard(source, gate=gate, title=values["title"]), Health(), None
+    yield Dashboard(source, gate=gate, title=settings.title), Health(), None
 
 
 def source_of_facts(facts: ClusterFacts, clock: Clock) -> Source:
@@ -135,7 +130,21 @@ def _collected(path: Path) -> Collected:
     return unpack(content, name=str(path))
 
 
-def _with_port(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    if values["port"] is None:
-        return values
-    return {**values, "bind_address": f"127.0.0.1:{values['port']}"}
+def _with_port(settings: DashboardSettings) -> ServingSettings:
+    if settings.port is None:
+        return settings.serving
+    return replace(settings.serving, bind_address=f"127.0.0.1:{settings.port}")
+
+
+_ABOUT: Final = """\
+Open the address that it prints. Only this machine can reach it, unless --bind-address says
+otherwise; then it needs a certificate, and readers need a token.
+"""
+
+PROGRAM: Final = Program(
+    name="dashboard",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=SETTINGS.read,
+    run=run,
+)

@@ -1,6 +1,6 @@
 """The enforcer as a process: from settings to an exit code.
 
-    code = await run(values, Surroundings(), stop)
+    code = await run(settings, Surroundings(), stop)
 
 The same function runs it as a program of its own, as a container of the lab, and in tests: what
 surrounds it is given.
@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
+import click
 import structlog
 
 from numakube.apps.enforcer.enforcer import Enforcer
@@ -25,9 +25,11 @@ from numakube.apps.enforcer.nri import NriPlugin
 from numakube.apps.enforcer.nri_link import NriLink
 from numakube.apps.enforcer.originals import OriginalsFile
 from numakube.apps.enforcer.reporting import Reporter
+from numakube.apps.enforcer.settings import SETTINGS
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.connect import connect
@@ -37,15 +39,14 @@ from numakube.node.cgroups.files import CgroupFiles, detect
 from numakube.node.cgroups.watching import GroupWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from numakube.api.core import Pod
     from numakube.api.nodes import Node
+    from numakube.apps.enforcer.settings import EnforcerSettings
     from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
-
-Outcomes: TypeAlias = Callable[[Outcome], None]
 
 COMPONENT: Final = "numakube-enforcer"
 FAILED: Final = 1
@@ -56,86 +57,67 @@ _END_SECONDS: Final = 5.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def node_name_of(values: Values) -> str:
-    """Return the name of the node."""
-    return str(values["node_name"] or socket.gethostname())
-
-
-def make_executor(values: Values, around: Surroundings, *, dry_run: bool = False) -> Executor:
+def make_executor(settings: EnforcerSettings, around: Surroundings) -> Executor:
     """Return what changes groups.
 
     Raises:
         ConfigError: there are no groups to change, or no place for state.
     """
     return Executor(
-        _groups(values, around),
-        OriginalsFile(around.locate(values["state_dir"])),
-        parent=values["cgroup_parent"],
-        quota=values["unset_quota"],
-        dry_run=dry_run,
+        _groups(settings, around),
+        OriginalsFile(around.locate(settings.state_dir)),
+        parent=settings.cgroup_parent,
+        quota=settings.unset_quota,
+        dry_run=settings.dry_run,
     )
 
 
-async def run(
-    values: Values,
-    around: Surroundings,
-    stop: asyncio.Event,
-    *,
-    once: bool = False,
-    dry_run: bool = False,
-    show: Outcomes | None = None,
-) -> int:
-    """Enforce until *stop* is set; return the exit code.
-
-    Args:
-        values: the settings.
-        around: what surrounds the process.
-        stop: ends it.
-        once: make one pass only, and leave things as they are then.
-        dry_run: likewise, and change nothing.
-        show: is told what that pass did.
+async def run(settings: EnforcerSettings, around: Surroundings, stop: asyncio.Event) -> int:
+    """Enforce until *stop* is set, or do once what is asked for; return the exit code.
 
     Raises:
         ConfigError: it cannot even start.
     """
-    config = cluster_of(values, env=around.env, root=around.root)
+    if settings.restore_only:
+        outcome = make_executor(settings, around).restore()
+        _print(outcome, around.echo)
+        return FAILED if outcome.refused else 0
+    config = cluster_of(settings.connection, env=around.env, root=around.root)
     async with connect(config, clock=around.clock, env=around.env, user_agent=COMPONENT) as client:
-        process = EnforcerProcess(values, around, client, dry_run=dry_run)
-        if once or dry_run:
-            return await process.once(stop, show)
+        process = EnforcerProcess(settings, around, client)
+        if settings.once or settings.dry_run:
+            return await process.once(stop)
         return await process.run(stop)
 
 
 class EnforcerProcess:
     """A running enforcer with everything around its loop."""
 
-    def __init__(
-        self, values: Values, around: Surroundings, client: Client, *, dry_run: bool = False
-    ) -> None:
-        self._values = values
+    def __init__(self, settings: EnforcerSettings, around: Surroundings, client: Client) -> None:
+        self._settings = settings
         self._around = around
         self._client = client
-        name = node_name_of(values)
+        name = settings.node_name or socket.gethostname()
         self._name = name
         self._registry = new_registry("enforcer")
         self._pods: Reflector[Pod] = Reflector(client, PODS, fields=f"spec.nodeName={name}")
         self._node: Reflector[Node] = Reflector(client, NODES, fields=f"metadata.name={name}")
         self._events = EventRecorder(client, component=COMPONENT, instance=name)
-        state = around.locate(values["kubelet_dir"]) / _CPU_STATE
-        self._groups = _groups(values, around)
+        state = around.locate(settings.kubelet_dir) / _CPU_STATE
+        self._groups = _groups(settings, around)
         self._watch = GroupWatch(self._wake)
         self._kubelet = state.parent
         metrics = EnforcerMetrics(self._registry)
         self.enforcer = Enforcer(
             knowledge=self,
             reader=NodeReader(
-                sysfs=around.locate(values["sysfs"]), cpu_state=state, memory=values["memory"]
+                sysfs=around.locate(settings.sysfs), cpu_state=state, memory=settings.memory
             ),
-            executor=make_executor(values, around, dry_run=dry_run),
-            reporter=Reporter(None if dry_run else self._events),
+            executor=make_executor(settings, around),
+            reporter=Reporter(None if settings.dry_run else self._events),
             metrics=metrics,
             clock=around.clock,
-            period=values["period"],
+            period=settings.period,
             watched=self._watch_groups,
             wrote=lambda outcome: self._plugin.wrote(outcome),
         )
@@ -144,9 +126,9 @@ class EnforcerProcess:
             self._plugin,
             metrics,
             around.clock,
-            socket=around.locate(values["nri_socket"]),
-            name=values["nri_name"],
-            index=values["nri_index"],
+            socket=around.locate(settings.nri_socket),
+            name=settings.nri_name,
+            index=settings.nri_index,
             rng=client.rng,
         )
         self._pods.store.subscribe(lambda _: self._wake())
@@ -171,12 +153,12 @@ class EnforcerProcess:
                 self._watch.open()
                 try:
                     if await self._all_known(stop):
-                        if self._values["nri"] != "off":
+                        if self._settings.nri != "off":
                             jobs.append(tasks.create_task(self._link.run()))
                         await self.enforcer.run(stop)
                 finally:
                     self._watch.close()
-                    if self._values["restore"]:
+                    if self._settings.restore:
                         await self.enforcer.restore()
                         await self._tell_runtime()
                 for job in jobs:
@@ -184,8 +166,8 @@ class EnforcerProcess:
         _log.info("enforcer_ended", node=self._name)
         return 0
 
-    async def once(self, stop: asyncio.Event, show: Outcomes | None) -> int:
-        """Make one pass; return the exit code."""
+    async def once(self, stop: asyncio.Event) -> int:
+        """Make one pass, print what it did, and return the exit code."""
         async with asyncio.TaskGroup() as tasks:
             jobs = [tasks.create_task(job) for job in (*self._jobs(), self._end_with(stop))]
             outcome = None
@@ -199,8 +181,7 @@ class EnforcerProcess:
         self._watch.close()
         if outcome is None:
             return FAILED
-        if show is not None:
-            show(outcome)
+        _print(outcome, self._around.echo)
         return FAILED if outcome.trouble or outcome.refused else 0
 
     async def _all_known(self, stop: asyncio.Event) -> bool:
@@ -242,13 +223,47 @@ class EnforcerProcess:
         health.ready("node", lambda: "" if self._node.synced.is_set() else "not listed yet")
         health.ready("groups", lambda: self.enforcer.trouble)
         health.ready("enforced", self.enforcer.unenforced)
-        if self._values["nri"] == "on":
+        if self._settings.nri == "on":
             health.ready("nri", lambda: self._link.trouble)
-        listen = self._around.placed(listen_of(self._values, locate=self._around.locate))
+        listen = self._around.placed(listen_of(self._settings.serving, locate=self._around.locate))
         access = Access(self._client, host=listen.host)
         serving = Serving(listen, health=health, registry=self._registry, access=access)
         _log.info("serving", url=(await stack.enter_async_context(serving)).url)
 
 
-def _groups(values: Values, around: Surroundings) -> CgroupFiles:
-    return CgroupFiles(detect(around.locate(values["cgroup_root"])))
+def _groups(settings: EnforcerSettings, around: Surroundings) -> CgroupFiles:
+    return CgroupFiles(detect(around.locate(settings.cgroup_root)))
+
+
+def _print(outcome: Outcome, echo: Callable[[str], None]) -> None:
+    """Print one line a file: whose it is, what it was, and what it is to be."""
+    for change in outcome.changes:
+        whose = f"{change.owner.pod} {change.owner.container}" if change.owner.pod else "-"
+        before, after = change.before or "(inherit)", change.after or "(inherit)"
+        echo(f"{whose}\t{change.group}/{change.file}\t{before} -> {after}")
+    for refused in outcome.refused:
+        echo(f"refused: {refused.owner.pod or '-'}\t{refused.group}\t{refused.why}")
+    if outcome.trouble:
+        echo(f"nothing done: {outcome.trouble}")
+
+
+def _read(flags: Values, around: Surroundings) -> EnforcerSettings:
+    settings = SETTINGS.read(flags, around)
+    if settings.once and settings.restore_only:
+        raise click.UsageError("--once and --restore exclude each other.")
+    return settings
+
+
+_ABOUT: Final = """\
+For nodes whose kubelet aligns nothing. Sets CPUs and memory nodes of control groups, version 1 or
+2, keeps other pods off CPUs that a pod has for itself, repairs what others change, and puts
+everything back at the end.
+"""
+
+PROGRAM: Final = Program(
+    name="enforcer",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=_read,
+    run=run,
+)

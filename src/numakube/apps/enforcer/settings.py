@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
-from numakube.apps.host.settings import DURATION, Setting, Settings
+from numakube.apps.host.common_settings import (
+    ConnectionSettings,
+    LogSettings,
+    ServingSettings,
+    serving_on,
+)
+from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
 from numakube.node.nri.plugin import DEFAULT_SOCKET
+from numakube.programs import PROGRAMS
 
-PORT: Final = 2114
 DEFAULT_STATE_DIR: Final = "/var/lib/numakube-enforcer"
 
 NRI_MODES: Final = ("auto", "on", "off")
@@ -34,118 +40,111 @@ class Matching(click.ParamType[Any]):
         return str(value)
 
 
-_ENFORCING: Final = (
-    Setting(
-        name="node_name",
-        flag="--hostname",
-        metavar="NODE",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforcerSettings:
+    """What an enforcer can be told."""
+
+    once: bool = setting("--once", default=False, help="Make one pass, print it, and end.")
+    dry_run: bool = setting(
+        "--dry-run", default=False, help="Print what would be written, and end."
+    )
+    restore_only: bool = setting(
+        "--restore",
+        default=False,
+        help="Put back what an earlier process changed, and end; needs no cluster.",
+    )
+    node_name: str = setting(
+        "--hostname",
         env="NODE_NAME",
+        metavar="NODE",
         help="Name of the node; by default that of the host.",
-    ),
-    Setting(
-        name="period",
-        flag="--period",
+    )
+    period: float = setting(
+        "--period",
         type=DURATION,
         default=10.0,
         env="ENFORCER_PERIOD",
         help="Look at all control groups so often, besides at once when something changes.",
-    ),
-    Setting(
-        name="memory",
-        flag="--memory/--no-memory",
+    )
+    memory: bool = setting(
+        "--memory/--no-memory",
         default=True,
         env="ENFORCER_MEMORY",
         help="Let memory come from the NUMA nodes that it was allotted on.",
-    ),
-    Setting(
-        name="unset_quota",
-        flag="--unset-cpu-quota/--no-unset-cpu-quota",
+    )
+    unset_quota: bool = setting(
+        "--unset-cpu-quota/--no-unset-cpu-quota",
         default=True,
         env="ENFORCER_UNSET_CPU_QUOTA",
         help="Do not throttle containers with CPUs of their own.",
-    ),
-    Setting(
-        name="restore",
-        flag="--restore-on-exit/--no-restore-on-exit",
+    )
+    restore: bool = setting(
+        "--restore-on-exit/--no-restore-on-exit",
         default=True,
         env="ENFORCER_RESTORE_ON_EXIT",
         help="Put everything back as it was before ending.",
-    ),
-)
-
-_NRI: Final = (
-    Setting(
-        name="nri",
-        flag="--nri",
+    )
+    nri: str = setting(
+        "--nri",
         type=click.Choice(NRI_MODES),
         default="auto",
         env="ENFORCER_NRI",
         help="Set containers before they start, as an NRI plugin of the runtime: if there is NRI, "
         "always (not ready without), or never.",
-    ),
-    Setting(
-        name="nri_socket",
-        flag="--nri-socket",
-        metavar="PATH",
+    )
+    nri_socket: str = setting(
+        "--nri-socket",
         default=DEFAULT_SOCKET,
         env="ENFORCER_NRI_SOCKET",
+        metavar="PATH",
         help="Where the container runtime offers NRI.",
-    ),
-    Setting(
-        name="nri_name",
-        flag="--nri-plugin-name",
+    )
+    nri_name: str = setting(
+        "--nri-plugin-name",
         type=Matching("name", r"[A-Za-z0-9_.+-]+", "letters, digits and _.+-"),
         default="numakube",
         env="NRI_PLUGIN_NAME",
         help="What the plugin is called in the runtime.",
-    ),
-    Setting(
-        name="nri_index",
-        flag="--nri-plugin-index",
+    )
+    nri_index: str = setting(
+        "--nri-plugin-index",
         type=Matching("index", r"[0-9]{2}", "two digits"),
         default="90",
         env="NRI_PLUGIN_IDX",
         help="When the plugin is asked: those with lower numbers come first.",
-    ),
-)
-
-_PLACES: Final = (
-    Setting(
-        name="cgroup_root",
-        flag="--cgroup-root",
-        metavar="DIR",
+    )
+    cgroup_root: str = setting(
+        "--cgroup-root",
         default="/sys/fs/cgroup",
+        metavar="DIR",
         help="Where the host's control groups are mounted.",
-    ),
-    Setting(
-        name="cgroup_parent",
-        flag="--cgroup-parent",
+    )
+    cgroup_parent: str = setting(
+        "--cgroup-parent",
         metavar="GROUP",
         help="The group of all pods, such as kubepods.slice; found by itself in the usual places.",
-    ),
-    Setting(
-        name="sysfs",
-        flag="--sysfs",
-        metavar="DIR",
+    )
+    sysfs: str = setting(
+        "--sysfs",
         default="/sys",
+        metavar="DIR",
         help="Where the host's CPUs are described.",
-    ),
-    Setting(
-        name="kubelet_dir",
-        flag="--kubelet-state-dir",
-        metavar="DIR",
+    )
+    kubelet_dir: str = setting(
+        "--kubelet-state-dir",
         default="/var/lib/kubelet",
-        help="The kubelet's folder, for its CPU Manager's state.",
-    ),
-    Setting(
-        name="state_dir",
-        flag="--state-dir",
         metavar="DIR",
+        help="The kubelet's folder, for its CPU Manager's state.",
+    )
+    state_dir: str = setting(
+        "--state-dir",
         default=DEFAULT_STATE_DIR,
+        metavar="DIR",
         help="Where to keep what groups were before; must survive a restart of the process.",
-    ),
-)
+    )
+    connection: ConnectionSettings = group(ConnectionSettings)
+    serving: ServingSettings = serving_on(PROGRAMS["enforcer"].port)
+    logs: LogSettings = group(LogSettings)
 
-SETTINGS: Final = Settings(
-    (*_ENFORCING, *_NRI, *_PLACES, *CONNECTION, *serving_settings(PORT), *LOGS)
-)
+
+SETTINGS: Final = SettingsTable(EnforcerSettings)

@@ -1,7 +1,9 @@
-"""The exporter's parts, made from its options."""
+"""The exporter's parts, made from its settings."""
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -16,8 +18,10 @@ from numakube.apps.exporter.kubelet_config import (
 )
 from numakube.apps.exporter.kubelet_process import CommandLine
 from numakube.apps.exporter.nrt_writer import Nowhere, ObjectPublisher
+from numakube.apps.exporter.pod_book import NoPods
 from numakube.apps.exporter.pod_conditions import OwnPod
-from numakube.apps.exporter.sources import NoCheckpoints
+from numakube.apps.exporter.sources import NoCheckpoints, NodeReader
+from numakube.apps.exporter.sysfs import HardwareReader
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
 from numakube.node.fake_podresources import FakePodResources
@@ -31,9 +35,11 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.configuration import ExporterOptions
     from numakube.apps.exporter.koordinator import KoordinatorInputs
     from numakube.apps.exporter.kubelet_config import ConfigSource
+    from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.apps.exporter.node_object import NodeObject
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_book import WatchedPods
+    from numakube.apps.exporter.settings import ExporterSettings
     from numakube.apps.exporter.sources import CheckpointSource, PodResourcesReader
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
@@ -42,20 +48,59 @@ if TYPE_CHECKING:
 _CALL_SECONDS: Final = 10.0
 
 
-def make_wakeups(options: ExporterOptions, clock: Clock) -> Wakeups:
+def make_reader(
+    options: ExporterOptions,
+    around: Surroundings,
+    *,
+    client: Client | None = None,
+    node: NodeObject | None = None,
+    pods: WatchedPods | None = None,
+    metrics: ExporterMetrics | None = None,
+) -> NodeReader:
+    """Return what reads the node, with what the cluster knows of it if there is one.
+
+    Raises:
+        ConfigError: the settings make no sense.
+    """
+    settings = options.settings
+    reading, content = settings.reading, settings.content
+    asks = not settings.run.no_kubelet
+    return NodeReader(
+        hardware=partial(asyncio.to_thread, HardwareReader(around.locate(reading.sysfs)).read),
+        dial=make_dial(settings, around) if asks else None,
+        config=make_config_source(settings, around, client, node)
+        if asks
+        else ConfigFile(around.locate(reading.kubelet_config_file)),
+        checkpoints=make_checkpoints(settings, around),
+        pods=NoPods() if pods is None else pods,
+        policy=reading.policy or None,
+        scope=reading.scope or None,
+        version=None if node is None else lambda: node.kubelet_version,
+        reserved_cpus=options.reserved_cpus(),
+        exclude_terminal=content.exclude_terminal_pods,
+        refresh=content.refresh,
+        metrics=metrics,
+        koordinator=make_koordinator_source(settings, around, node, pods)
+        if content.koordinator
+        else None,
+    )
+
+
+def make_wakeups(settings: ExporterSettings, clock: Clock) -> Wakeups:
     """Return when to look."""
-    limit, unit = options["max_events"], options["time_unit"]
+    waking = settings.waking
+    limit, unit = waking.max_events, waking.time_unit
     rate = limit / unit if limit > 0 and unit > 0 else 0.0
-    return Wakeups(clock=clock, period=options["period"], rate=rate)
+    return Wakeups(clock=clock, period=waking.period, rate=rate)
 
 
-def make_dial(options: ExporterOptions, around: Surroundings) -> Callable[[], PodResourcesReader]:
+def make_dial(settings: ExporterSettings, around: Surroundings) -> Callable[[], PodResourcesReader]:
     """Return what connects to the kubelet.
 
     Raises:
         ConfigError: the socket's address makes no sense.
     """
-    parts = urlsplit(options["socket"])
+    parts = urlsplit(settings.reading.socket)
     path = around.locate(parts.path)
     match parts.scheme:
         case "" | "unix":
@@ -67,54 +112,56 @@ def make_dial(options: ExporterOptions, around: Surroundings) -> Callable[[], Po
 
 
 def make_config_source(
-    options: ExporterOptions,
+    settings: ExporterSettings,
     around: Surroundings,
     client: Client | None,
     node: NodeObject | None = None,
 ) -> FirstOf:
     """Return where the kubelet's configuration is read."""
-    token = around.locate(options["token_file"])
+    reading = settings.reading
+    token = around.locate(reading.token_file)
     sources: list[ConfigSource] = []
-    if uri := options["kubelet_config_uri"]:
+    if uri := reading.kubelet_config_uri:
         path = file_of_uri(uri)
         sources.append(
             KubeletConfigz(uri, token, clock=around.clock)
             if path is None
             else ConfigFile(around.locate(path))
         )
-    elif options["kubelet_config_file"]:
-        sources.append(ConfigFile(around.locate(options["kubelet_config_file"])))
-    if options["procfs"]:
-        proc, state_dir = around.locate(options["procfs"]), options["state_dir"]
+    elif reading.kubelet_config_file:
+        sources.append(ConfigFile(around.locate(reading.kubelet_config_file)))
+    if reading.procfs:
+        proc, state_dir = around.locate(reading.procfs), reading.state_dir
         sources.append(
             CommandLine(proc, state_dir=state_dir, locate=around.locate, clock=around.clock)
         )
     if node is not None:
         sources.append(NodeConfigz(node, token, clock=around.clock))
     if client is not None:
-        sources.append(ApiConfigz(client, options.node_name))
+        sources.append(ApiConfigz(client, settings.publishing.node_name))
     return FirstOf(sources)
 
 
-def make_checkpoints(options: ExporterOptions, around: Surroundings) -> CheckpointSource:
+def make_checkpoints(settings: ExporterSettings, around: Surroundings) -> CheckpointSource:
     """Return the kubelet's state files."""
-    if not options["state_dir"]:
+    if not settings.reading.state_dir:
         return NoCheckpoints()
-    return StateFolder(around.locate(options["state_dir"]))
+    return StateFolder(around.locate(settings.reading.state_dir))
 
 
-def make_publisher(options: ExporterOptions, client: Client, node: NodeObject) -> Publisher:
+def make_publisher(settings: ExporterSettings, client: Client, node: NodeObject) -> Publisher:
     """Return where reports go."""
-    if options["no_publish"]:
+    publishing = settings.publishing
+    if publishing.no_publish:
         return Nowhere()
     return ObjectPublisher(
         client,
         node,
-        name=options.node_name,
-        owner=options["owner"],
-        resync=options["resync"],
-        timing_period=options["period"] if options["expose_timing"] else None,
-        ours=_koordinator_keys() if options["koordinator"] else frozenset(),
+        name=publishing.node_name,
+        owner=publishing.owner,
+        resync=publishing.resync,
+        timing_period=settings.waking.period if publishing.expose_timing else None,
+        ours=_koordinator_keys() if settings.content.koordinator else frozenset(),
     )
 
 
@@ -125,7 +172,7 @@ def _koordinator_keys() -> frozenset[str]:
 
 
 def make_koordinator_source(
-    options: ExporterOptions,
+    settings: ExporterSettings,
     around: Surroundings,
     node: NodeObject | None = None,
     pods: WatchedPods | None = None,
@@ -133,7 +180,7 @@ def make_koordinator_source(
     """Return what reads what koordlet's annotations need; without a cluster that is little."""
     from numakube.apps.exporter.koordinator import KoordinatorInputs, read_cpu_info
 
-    cpu_info = read_cpu_info(around.locate(options["sysfs"]), around.locate("/proc"))
+    cpu_info = read_cpu_info(around.locate(settings.reading.sysfs), around.locate("/proc"))
     return lambda: KoordinatorInputs(
         pods=() if pods is None else pods.objects(),
         node={} if node is None else node.annotations,
@@ -141,31 +188,34 @@ def make_koordinator_source(
     )
 
 
-def make_own_pod(options: ExporterOptions, client: Client) -> OwnPod | None:
+def make_own_pod(settings: ExporterSettings, client: Client) -> OwnPod | None:
     """Return the exporter's own pod, if its conditions are to be set and its name is known."""
-    namespace, name = options["pod_namespace"], options["pod_name"]
-    if not options["conditions"] or not namespace or not name:
+    own = settings.own_pod
+    if not own.conditions or not own.pod_namespace or not own.pod_name:
         return None
-    return OwnPod(client, namespace, name)
+    return OwnPod(client, own.pod_namespace, own.pod_name)
 
 
-def make_file_watch(options: ExporterOptions, around: Surroundings, wakeups: Wakeups) -> FileWatch:
+def make_file_watch(
+    settings: ExporterSettings, around: Surroundings, wakeups: Wakeups
+) -> FileWatch:
     """Return what watches everything that changes with the kubelet.
 
     Raises:
         ConfigError: the notification file cannot be used.
     """
+    reading = settings.reading
     triggers: dict[Path, Trigger] = {}
-    if folder := options["state_dir"]:
+    if folder := reading.state_dir:
         state = around.locate(folder)
         triggers |= dict.fromkeys((state / name for name in (*STATE_FILES, CHOICES)), Trigger.STATE)
-    socket = urlsplit(options["socket"])
+    socket = urlsplit(reading.socket)
     if socket.scheme in ("", "unix"):
         triggers[around.locate(socket.path)] = Trigger.SOCKET
-    if options["kubelet_config_file"]:
-        triggers[around.locate(options["kubelet_config_file"])] = Trigger.CONFIGURATION
-    if options["notify_file"]:
-        triggers[_notification_file(around.locate(options["notify_file"]))] = Trigger.NOTIFICATION
+    if reading.kubelet_config_file:
+        triggers[around.locate(reading.kubelet_config_file)] = Trigger.CONFIGURATION
+    if path := settings.waking.notify_file:
+        triggers[_notification_file(around.locate(path))] = Trigger.NOTIFICATION
     return FileWatch(triggers, lambda path: wakeups.note(triggers[path]), clock=around.clock)
 
 

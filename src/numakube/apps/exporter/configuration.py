@@ -8,9 +8,9 @@ checked as a whole: an unknown key is an error, since a mistyped one would silen
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.yamls import load_yaml
 from numakube.apps.exporter import settings
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from numakube.apps.host.common_settings import Locate
+    from numakube.apps.exporter.settings import ExporterSettings
+    from numakube.apps.host.common_settings import Locate, LogSettings
     from numakube.apps.host.settings import Values
 
 DEFAULT_FILE: Final = "/etc/resource-topology-exporter/config.yaml"
@@ -52,37 +53,40 @@ class ExporterOptions:
     """Everything the exporter was told.
 
     Attributes:
-        values: the settings by name; see `numakube.apps.exporter.settings`.
+        settings: every setting; the node's name is known.
         exclusions: what the configuration files exclude.
         reference_container: from the flag, or from the three variables of older manifests.
     """
 
-    values: Mapping[str, Any]
+    settings: ExporterSettings
     exclusions: Exclusions = Exclusions()
     reference_container: ContainerName | None = None
-
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - whatever the setting is
-        return self.values[name]
 
     @property
     def node_name(self) -> str:
         """The node's name."""
-        return str(self.values["node_name"])
+        return self.settings.publishing.node_name
+
+    @property
+    def logs(self) -> LogSettings:
+        """What is logged, and how."""
+        return self.settings.logs
 
     def report_options(self) -> ReportOptions:
         """Return what decides about the content of reports."""
-        namespace = self["watch_namespace"]
+        content = self.settings.content
+        namespace = content.watch_namespace
         return ReportOptions(
             node_name=self.node_name,
             watch_namespace="" if namespace == _EVERY_NAMESPACE else namespace,
             resource_exclude=self.exclusions.resources,
             pod_exclude=self.exclusions.pods,
             reference_container=self.reference_container,
-            fingerprint=self["fingerprint"],
-            fingerprint_method=self["fingerprint_method"],
-            numa_placement=self["numa_placement"],
-            exact=self["exact"],
-            accounting=Accounting(self["accounting"]),
+            fingerprint=content.fingerprint,
+            fingerprint_method=content.fingerprint_method,
+            numa_placement=content.numa_placement,
+            exact=content.exact,
+            accounting=Accounting(content.accounting),
         )
 
     def reserved_cpus(self) -> CpuSet:
@@ -92,31 +96,33 @@ class ExporterOptions:
             ConfigError: they are no list of CPUs.
         """
         try:
-            return CpuSet.parse(self["reserved_cpus"])
+            return CpuSet.parse(self.settings.content.reserved_cpus)
         except InvalidValue as error:
             raise ConfigError(f"--reserved-cpus: {error}") from None
 
     def listen(self, locate: Locate) -> Listen | None:
         """Return where to serve; ``None`` if nowhere."""
-        mode = self["metrics_mode"]
+        metrics = self.settings.metrics
+        mode = metrics.metrics_mode
         if mode == settings.DISABLED:
             return None
         return Listen(
-            host=self["metrics_address"],
-            port=self["metrics_port"],
+            host=metrics.metrics_address,
+            port=metrics.metrics_port,
             tls=self._tls(locate) if mode == settings.HTTPS else None,
             plain=mode != settings.LOCAL,  # both modes are the word that others may look
         )
 
     def _tls(self, locate: Locate) -> TlsFiles:
-        folder = locate(self["metrics_certs_dir"])
+        metrics = self.settings.metrics
+        folder = locate(metrics.metrics_certs_dir)
         return TlsFiles(
-            certificate=folder / self["metrics_cert_file"],
-            key=folder / self["metrics_key_file"],
+            certificate=folder / metrics.metrics_cert_file,
+            key=folder / metrics.metrics_key_file,
             client_authority=(
-                folder / self["metrics_client_ca"] if self["metrics_client_auth"] else None
+                folder / metrics.metrics_client_ca if metrics.metrics_client_auth else None
             ),
-            min_version=self["metrics_tls_version"],
+            min_version=metrics.metrics_tls_version,
         )
 
 
@@ -139,14 +145,14 @@ def read_options(
         tree = load_yaml(path.read_text(encoding="utf-8"), str(path))
         read.append(SETTINGS.from_tree(tree, str(path), beside=_BESIDE))
         excluded = _with_exclusions(excluded, tree, str(path))
-    values = SETTINGS.resolve(files=read, env=env, flags=flags)
-    values["node_name"] = values["node_name"] or host or socket.gethostname()
-    if values["period"] < 0:
-        raise ConfigError(f"interval cannot be negative: {values['period']:g}s")
+    chosen = SETTINGS.resolve(files=read, env=env, flags=flags)
+    if chosen.waking.period < 0:
+        raise ConfigError(f"interval cannot be negative: {chosen.waking.period:g}s")
+    named = chosen.publishing.node_name or host or socket.gethostname()
     return ExporterOptions(
-        values=MappingProxyType(values),
+        settings=replace(chosen, publishing=replace(chosen.publishing, node_name=named)),
         exclusions=excluded,
-        reference_container=_reference_container(values, env),
+        reference_container=_reference_container(chosen.content.reference_container, env),
     )
 
 
@@ -213,8 +219,7 @@ def _patterns(tree: object, where: str) -> tuple[PodPattern, ...]:
     return tuple(patterns)
 
 
-def _reference_container(values: Values, env: Mapping[str, str]) -> ContainerName | None:
-    text = values["reference_container"]
+def _reference_container(text: str, env: Mapping[str, str]) -> ContainerName | None:
     names = [
         env.get(name, "")
         for name in ("REFERENCE_NAMESPACE", "REFERENCE_POD_NAME", "REFERENCE_CONTAINER_NAME")

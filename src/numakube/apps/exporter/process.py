@@ -12,33 +12,32 @@ import asyncio
 import contextlib
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import click
+import msgspec
 import structlog
 
+from numakube.api.yamls import dump_yaml
 from numakube.apps.exporter.building import (
-    make_checkpoints,
-    make_config_source,
-    make_dial,
     make_file_watch,
-    make_koordinator_source,
     make_own_pod,
     make_publisher,
+    make_reader,
     make_wakeups,
 )
+from numakube.apps.exporter.configuration import configuration_files, read_options
 from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.fingerprint_status import StatusFile, StatusRing
-from numakube.apps.exporter.kubelet_config import ConfigFile
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
-from numakube.apps.exporter.pod_book import NoPods, WatchedPods
+from numakube.apps.exporter.pod_book import WatchedPods
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.sources import NodeReader
-from numakube.apps.exporter.sysfs import HardwareReader
+from numakube.apps.exporter.settings import DUMP_AND_EXIT, JSON, SETTINGS
 from numakube.apps.exporter.wakeups import Trigger, Wakeup
 from numakube.apps.host.common_settings import cluster_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.kube.connect import connect
 
@@ -48,6 +47,9 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.apps.exporter.configuration import ExporterOptions
     from numakube.apps.exporter.report import Report
+    from numakube.apps.exporter.settings import ExporterSettings
+    from numakube.apps.exporter.sources import NodeReader
+    from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
 
@@ -58,10 +60,8 @@ _ONE_LOOK: Final = Wakeup(frozenset({Trigger.START}))
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def read_once(
-    options: ExporterOptions, around: Surroundings, *, kubelet: bool = True
-) -> NodeResourceTopology:
-    """Return what would be published; without *kubelet*, from sysfs alone.
+async def read_once(options: ExporterOptions, around: Surroundings) -> NodeResourceTopology:
+    """Return what would be published; with ``--no-kubelet`` from sysfs alone.
 
     A cluster is asked for what it knows of the node if a kubeconfig is given, and only then.
 
@@ -69,16 +69,13 @@ async def read_once(
         KubeletUnavailable: the kubelet does not answer.
         ConfigError: the kubeconfig makes no sense.
     """
-    chosen = options.report_options()
+    chosen, asks = options.report_options(), not options.settings.run.no_kubelet
     async with AsyncExitStack() as stack:
-        reader = await _one_look(options, around, stack, asks=bool(options["kubeconfig"]))
-        if not kubelet:
-            reader.dial = None
-            reader.config = ConfigFile(around.locate(options["kubelet_config_file"]))
-            chosen = replace(chosen, exact=False)
+        reader = await _one_look(options, around, stack)
         inputs = await reader.read()
-    if not kubelet:
-        # Nobody was asked, so that it is not known is no news.
+    if not asks:
+        # No kubelet was asked, so that it is not known is no news.
+        chosen = replace(chosen, exact=False)
         inputs = replace(inputs, kubelet=replace(inputs.kubelet, why_unknown=""))
     report = topology_of(inputs, chosen, cause=_ONE_LOOK.cause)
     for problem in report.problems:
@@ -87,12 +84,12 @@ async def read_once(
 
 
 async def _one_look(
-    options: ExporterOptions, around: Surroundings, stack: AsyncExitStack, *, asks: bool
+    options: ExporterOptions, around: Surroundings, stack: AsyncExitStack
 ) -> NodeReader:
     """Return a reader that knows what it will; *stack* closes it."""
     client = node = pods = None
-    if asks:
-        config = cluster_of(options.values, env=around.env, root=around.root)
+    if options.settings.connection.kubeconfig:
+        config = cluster_of(options.settings.connection, env=around.env, root=around.root)
         client = await stack.enter_async_context(
             connect(config, clock=around.clock, env=around.env, user_agent="numakube-exporter")
         )
@@ -102,12 +99,8 @@ async def _one_look(
         watch = asyncio.create_task(pods.run())
         stack.callback(watch.cancel)
         await _known(pods, around)
-    reader = _reader(options, around, client=client, node=node)
+    reader = make_reader(options, around, client=client, node=node, pods=pods)
     stack.push_async_callback(reader.aclose)
-    if node is not None and pods is not None:
-        reader.version, reader.pods = (lambda: node.kubelet_version), pods
-    if options["koordinator"]:
-        reader.koordinator = make_koordinator_source(options, around, node, pods)
     return reader
 
 
@@ -119,50 +112,78 @@ async def _known(pods: WatchedPods, around: Surroundings) -> None:
 
 
 async def run(options: ExporterOptions, around: Surroundings, stop: asyncio.Event) -> int:
-    """Export until *stop* is set, or once; return the exit code.
+    """Export until *stop* is set, or do once what is asked for; return the exit code.
 
     Raises:
         ConfigError: it cannot even start.
     """
-    config = cluster_of(options.values, env=around.env, root=around.root)
+    asked = options.settings.run
+    if asked.dump_config:
+        around.echo(dump_yaml(_configuration(options.settings)))
+        if asked.dump_config == DUMP_AND_EXIT:
+            return 0
+    if asked.dry_run:
+        around.echo(_written(await read_once(options, around), asked.output))
+        return 0
+    config = cluster_of(options.settings.connection, env=around.env, root=around.root)
     async with connect(
         config, clock=around.clock, env=around.env, user_agent="numakube-exporter"
     ) as client:
         return await ExporterProcess(options, around, client).run(stop)
 
 
+def _configuration(settings: ExporterSettings) -> Values:
+    """Return every setting but those of this call alone, by name."""
+    values = SETTINGS.flat(settings)
+    return {name: value for name, value in values.items() if not hasattr(settings.run, name)}
+
+
+def _written(topology: NodeResourceTopology, form: str) -> str:
+    tree = msgspec.to_builtins(topology)
+    # As people write objects: what it is comes first.
+    tree = {name: tree.pop(name) for name in ("apiVersion", "kind")} | tree
+    if form == JSON:
+        return msgspec.json.format(msgspec.json.encode(tree)).decode()
+    return dump_yaml(tree)
+
+
 class ExporterProcess:
     """A running exporter with everything around its loop."""
 
     def __init__(self, options: ExporterOptions, around: Surroundings, client: Client) -> None:
+        settings = options.settings
         self._options = options
         self._around = around
-        self._wakeups = make_wakeups(options, around.clock)
-        self._watch = make_file_watch(options, around, self._wakeups)
+        self._wakeups = make_wakeups(settings, around.clock)
+        self._watch = make_file_watch(settings, around, self._wakeups)
         self._registry = new_registry("exporter")
         self._metrics = ExporterMetrics(options.node_name, self._registry)
-        self._node = node = NodeObject(client, options.node_name)
-        reader = _reader(options, around, client=client, node=node)
-        reader.metrics = self._metrics
-        reader.version = lambda: node.kubelet_version
-        self._pods: WatchedPods | None = None
-        if options["watch_pods"] or options["koordinator"]:
-            noted = Trigger.POD
-            self._pods = WatchedPods(client, options.node_name, lambda: self._wakeups.note(noted))
-            reader.pods = self._pods
-        if options["koordinator"]:
-            reader.koordinator = make_koordinator_source(options, around, node, self._pods)
+        self._node = NodeObject(client, options.node_name)
+        self._pods = self._watched(client)
         self.exporter = Exporter(
-            source=reader,
-            publisher=make_publisher(options, client, node),
+            source=make_reader(
+                options,
+                around,
+                client=client,
+                node=self._node,
+                pods=self._pods,
+                metrics=self._metrics,
+            ),
+            publisher=make_publisher(settings, client, self._node),
             wakeups=self._wakeups,
             options=options.report_options(),
             clock=around.clock,
             metrics=self._metrics,
-            stale_after=options["stale_after"],
-            pod=make_own_pod(options, client),
+            stale_after=settings.publishing.stale_after,
+            pod=make_own_pod(settings, client),
             on_report=self._keepers(),
         )
+
+    def _watched(self, client: Client) -> WatchedPods | None:
+        settings, noted = self._options.settings, Trigger.POD
+        if not settings.reading.watch_pods and not settings.content.koordinator:
+            return None
+        return WatchedPods(client, self._options.node_name, lambda: self._wakeups.note(noted))
 
     async def run(self, stop: asyncio.Event) -> int:
         """Export until *stop* is set, or once; return the exit code."""
@@ -171,7 +192,9 @@ class ExporterProcess:
             await self._serve(stack)
             async with asyncio.TaskGroup() as tasks:
                 jobs = [tasks.create_task(job) for job in (*self._jobs(), self._end_with(stop))]
-                code = await (self._once() if self._options["oneshot"] else self._forever())
+                code = await (
+                    self._once() if self._options.settings.publishing.oneshot else self._forever()
+                )
                 for job in jobs:
                     job.cancel()
         _log.info("exporter_ended", node=self._options.node_name)
@@ -208,14 +231,18 @@ class ExporterProcess:
 
     def _keepers(self) -> tuple[Callable[[Report], None], ...]:
         """Return what keeps the pods behind fingerprints."""
-        options, around = self._options, self._around
-        if not options["fingerprint"]:
+        content, name, around = (
+            self._options.settings.content,
+            self._options.node_name,
+            self._around,
+        )
+        if not content.fingerprint:
             return ()
         keepers: list[Callable[[Report], None]] = []
-        if path := options["fingerprint_file"]:
-            keepers.append(StatusFile(around.locate(path), options.node_name).keep)
-        if folder := options["fingerprint_dir"]:
-            ring = StatusRing(around.locate(folder), options.node_name, around.clock)
+        if path := content.fingerprint_file:
+            keepers.append(StatusFile(around.locate(path), name).keep)
+        if folder := content.fingerprint_dir:
+            ring = StatusRing(around.locate(folder), name, around.clock)
             keepers.append(ring.keep)
         return tuple(keepers)
 
@@ -232,22 +259,24 @@ class ExporterProcess:
         _log.info("serving", url=server.url)
 
 
-def _reader(
-    options: ExporterOptions,
-    around: Surroundings,
-    *,
-    client: Client | None,
-    node: NodeObject | None,
-) -> NodeReader:
-    return NodeReader(
-        hardware=partial(asyncio.to_thread, HardwareReader(around.locate(options["sysfs"])).read),
-        dial=make_dial(options, around),
-        config=make_config_source(options, around, client, node),
-        checkpoints=make_checkpoints(options, around),
-        pods=NoPods(),
-        policy=options["policy"] or None,
-        scope=options["scope"] or None,
-        reserved_cpus=options.reserved_cpus(),
-        exclude_terminal=options["exclude_terminal_pods"],
-        refresh=options["refresh"],
-    )
+def _read(flags: Values, around: Surroundings) -> ExporterOptions:
+    asked = SETTINGS.resolve(env={}, flags=flags).run
+    if asked.no_kubelet and not asked.dry_run:
+        raise click.UsageError("--no-kubelet goes with --dry-run only.")
+    files = configuration_files(asked.config, asked.roots, around.locate)
+    return read_options(flags, env=around.env, files=files)
+
+
+_ABOUT: Final = """\
+Reads the kubelet and sysfs, and writes the node's NodeResourceTopology whenever something changes.
+Settings come from files, the environment (in brackets) and flags; flags win. ROOT is a folder with
+daemon/config.yaml, daemon/config.yaml.d/ and extra/config.yaml.
+"""
+
+PROGRAM: Final = Program(
+    name="exporter",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=_read,
+    run=run,
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import structlog
@@ -24,13 +24,14 @@ from numakube.apps.extender.claims import Claims
 from numakube.apps.extender.filter_nodes import Judge
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds
-from numakube.apps.extender.settings import NAMESPACE, numa_settings_of
+from numakube.apps.extender.settings import NAMESPACE, SETTINGS, numa_settings_of
 from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
 from numakube.apps.extender.verbs import Verbs
 from numakube.apps.extender.waking import Waking
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import READ_SECONDS, Health, Listen, Serving, parse_address
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
@@ -44,11 +45,12 @@ from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.cluster import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from prometheus_client import CollectorRegistry
 
+    from numakube.apps.extender.settings import ExtenderSettings
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
@@ -90,38 +92,38 @@ class ExtenderOptions:
         return cls(numa=read_args({}), claims=claims)
 
 
-def options_of(values: Mapping[str, Any], around: Surroundings) -> ExtenderOptions:
+def options_of(settings: ExtenderSettings, around: Surroundings) -> ExtenderOptions:
     """Return what the settings add up to.
 
     Raises:
         ConfigError: something makes no sense.
     """
-    path = values["token_file"]
+    path = settings.token_file
     return ExtenderOptions(
-        numa=numa_settings_of(values, around.locate),
-        claims=values["claims"],
-        namespace=values["namespace"],
-        hold_seconds=values["hold_seconds"],
-        max_body_bytes=values["max_body_bytes"],
+        numa=numa_settings_of(settings.args_file, around.locate),
+        claims=settings.claims,
+        namespace=settings.namespace,
+        hold_seconds=settings.hold_seconds,
+        max_body_bytes=settings.max_body_bytes,
         token=_token_in(around.locate(path)) if path else None,
-        health=_health_at(values["health_address"]),
-        recorder=recorder_of(values),
+        health=_health_at(settings.health_address),
+        recorder=recorder_of(settings.recorder),
     )
 
 
-async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Event) -> int:
+async def run(settings: ExtenderSettings, around: Surroundings, stop: asyncio.Event) -> int:
     """Answer until *stop* is set; return the exit code.
 
     Raises:
         ConfigError: it cannot even start.
     """
-    options = options_of(values, around)
-    cluster = cluster_of(values, env=around.env, root=around.root)
+    options = options_of(settings, around)
+    cluster = cluster_of(settings.connection, env=around.env, root=around.root)
     async with connect(
         cluster, clock=around.clock, env=around.env, user_agent="numakube-extender", rate=0
     ) as client:
         process = ExtenderProcess(options, client)
-        listen = _listen_of(values, options, around) if around.serve else None
+        listen = _listen_of(settings, options, around) if around.serve else None
         return await process.run(stop, None if listen is None else around.placed(listen))
 
 
@@ -237,13 +239,15 @@ class ExtenderProcess:
             self.mirror.apply(self.mirror.cache.resync(self._client.clock.monotonic()))
 
 
-def _listen_of(values: Mapping[str, Any], options: ExtenderOptions, around: Surroundings) -> Listen:
+def _listen_of(
+    settings: ExtenderSettings, options: ExtenderOptions, around: Surroundings
+) -> Listen:
     """Return where to serve.
 
     Raises:
         ConfigError: anybody could call, and nobody said that this is meant.
     """
-    listen = listen_of(values, locate=around.locate)
+    listen = listen_of(settings.serving, locate=around.locate)
     if not listen.knows_callers and options.token is None:
         raise ConfigError(
             f"whoever reaches {listen.host}:{listen.port} could bind pods and have room kept: give "
@@ -278,3 +282,18 @@ def _token_in(path: Path) -> Callable[[], str]:
 
     read()
     return read
+
+
+_ABOUT: Final = """\
+Keeps a mirror of nodes, pods and NodeResourceTopologies, and answers filter, prioritize, preempt
+and bind of the scheduler-extender protocol.
+"""
+
+PROGRAM: Final = Program(
+    name="extender",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=SETTINGS.read,
+    run=run,
+    holds_cluster=True,
+)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from numakube.apps.gc.collector import Collector, GcMetrics
+from numakube.apps.gc.settings import SETTINGS
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES
@@ -21,12 +23,10 @@ from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from numakube.api.nodes import Node
+    from numakube.apps.gc.settings import GcSettings
+    from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
-    from numakube.kube.clock import Clock
     from numakube.kube.store import Change
 
 RETRY_SECONDS: Final = 10.0
@@ -34,48 +34,24 @@ RETRY_SECONDS: Final = 10.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def run(
-    values: Mapping[str, Any],
-    stop: asyncio.Event,
-    *,
-    env: Mapping[str, str],
-    root: Path,
-    clock: Clock,
-    echo: Callable[[str], None],
-    serve: bool = True,
-) -> int:
-    """Collect until *stop* is set, or once; return the exit code.
-
-    Args:
-        values: the settings.
-        stop: set when the process is to end.
-        env: the environment.
-        root: the root of the file system.
-        clock: the time.
-        echo: prints the name of an object that was removed, or would be in a dry run.
-        serve: whether to serve health and metrics.
-    """
-    config = cluster_of(values, env=env, root=root)
-    async with connect(config, clock=clock, env=env, user_agent="numakube-gc") as client:
-        return await GcProcess(values, client, echo).run(stop, serve=serve)
+async def run(settings: GcSettings, around: Surroundings, stop: asyncio.Event) -> int:
+    """Collect until *stop* is set, or once; return the exit code."""
+    config = cluster_of(settings.connection, env=around.env, root=around.root)
+    async with connect(
+        config, clock=around.clock, env=around.env, user_agent="numakube-gc"
+    ) as client:
+        return await GcProcess(settings, around, client).run(stop)
 
 
 class GcProcess:
-    """A running garbage collector.
+    """A running garbage collector."""
 
-    Attributes:
-        url: where it serves, once it does.
-    """
-
-    def __init__(
-        self, values: Mapping[str, Any], client: Client, echo: Callable[[str], None]
-    ) -> None:
-        self._values = values
+    def __init__(self, settings: GcSettings, around: Surroundings, client: Client) -> None:
+        self._settings = settings
+        self._around = around
         self._client = client
         self._clock = client.clock
-        self._echo = echo
         self._registry = new_registry("gc")
-        self.url = ""
         self._nodes: Reflector[Node] = Reflector(client, NODES)
         self._nodes.store.subscribe(self._on_node)
         self._news = asyncio.Event()
@@ -83,16 +59,16 @@ class GcProcess:
         self.collector = Collector(
             client=client,
             nodes=self._node_names,
-            grace=values["grace"],
-            page_size=values["page_size"],
-            dry_run=values["dry_run"],
+            grace=settings.grace,
+            page_size=settings.page_size,
+            dry_run=settings.dry_run,
             metrics=GcMetrics(self._registry),
         )
 
-    async def run(self, stop: asyncio.Event, *, serve: bool = True) -> int:
+    async def run(self, stop: asyncio.Event) -> int:
         """Collect until *stop* is set, or once; return the exit code."""
         async with AsyncExitStack() as stack:
-            if serve and not self._values["oneshot"]:
+            if self._around.serve and not self._settings.oneshot:
                 await self._serve(stack)
             async with asyncio.TaskGroup() as tasks:
                 helpers = [
@@ -110,7 +86,7 @@ class GcProcess:
         while not stop.is_set():
             self._news.clear()
             pause = await self._turn()
-            if self._values["oneshot"] and self.collector.seconds_to_next() is None:
+            if self._settings.oneshot and self.collector.seconds_to_next() is None:
                 return
             if not stop.is_set():
                 await self._pause(pause)
@@ -120,20 +96,20 @@ class GcProcess:
         try:
             await self.collector.look()
             for name in await self.collector.collect():
-                self._echo(f"noderesourcetopology/{name} {self._verb}")
+                self._around.echo(f"noderesourcetopology/{name} {self._verb}")
         except (ApiError, ClusterUnreachable) as error:
             if str(error) != self._trouble:
                 _log.warning("cannot_collect", error=str(error))
             self._trouble = str(error)
             return RETRY_SECONDS
         self._trouble = ""
-        interval: float = self._values["interval"]
+        interval = self._settings.interval
         due = self.collector.seconds_to_next()
         return interval if due is None else min(interval, due)
 
     @property
     def _verb(self) -> str:
-        return "would be removed" if self._values["dry_run"] else "removed"
+        return "would be removed" if self._settings.dry_run else "removed"
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -154,12 +130,12 @@ class GcProcess:
     async def _serve(self, stack: AsyncExitStack) -> None:
         health = Health()
         health.ready("collection", lambda: self._trouble)
-        listen = listen_of(self._values)
+        around = self._around
+        listen = around.placed(listen_of(self._settings.serving, locate=around.locate))
         access = Access(self._client, host=listen.host)
         server = await stack.enter_async_context(
             Serving(listen, health=health, registry=self._registry, access=access)
         )
-        self.url = server.url
         _log.info("serving", url=server.url)
 
 
@@ -171,3 +147,16 @@ async def _either(first: asyncio.Event, second: asyncio.Event) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+_ABOUT: Final = """\
+A node that is missing for shorter than the grace period keeps its object.
+"""
+
+PROGRAM: Final = Program(
+    name="gc",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=SETTINGS.read,
+    run=run,
+)

@@ -1,21 +1,27 @@
 """The settings that every long-running process has: cluster, logs, and where it serves.
 
-SETTINGS = Settings((*CONNECTION, *LOGS, *serving_settings(8080), ...))
-config = cluster_of(values, env=env, root=root)
-listen = listen_of(values, path=Path)
+class ExampleSettings:
+    serving: ServingSettings = serving_on(8080)
+    connection: ConnectionSettings = group(ConnectionSettings)
+    logs: LogSettings = group(LogSettings)
+
+config = cluster_of(settings.connection, env=env, root=root)
+listen = listen_of(settings.serving, locate=Path)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
 from numakube.apps.host.certificates import VERSIONS, TlsFiles
+from numakube.apps.host.loglevel import LEVELS
 from numakube.apps.host.serving import Listen, parse_address
-from numakube.apps.host.settings import Setting
+from numakube.apps.host.settings import group, setting
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,94 +30,93 @@ if TYPE_CHECKING:
 Locate: TypeAlias = Callable[[str], Path]
 """Where a path of the process really is: elsewhere if it runs in a container of the lab."""
 
-LEVELS: Final = ("debug", "info", "warning", "error")
 FORMATS: Final = ("text", "json")
 
-CONNECTION: Final = (
-    Setting(
-        name="kubeconfig",
-        flag="--kubeconfig",
-        metavar="FILE",
-        key="global.kubeconfig",
-        help="How to reach the cluster; by default as kubectl does, or the pod's own account.",
-    ),
-    Setting(name="context", flag="--context", help="Context of the kubeconfig to use."),
-)
+_SERVED: Final = "Where to serve {}; port 0 takes a free one."
 
-LOGS: Final = (
-    Setting(
-        name="log_level",
-        flag="--log-level",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """How to reach the cluster."""
+
+    kubeconfig: str = setting(
+        "--kubeconfig",
+        key="global.kubeconfig",
+        metavar="FILE",
+        help="How to reach the cluster; by default as kubectl does, or the pod's own account.",
+    )
+    context: str = setting(
+        "--context",
+        help="Context of the kubeconfig to use.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """What is logged, and how."""
+
+    log_level: str = setting(
+        "--log-level",
         type=click.Choice(LEVELS),
         default="info",
         key="global.logLevel",
         help="Least important events to log.",
-    ),
-    Setting(
-        name="log_format",
-        flag="--log-format",
+    )
+    log_format: str = setting(
+        "--log-format",
         type=click.Choice(FORMATS),
         default="text",
         key="global.logFormat",
         help="Form of the log.",
-    ),
-)
-
-
-def serving_settings(
-    port: int, *, section: str = "serving", served: str = "health and metrics"
-) -> tuple[Setting, ...]:
-    """Return the settings of where health and metrics are served, by default on *port*."""
-    return (
-        Setting(
-            name="bind_address",
-            flag="--bind-address",
-            metavar="HOST:PORT",
-            default=f"127.0.0.1:{port}",
-            key=f"{section}.bindAddress",
-            help=f"Where to serve {served}; port 0 takes a free one.",
-        ),
-        Setting(
-            name="tls_cert_file",
-            flag="--tls-cert-file",
-            metavar="FILE",
-            key=f"{section}.tlsCertFile",
-            help="Certificate with its chain, for HTTPS.",
-        ),
-        Setting(
-            name="tls_key_file",
-            flag="--tls-key-file",
-            metavar="FILE",
-            key=f"{section}.tlsKeyFile",
-            help="Key of the certificate.",
-        ),
-        Setting(
-            name="tls_client_ca_file",
-            flag="--tls-client-ca-file",
-            metavar="FILE",
-            key=f"{section}.tlsClientCAFile",
-            help="Ask clients for a certificate of this authority.",
-        ),
-        Setting(
-            name="tls_min_version",
-            flag="--tls-min-version",
-            type=click.Choice(tuple(VERSIONS)),
-            default="VersionTLS12",
-            key=f"{section}.tlsMinVersion",
-            help="Least version of TLS.",
-        ),
-        Setting(
-            name="insecure_serving",
-            flag="--insecure-serving/--no-insecure-serving",
-            default=False,
-            key=f"{section}.insecure",
-            help="Serve plain HTTP, and whoever calls, even where others can reach it.",
-        ),
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingSettings:
+    """Where health and metrics are served."""
+
+    bind_address: str = setting(
+        "--bind-address",
+        default="127.0.0.1:8080",
+        metavar="HOST:PORT",
+        help=_SERVED.format("health and metrics"),
+    )
+    tls_cert_file: str = setting(
+        "--tls-cert-file",
+        metavar="FILE",
+        help="Certificate with its chain, for HTTPS.",
+    )
+    tls_key_file: str = setting(
+        "--tls-key-file",
+        metavar="FILE",
+        help="Key of the certificate.",
+    )
+    tls_client_ca_file: str = setting(
+        "--tls-client-ca-file",
+        metavar="FILE",
+        help="Ask clients for a certificate of this authority.",
+    )
+    tls_min_version: str = setting(
+        "--tls-min-version",
+        type=click.Choice(tuple(VERSIONS)),
+        default="VersionTLS12",
+        help="Least version of TLS.",
+    )
+    insecure_serving: bool = setting(
+        "--insecure-serving/--no-insecure-serving",
+        default=False,
+        help="Serve plain HTTP, and whoever calls, even where others can reach it.",
+    )
+
+
+def serving_on(port: int, served: str = "health and metrics") -> ServingSettings:
+    """Return the field for where *served* is served, by default on *port* of loopback."""
+    address = {"default": f"127.0.0.1:{port}", "help": _SERVED.format(served)}
+    return group(ServingSettings, bind_address=address)
+
+
 def cluster_of(
-    values: Mapping[str, Any], *, env: Mapping[str, str], root: Path = Path("/")
+    connection: ConnectionSettings, *, env: Mapping[str, str], root: Path = Path("/")
 ) -> ClusterConfig:
     """Return how to reach the cluster; *root* is where the pod's account is mounted.
 
@@ -121,29 +126,29 @@ def cluster_of(
     # Not every process has a cluster; one that has none does without the memory.
     from numakube.kube.config import load_config
 
-    kubeconfig, context = values["kubeconfig"] or None, values["context"] or None
+    kubeconfig, context = connection.kubeconfig or None, connection.context or None
     # Another root is another file system: the home directory of this one is none of its business.
     home = None if root == Path("/") else root
     return load_config(kubeconfig=kubeconfig, context=context, env=env, home=home, root=root)
 
 
-def listen_of(values: Mapping[str, Any], *, locate: Locate = Path) -> Listen:
+def listen_of(serving: ServingSettings, *, locate: Locate = Path) -> Listen:
     """Return where to serve.
 
     Raises:
         ConfigError: the settings contradict each other.
     """
-    host, port = parse_address(values["bind_address"])
-    certificate, key = values["tls_cert_file"], values["tls_key_file"]
+    host, port = parse_address(serving.bind_address)
+    certificate, key = serving.tls_cert_file, serving.tls_key_file
     if bool(certificate) != bool(key):
         raise ConfigError("--tls-cert-file and --tls-key-file must be given together")
     tls = None
     if certificate:
-        authority = values["tls_client_ca_file"]
+        authority = serving.tls_client_ca_file
         tls = TlsFiles(
             certificate=locate(certificate),
             key=locate(key),
             client_authority=locate(authority) if authority else None,
-            min_version=values["tls_min_version"],
+            min_version=serving.tls_min_version,
         )
-    return Listen(host=host, port=port, tls=tls, plain=values["insecure_serving"])
+    return Listen(host=host, port=port, tls=tls, plain=serving.insecure_serving)

@@ -1,14 +1,19 @@
 """Settings of a process, from a configuration file, the environment and flags.
 
-A process declares each setting once (`Setting`) and gets from its table (`Settings`) a command line
-with help, the reading of files and of the environment, and one mapping of values in which flags
-win over the environment, the environment over files, and files over defaults.
+A process declares each setting once, as a field of a frozen dataclass, and gets from its table
+(`SettingsTable`) a command line with help, the reading of files and of the environment, and one
+instance of the dataclass in which flags win over the environment, the environment over files, and
+files over defaults. Settings that several processes have are a dataclass of their own (`group`).
 
-    SETTINGS = Settings((
-        Setting(name="interval", flag="--sleep-interval", type=DURATION, default=60.0,
-                key="topologyExporter.sleepInterval", env="SLEEP_INTERVAL", help="..."),
-    ))
-    values = SETTINGS.resolve(files=[tree], env=os.environ, flags={"interval": 5.0})
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class ExampleSettings:
+        interval: float = setting("--sleep-interval", type=DURATION, default=60.0,
+                                  key="example.sleepInterval", env="SLEEP_INTERVAL", help="...")
+        logs: LogSettings = group(LogSettings)
+
+    SETTINGS = SettingsTable(ExampleSettings)
+    settings = SETTINGS.resolve(files=[values], env=os.environ, flags={"interval": 5.0})
+    settings.interval
 
 What is wrong with a file is said all at once, with the nearest known key for one that is unknown.
 """
@@ -16,8 +21,8 @@ What is wrong with a file is said all at once, with the nearest known key for on
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import click
 
@@ -25,10 +30,17 @@ from numakube.errors import ConfigError, InvalidValue
 from numakube.values.durations import SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numakube.apps.host.surroundings import Surroundings
+
+S = TypeVar("S")
 
 Values: TypeAlias = dict[str, Any]
-"""Values by the name of their setting."""
+"""Values of some settings by their name, before they are all known."""
+
+_SETTING: Final = "setting"
+_GROUP: Final = "group"
 
 
 class DurationType(click.ParamType[Any]):
@@ -59,7 +71,8 @@ class Setting:
 
     Attributes:
         name: what its value is called in the program.
-        flag: how it is set on the command line; a switch is ``--name/--no-name``.
+        flag: how it is set on the command line; a switch is ``--name/--no-name``. Empty for words
+            without a flag.
         type: how text becomes a value.
         default: its value if nobody sets it.
         help: one sentence for the help.
@@ -84,8 +97,10 @@ class Setting:
         """Whether it is on or off."""
         return isinstance(self.default, bool)
 
-    def option(self) -> click.Option:
-        """Return it as an option of a command."""
+    def parameter(self) -> click.Parameter:
+        """Return it as a parameter of a command."""
+        if not self.flag:
+            return click.Argument([self.name], nargs=-1, metavar=self.metavar)
         shown = format_duration(round(self.default * SECOND)) if self.type is DURATION else None
         is_shown = not self.multiple and self.default not in ("", None)
         return click.Option(
@@ -128,16 +143,63 @@ class Setting:
             raise ConfigError(f"{where}: {error.message}") from None
 
 
-class Settings:
-    """The settings of a process."""
+def setting(flag: str, **attributes: Any) -> Any:  # noqa: ANN401 - what its field is declared as
+    """Return a field of a dataclass that is set by *flag*; see `Setting` for its attributes."""
+    made = Setting(name="", flag=flag, **attributes)
+    return field(default=made.default, metadata={_SETTING: {"flag": flag, **attributes}})
 
-    def __init__(self, settings: Iterable[Setting]) -> None:
-        self.all = tuple(settings)
+
+def group(type_: type[S], **changes: Values) -> S:
+    """Return a field of a dataclass that holds the settings of the dataclass *type_*.
+
+    Args:
+        type_: the dataclass.
+        changes: attributes that differ here, by the name of the setting.
+    """
+    defaults = {name: one["default"] for name, one in changes.items() if "default" in one}
+    made: S = field(default_factory=lambda: type_(**defaults), metadata={_GROUP: (type_, changes)})
+    return made
+
+
+def _declared(type_: type[Any], changes: Mapping[str, Values]) -> Iterator[Setting]:
+    """Yield the settings of a dataclass in the order in which they are declared."""
+    for one in fields(type_):
+        if _GROUP in one.metadata:
+            yield from _declared(*one.metadata[_GROUP])
+        else:
+            attributes = {**one.metadata[_SETTING], **changes.get(one.name, {})}
+            yield Setting(name=one.name, **attributes)
+
+
+def _instance(type_: type[Any], values: Values) -> Any:  # noqa: ANN401 - of that type
+    """Return the dataclass, and those in it, with their *values*."""
+    parts = {}
+    for one in fields(type_):
+        group_ = one.metadata.get(_GROUP)
+        parts[one.name] = _instance(group_[0], values) if group_ else values[one.name]
+    return type_(**parts)
+
+
+def _leaves(settings: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - a dataclass
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        if _GROUP in one.metadata:
+            yield from _leaves(value)
+        else:
+            yield one.name, value
+
+
+class SettingsTable(Generic[S]):
+    """The settings of a process, which end up in an instance of the dataclass *type_*."""
+
+    def __init__(self, type_: type[S]) -> None:
+        self._type = type_
+        self.all = tuple(_declared(type_, {}))
         self._by_key = {one.key: one for one in self.all if one.key}
 
-    def options(self) -> list[click.Parameter]:
-        """Return all settings as options of a command."""
-        return [one.option() for one in self.all]
+    def parameters(self) -> list[click.Parameter]:
+        """Return all settings as parameters of a command."""
+        return [one.parameter() for one in self.all]
 
     def given(self, ctx: click.Context) -> Values:
         """Return the values that were given on the command line, before the command or after it."""
@@ -149,6 +211,10 @@ class Settings:
     def defaults(self) -> Values:
         """Return the values if nobody sets any."""
         return {one.name: one.default for one in self.all}
+
+    def flat(self, settings: S) -> Values:
+        """Return all values of *settings* by name."""
+        return dict(_leaves(settings))
 
     def from_environment(self, env: Mapping[str, str]) -> Values:
         """Return the values that variables set; an empty variable sets nothing."""
@@ -184,14 +250,17 @@ class Settings:
             raise ConfigError(f"{subject}: {'; '.join(problems)}")
         return values
 
-    def resolve(
-        self, *, files: Iterable[Values] = (), env: Mapping[str, str], flags: Values
-    ) -> Values:
+    def resolve(self, *, files: Iterable[Values] = (), env: Mapping[str, str], flags: Values) -> S:
         """Return the value of every setting; later files win over earlier ones."""
         merged = self.defaults()
         for values in files:
             merged |= values
-        return merged | self.from_environment(env) | flags
+        made: S = _instance(self._type, merged | self.from_environment(env) | flags)
+        return made
+
+    def read(self, flags: Values, around: Surroundings) -> S:
+        """Return what the environment and *flags* add up to, of a process that reads no files."""
+        return self.resolve(env=around.env, flags=flags)
 
     def _unknown(self, key: str, beside: Sequence[str]) -> str:
         near = difflib.get_close_matches(key, [*self._by_key, *beside], n=1)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from numakube.kube.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ class Surroundings:
         clock: the time.
         serve: whether to serve health and metrics.
         elsewhere: where a server really is, if not where the options say.
+        echo: prints a line, or several, for the user.
+        on_hangup: has a function called at every SIGHUP, where there are signals.
     """
 
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -34,6 +38,8 @@ class Surroundings:
     clock: Clock = field(default_factory=SystemClock)
     serve: bool = True
     elsewhere: Elsewhere | None = None
+    echo: Callable[[str], None] = lambda text: click.echo(text.rstrip("\n"))
+    on_hangup: Callable[[Callable[[], None]], None] = lambda act: None
 
     def placed(self, listen: Listen) -> Listen:
         """Return *listen* with where it really is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import structlog
@@ -12,12 +12,14 @@ import structlog
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.apps.operator.controller import Controller
 from numakube.apps.operator.executor import Executor
 from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.metrics import OperatorMetrics
 from numakube.apps.operator.scheduler_plan import SchedulerSetup, digests_of
+from numakube.apps.operator.settings import SETTINGS
 from numakube.apps.operator.state import (
     MACHINE_CONFIG_POOLS,
     ExporterView,
@@ -36,10 +38,9 @@ from numakube.manifests.images import IMAGE
 from numakube.manifests.operator import LEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numakube.apps.host.serving import Listen
     from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.operator.settings import OperatorSettings
     from numakube.kube.client import Client
 
 LOST: Final = 1
@@ -51,39 +52,39 @@ _CONTROLLERS: Final = {"exporters": "numaresourcesoperator", "scheduler": "numar
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Event) -> int:
+async def run(settings: OperatorSettings, around: Surroundings, stop: asyncio.Event) -> int:
     """Operate until *stop* is set; return the exit code.
 
     Raises:
         ConfigError: it cannot even start.
     """
-    ports = _ports(values["api_ports"])
-    cluster = cluster_of(values, env=around.env, root=around.root)
+    ports = _ports(settings.api_ports)
+    cluster = cluster_of(settings.connection, env=around.env, root=around.root)
     async with connect(
         cluster, clock=around.clock, env=around.env, user_agent="numakube-operator"
     ) as client:
-        image, pull_policy = await _own_image(client, values)
-        openshift = await _is_openshift(client, values)
-        _log.info("found", image=image, openshift=openshift, namespace=values["namespace"])
+        image, pull_policy = await _own_image(client, settings)
+        openshift = await _is_openshift(client, settings)
+        _log.info("found", image=image, openshift=openshift, namespace=settings.namespace)
         process = OperatorProcess(
             client,
             Setup(
-                namespace=values["namespace"],
+                namespace=settings.namespace,
                 image=image,
                 pull_policy=pull_policy,
-                custom_image=not values["exporter_image_restriction"],
+                custom_image=not settings.exporter_image_restriction,
                 api_ports=ports,
             ),
             SchedulerSetup(
-                namespace=values["namespace"],
+                namespace=settings.namespace,
                 pull_policy=pull_policy,
-                trusted=_trusted(values),
+                trusted=_trusted(settings),
                 api_ports=ports,
             ),
             openshift=openshift,
-            leader_elect=values["leader_elect"],
+            leader_elect=settings.leader_elect,
         )
-        listen = listen_of(values, locate=around.locate) if around.serve else None
+        listen = listen_of(settings.serving, locate=around.locate) if around.serve else None
         return await process.run(stop, None if listen is None else around.placed(listen))
 
 
@@ -94,29 +95,29 @@ def _ports(text: str) -> tuple[int, ...]:
         raise ConfigError(f"--api-server-ports: {text!r} is no list of ports") from None
 
 
-def _trusted(values: Mapping[str, Any]) -> frozenset[str] | None:
-    if not values["scheduler_image_validation"]:
+def _trusted(settings: OperatorSettings) -> frozenset[str] | None:
+    if not settings.scheduler_image_validation:
         return None
-    return digests_of(values["scheduler_image_digests"])
+    return digests_of(settings.scheduler_image_digests)
 
 
-async def _own_image(client: Client, values: Mapping[str, Any]) -> tuple[str, str]:
+async def _own_image(client: Client, settings: OperatorSettings) -> tuple[str, str]:
     """Return image and pull policy of exporters: as told, or the operator's own."""
-    if values["image_exporter"]:
-        return values["image_exporter"], "IfNotPresent"
-    if values["pod_name"]:
+    if settings.image_exporter:
+        return settings.image_exporter, "IfNotPresent"
+    if settings.pod_name:
         try:
-            pod = await client.get(PODS.raw, values["pod_name"], namespace=values["namespace"])
+            pod = await client.get(PODS.raw, settings.pod_name, namespace=settings.namespace)
             container = pod["spec"]["containers"][0]
             return container["image"], container.get("imagePullPolicy", "IfNotPresent")
         except (ApiError, KeyError, IndexError) as error:
-            _log.warning("own_image_unknown", pod=values["pod_name"], error=str(error))
+            _log.warning("own_image_unknown", pod=settings.pod_name, error=str(error))
     return IMAGE, "IfNotPresent"
 
 
-async def _is_openshift(client: Client, values: Mapping[str, Any]) -> bool:
-    if values["platform"]:
-        return bool(values["platform"] == _OPENSHIFT)
+async def _is_openshift(client: Client, settings: OperatorSettings) -> bool:
+    if settings.platform:
+        return settings.platform == _OPENSHIFT
     try:
         await client.list(MACHINE_CONFIG_POOLS, page_size=1)
     except ApiError:
@@ -216,3 +217,17 @@ class OperatorProcess:
             Serving(listen, health=health, registry=self.registry, access=access)
         )
         _log.info("serving", url=server.url)
+
+
+_ABOUT: Final = """\
+NUMAResourcesOperator names the nodes that get exporters, NUMAResourcesScheduler describes the
+scheduler. Both are kept as they should be, and say in their conditions how things stand.
+"""
+
+PROGRAM: Final = Program(
+    name="operator",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=SETTINGS.read,
+    run=run,
+)

@@ -2,81 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import click
 
-from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
-from numakube.apps.host.settings import Setting, Settings
+from numakube.apps.host.common_settings import (
+    ConnectionSettings,
+    LogSettings,
+    ServingSettings,
+    serving_on,
+)
+from numakube.apps.host.settings import SettingsTable, group, setting
+from numakube.programs import PROGRAMS
 
 PLATFORMS: Final = ("kubernetes", "openshift")
 
-SETTINGS: Final = Settings(
-    (
-        Setting(
-            name="namespace",
-            flag="--namespace",
-            env="NAMESPACE",
-            metavar="NAME",
-            default="numaresources-operator",
-            help="Where exporters and scheduler live.",
-        ),
-        Setting(
-            name="pod_name",
-            flag="--pod-name",
-            env="PODNAME",
-            metavar="POD",
-            help="The operator's own pod, whose image the exporters get.",
-        ),
-        Setting(
-            name="image_exporter",
-            flag="--image-exporter",
-            metavar="IMAGE",
-            help="Image of the exporters; by default the operator's own.",
-        ),
-        Setting(
-            name="platform",
-            flag="--platform",
-            type=click.Choice(PLATFORMS),
-            help="What kind of cluster this is, instead of finding out.",
-        ),
-        Setting(
-            name="exporter_image_restriction",
-            flag="--exporter-image-restriction/--no-exporter-image-restriction",
-            env="EXPORTER_IMAGE_RESTRICTION",
-            default=False,
-            help="Refuse exporter images that the user's object names.",
-        ),
-        Setting(
-            name="scheduler_image_validation",
-            flag="--scheduler-image-validation/--no-scheduler-image-validation",
-            env="SCHEDULER_IMAGE_VALIDATION",
-            default=False,
-            help="Run only scheduler images with a trusted digest.",
-        ),
-        Setting(
-            name="scheduler_image_digests",
-            flag="--scheduler-image-digests",
-            env="SCHEDULER_IMAGE_DIGESTS",
-            metavar="DIGESTS",
-            default="",
-            help="Digests to trust, separated by commas.",
-        ),
-        Setting(
-            name="api_ports",
-            flag="--api-server-ports",
-            metavar="PORTS",
-            default="443,6443",
-            help="Where network policies let exporters and scheduler reach the API server.",
-        ),
-        Setting(
-            name="leader_elect",
-            flag="--leader-elect/--no-leader-elect",
-            default=True,
-            help="Let several operators agree on one that works.",
-        ),
-        *serving_settings(8081),
-        *CONNECTION,
-        *LOGS,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSettings:
+    """What an operator can be told."""
+
+    namespace: str = setting(
+        "--namespace",
+        default="numaresources-operator",
+        env="NAMESPACE",
+        metavar="NAME",
+        help="Where exporters and scheduler live.",
     )
-)
+    pod_name: str = setting(
+        "--pod-name",
+        env="PODNAME",
+        metavar="POD",
+        help="The operator's own pod, whose image the exporters get.",
+    )
+    image_exporter: str = setting(
+        "--image-exporter",
+        metavar="IMAGE",
+        help="Image of the exporters; by default the operator's own.",
+    )
+    platform: str = setting(
+        "--platform",
+        type=click.Choice(PLATFORMS),
+        help="What kind of cluster this is, instead of finding out.",
+    )
+    exporter_image_restriction: bool = setting(
+        "--exporter-image-restriction/--no-exporter-image-restriction",
+        default=False,
+        env="EXPORTER_IMAGE_RESTRICTION",
+        help="Refuse exporter images that the user's object names.",
+    )
+    scheduler_image_validation: bool = setting(
+        "--scheduler-image-validation/--no-scheduler-image-validation",
+        default=False,
+        env="SCHEDULER_IMAGE_VALIDATION",
+        help="Run only scheduler images with a trusted digest.",
+    )
+    scheduler_image_digests: str = setting(
+        "--scheduler-image-digests",
+        default="",
+        env="SCHEDULER_IMAGE_DIGESTS",
+        metavar="DIGESTS",
+        help="Digests to trust, separated by commas.",
+    )
+    api_ports: str = setting(
+        "--api-server-ports",
+        default="443,6443",
+        metavar="PORTS",
+        help="Where network policies let exporters and scheduler reach the API server.",
+    )
+    leader_elect: bool = setting(
+        "--leader-elect/--no-leader-elect",
+        default=True,
+        help="Let several operators agree on one that works.",
+    )
+    serving: ServingSettings = serving_on(PROGRAMS["operator"].port)
+    connection: ConnectionSettings = group(ConnectionSettings)
+    logs: LogSettings = group(LogSettings)
+
+
+SETTINGS: Final = SettingsTable(OperatorSettings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import numpy as np
@@ -21,6 +21,7 @@ from numakube.apps.debugging.tenants import Tenants
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
@@ -30,6 +31,7 @@ from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.outcomes import Outcomes
 from numakube.apps.scheduler.permits import WAITING_PODS, WaitingPods
 from numakube.apps.scheduler.scheduler import Scheduler
+from numakube.apps.scheduler.settings import SETTINGS, configuration_of
 from numakube.apps.scheduler.volumes import ApiVolumeActions
 from numakube.errors import LeadershipLost
 from numakube.kube.connect import connect
@@ -46,13 +48,14 @@ from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.values.durations import SECOND, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from prometheus_client import CollectorRegistry
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration, LeaderElectionConfig
+    from numakube.apps.host.common_settings import LogSettings
     from numakube.apps.host.serving import Listen
+    from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.scheduler.settings import SchedulerSettings
     from numakube.kube.client import Client
 
 LOST: Final = 1
@@ -68,12 +71,17 @@ class SchedulerOptions:
     """What a scheduler was told.
 
     Attributes:
-        values: every setting.
+        settings: every setting.
         config: file and flags together.
     """
 
-    values: Mapping[str, Any]
+    settings: SchedulerSettings
     config: KubeSchedulerConfiguration
+
+    @property
+    def logs(self) -> LogSettings:
+        """What is logged, and how."""
+        return self.settings.logs
 
 
 async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Event) -> int:
@@ -82,12 +90,12 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
     Raises:
         ConfigError: it cannot even start.
     """
-    cluster = cluster_of(options.values, env=around.env, root=around.root)
+    cluster = cluster_of(options.settings.connection, env=around.env, root=around.root)
     async with connect(
         cluster, clock=around.clock, env=around.env, user_agent="numakube-scheduler", rate=0
     ) as client:
-        process = SchedulerProcess(options.config, client, recorder_of(options.values))
-        listen = listen_of(options.values, locate=around.locate) if around.serve else None
+        process = SchedulerProcess(options.config, client, recorder_of(options.settings.recorder))
+        listen = listen_of(options.settings.serving, locate=around.locate) if around.serve else None
         return await process.run(stop, None if listen is None else around.placed(listen))
 
 
@@ -231,3 +239,28 @@ class SchedulerProcess:
         server = await stack.enter_async_context(serving)
         stack.callback(close)
         _log.info("serving", url=server.url)
+
+
+def read_options(flags: Values, around: Surroundings) -> SchedulerOptions:
+    """Return what files and flags add up to.
+
+    Raises:
+        ConfigError: something makes no sense.
+    """
+    config = configuration_of(flags, around.locate)
+    return SchedulerOptions(settings=SETTINGS.read(flags, around), config=config)
+
+
+_ABOUT: Final = """\
+Takes every pod that names one of its profiles in spec.schedulerName, and places it as
+kube-scheduler would, on a node whose kubelet will align it.
+"""
+
+PROGRAM: Final = Program(
+    name="scheduler",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=read_options,
+    run=run,
+    holds_cluster=True,
+)

@@ -6,6 +6,7 @@ single profile with all plugins. Flags win over the file.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,10 +18,16 @@ from numakube.api.scheduler_config import (
     ProfileConfig,
 )
 from numakube.api.yamls import load_yaml
-from numakube.apps.host.common_settings import CONNECTION, LOGS, serving_settings
-from numakube.apps.host.settings import Setting, Settings
-from numakube.apps.recording import RECORDER
+from numakube.apps.host.common_settings import (
+    ConnectionSettings,
+    LogSettings,
+    ServingSettings,
+    serving_on,
+)
+from numakube.apps.host.settings import SettingsTable, group, setting
+from numakube.apps.recording import RecorderSettings
 from numakube.errors import ConfigError
+from numakube.programs import PROGRAMS
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.config.read_configuration import read_configuration
 
@@ -29,46 +36,43 @@ if TYPE_CHECKING:
 
     from numakube.apps.host.common_settings import Locate
 
-PORT: Final = 10259
 
-SETTINGS: Final = Settings(
-    (
-        Setting(
-            name="config",
-            flag="--config",
-            metavar="FILE",
-            help="A KubeSchedulerConfiguration: profiles, plugins and their arguments.",
-        ),
-        Setting(
-            name="scheduler_name",
-            flag="--scheduler-name",
-            metavar="NAME",
-            help=f"Without a file: the name pods ask for; {SCHEDULER_NAME} if not given.",
-        ),
-        Setting(
-            name="leader_elect",
-            flag="--leader-elect/--no-leader-elect",
-            default=True,
-            help="Whether several schedulers agree on one that works; the file can say so too.",
-        ),
-        Setting(
-            name="lease_name",
-            flag="--leader-elect-resource-name",
-            metavar="NAME",
-            help="Name of the lease.",
-        ),
-        Setting(
-            name="lease_namespace",
-            flag="--leader-elect-resource-namespace",
-            metavar="NAME",
-            help="Namespace of the lease.",
-        ),
-        *RECORDER,
-        *CONNECTION,
-        *LOGS,
-        *serving_settings(PORT),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """What a scheduler can be told."""
+
+    config: str = setting(
+        "--config",
+        metavar="FILE",
+        help="A KubeSchedulerConfiguration: profiles, plugins and their arguments.",
     )
-)
+    scheduler_name: str = setting(
+        "--scheduler-name",
+        metavar="NAME",
+        help=f"Without a file: the name pods ask for; {SCHEDULER_NAME} if not given.",
+    )
+    leader_elect: bool = setting(
+        "--leader-elect/--no-leader-elect",
+        default=True,
+        help="Whether several schedulers agree on one that works; the file can say so too.",
+    )
+    lease_name: str = setting(
+        "--leader-elect-resource-name",
+        metavar="NAME",
+        help="Name of the lease.",
+    )
+    lease_namespace: str = setting(
+        "--leader-elect-resource-namespace",
+        metavar="NAME",
+        help="Namespace of the lease.",
+    )
+    recorder: RecorderSettings = group(RecorderSettings)
+    connection: ConnectionSettings = group(ConnectionSettings)
+    logs: LogSettings = group(LogSettings)
+    serving: ServingSettings = serving_on(PROGRAMS["scheduler"].port)
+
+
+SETTINGS: Final = SettingsTable(SchedulerSettings)
 
 
 def configuration_of(flags: Mapping[str, Any], locate: Locate) -> KubeSchedulerConfiguration:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.api.yamls import dump_yaml
 from numakube.apps.sriov.describing import describe
+from numakube.apps.sriov.settings import JSON, TABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -18,6 +21,14 @@ if TYPE_CHECKING:
 _HEADER: Final = ("RESOURCE", "DEVICE", "NUMA", "DRIVER", "PF", "VF", "LINK", "HEALTH")
 _WHY_HEADER: Final = ("DEVICE", "POOL", "NOT OFFERED BECAUSE")
 _NONE: Final = "-"
+
+
+def printed(survey: Survey, form: str, *, explain: bool) -> str:
+    """Return what a dry run prints in the given *form*."""
+    if form == TABLE:
+        return table(survey, explain=explain)
+    document = tree(survey, explain=explain)
+    return json.dumps(document, indent=2) if form == JSON else dump_yaml(document)
 
 
 def table(survey: Survey, *, explain: bool) -> str:

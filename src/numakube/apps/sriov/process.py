@@ -1,6 +1,6 @@
 """The plugin as a process: from settings to an exit code.
 
-    code = await run(values, Surroundings(), stop)
+    code = await run(settings, Surroundings(), stop)
 
 The same function runs it as a program of its own, as a container of the lab, and in tests: what
 surrounds it is given.
@@ -8,70 +8,75 @@ surrounds it is given.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+import click
 import structlog
 
 from numakube.apps.host.common_settings import listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.discovery import Host
+from numakube.apps.sriov.dry_run_output import printed
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
+from numakube.apps.sriov.go_flags import GoFlags
 from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.reading import read_config_file
+from numakube.apps.sriov.settings import SETTINGS
 from numakube.apps.sriov.survey import SurveyOptions, look
 from numakube.node.device_choices import FOLDER
 from numakube.node.pci_devlink import Devlink
 
 if TYPE_CHECKING:
-    import asyncio
-
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings
+    from numakube.apps.sriov.settings import SriovSettings
     from numakube.apps.sriov.survey import Survey
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def host_of(values: Values, around: Surroundings) -> Host:
+def host_of(settings: SriovSettings, around: Surroundings) -> Host:
     """Return where the host describes itself."""
     locate, devlink = around.locate, Devlink()
     return Host(
-        sysfs=locate(values["sysfs"]),
-        dev=locate(values["dev"]),
-        proc=locate(values["proc"]),
+        sysfs=locate(settings.sysfs),
+        dev=locate(settings.dev),
+        proc=locate(settings.proc),
         firmware=devlink.firmware,
         rdma_enabled=devlink.is_rdma_enabled,
     )
 
 
-def options_of(values: Values, around: Surroundings) -> AgentOptions:
+def options_of(settings: SriovSettings, around: Surroundings) -> AgentOptions:
     """Return what the settings ask for."""
     locate = around.locate
     places = Places(
-        host=host_of(values, around),
-        device_info=locate(values["device_info_dir"]),
-        choices=locate(values["device_plugins_dir"]) / FOLDER,
-        cdi=locate(values["cdi_dir"]) if values["use_cdi"] else None,
+        host=host_of(settings, around),
+        device_info=locate(settings.device_info_dir),
+        choices=locate(settings.device_plugins_dir) / FOLDER,
+        cdi=locate(settings.cdi_dir) if settings.use_cdi else None,
     )
     folders = KubeletFolders(
-        device_plugins=locate(values["device_plugins_dir"]),
-        registry=locate(values["registry_dir"]),
-        way=Way(values["registration"]),
+        device_plugins=locate(settings.device_plugins_dir),
+        registry=locate(settings.registry_dir),
+        way=Way(settings.registration),
     )
     return AgentOptions(
-        config_file=_config_file(values["config_file"], around),
-        prefix=values["prefix"],
+        config_file=_config_file(settings.config_file, around),
+        prefix=settings.prefix,
         places=places,
         folders=folders,
-        survey=_survey_options(values),
-        rescan=values["rescan"],
+        survey=_survey_options(settings),
+        rescan=settings.rescan,
         # In the lab the host's own devices are nobody's business.
         uevents=around.root == Path("/"),
     )
@@ -82,37 +87,30 @@ def _config_file(path: str, around: Surroundings) -> Path:
     return around.root / path.lstrip("/") if path.startswith("/") else around.locate(path)
 
 
-def look_once(values: Values, around: Surroundings) -> Survey:
+def look_once(settings: SriovSettings, around: Surroundings) -> Survey:
     """Return what would be offered, without a kubelet.
 
     Raises:
         ConfigError: the configuration makes no sense.
     """
-    options = options_of(values, around)
+    options = options_of(settings, around)
     config = read_config_file(options.config_file, prefix=options.prefix)
     now = around.clock.monotonic()
     return look(config, options.places.host, options.survey, now=now)
 
 
-async def run(
-    values: Values,
-    around: Surroundings,
-    stop: asyncio.Event,
-    *,
-    wake: asyncio.Event | None = None,
-) -> int:
-    """Offer devices until *stop* is set; return the exit code.
-
-    Args:
-        values: the settings.
-        around: what surrounds the process.
-        stop: ends it.
-        wake: whoever sets it makes the plugin look at the host at once.
+async def run(settings: SriovSettings, around: Surroundings, stop: asyncio.Event) -> int:
+    """Offer devices until *stop* is set, or print what would be offered; return the exit code.
 
     Raises:
         ConfigError: it cannot even start.
     """
-    options = options_of(values, around)
+    if settings.dry_run:
+        around.echo(printed(look_once(settings, around), settings.output, explain=settings.explain))
+        return 0
+    wake = asyncio.Event()
+    around.on_hangup(wake.set)
+    options = options_of(settings, around)
     registry = new_registry("sriov")
     metrics = SriovMetrics(registry)
     agent = Agent(options, clock=around.clock, metrics=metrics, wake=wake)
@@ -120,7 +118,7 @@ async def run(
     _log.info("sriov_started", config=str(options.config_file), registration=way)
     async with AsyncExitStack() as stack:
         if around.serve:
-            serving = _serving(agent, values, around, registry)
+            serving = _serving(agent, settings, around, registry)
             _log.info("serving", url=(await stack.enter_async_context(serving)).url)
         await agent.run(stop)
     _log.info("sriov_ended")
@@ -128,15 +126,38 @@ async def run(
 
 
 def _serving(
-    agent: Agent, values: Values, around: Surroundings, registry: CollectorRegistry
+    agent: Agent, settings: SriovSettings, around: Surroundings, registry: CollectorRegistry
 ) -> Serving:
     health = Health()
     health.ready("scan", agent.scan_trouble)
     health.ready("kubelet", agent.registration_trouble)
     health.ready("configuration", lambda: agent.config_trouble)
-    listen = around.placed(listen_of(values, locate=around.locate))
+    listen = around.placed(listen_of(settings.serving, locate=around.locate))
     return Serving(listen, health=health, registry=registry)
 
 
-def _survey_options(values: Values) -> SurveyOptions:
-    return SurveyOptions(check_link=values["check_link"], forget_after=values["forget_after"])
+def _survey_options(settings: SriovSettings) -> SurveyOptions:
+    return SurveyOptions(check_link=settings.check_link, forget_after=settings.forget_after)
+
+
+def _read(flags: Values, around: Surroundings) -> SriovSettings:
+    settings = SETTINGS.read(flags, around)
+    if settings.explain and not settings.dry_run:
+        raise click.UsageError("--explain goes with --dry-run only.")
+    return settings
+
+
+_ABOUT: Final = """\
+SR-IOV virtual functions, mostly; the configuration and the flags are those of the SR-IOV network
+device plugin. Every device has its NUMA node, so that the kubelet and schedulers can align pods
+with it.
+"""
+
+PROGRAM: Final = Program(
+    name="sriov",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=_read,
+    run=run,
+    command_type=GoFlags,
+)

@@ -5,32 +5,22 @@ Its log flags are taken and mean nothing, except for the level: our log goes to 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from numakube.apps.host.common_settings import FORMATS, LEVELS, serving_settings
-from numakube.apps.host.loglevel import level_of_verbosity
-from numakube.apps.host.settings import DURATION, Setting, Settings
+from numakube.apps.host.common_settings import LogSettings, ServingSettings, serving_on
+from numakube.apps.host.loglevel import LEVELS, level_of_verbosity
+from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
 from numakube.apps.sriov import cdi, device_info
 from numakube.apps.sriov.endpoint import Way
 from numakube.node import deviceplugin, deviceplugin_registry
+from numakube.programs import PROGRAMS
 
 DEFAULT_CONFIG: Final = "/etc/pcidp/config.json"
 DEFAULT_PREFIX: Final = "intel.com"
-DEFAULT_PORT: Final = 2113
-
-IGNORED_VALUES: Final = (
-    "log-dir",
-    "log_dir",
-    "log_backtrace_at",
-    "stderrthreshold",
-    "vmodule",
-    "log_link",
-    "logbuflevel",
-)
-IGNORED_SWITCHES: Final = ("logtostderr", "alsologtostderr")
-"""Upstream's flags that mean nothing here."""
+TABLE, JSON, YAML = "table", "json", "yaml"
 
 
 class LogLevel(click.Choice[str]):
@@ -48,130 +38,120 @@ class LogLevel(click.Choice[str]):
         return super().convert(value, param, ctx)
 
 
-_OFFERING: Final = (
-    Setting(
-        name="config_file",
-        flag="--config-file",
-        metavar="FILE",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SriovSettings:
+    """What a device plugin can be told."""
+
+    dry_run: bool = setting(
+        "--dry-run", default=False, help="Print what would be offered, and end."
+    )
+    explain: bool = setting(
+        "--explain", default=False, help="With --dry-run: tell why devices are not offered."
+    )
+    output: str = setting(
+        "-o --output",
+        type=click.Choice((TABLE, JSON, YAML)),
+        default=TABLE,
+        help="Form of what a dry run prints.",
+    )
+    config_file: str = setting(
+        "--config-file",
         default=DEFAULT_CONFIG,
         env="SRIOV_CONFIG_FILE",
+        metavar="FILE",
         help="Which pools to offer, in JSON, or YAML if named so; read again when it changes.",
-    ),
-    Setting(
-        name="prefix",
-        flag="--resource-prefix",
-        metavar="PREFIX",
+    )
+    prefix: str = setting(
+        "--resource-prefix",
         default=DEFAULT_PREFIX,
         env="SRIOV_RESOURCE_PREFIX",
+        metavar="PREFIX",
         help="First part of the names of resources whose pool has none of its own.",
-    ),
-    Setting(
-        name="use_cdi",
-        flag="--use-cdi/--no-use-cdi",
+    )
+    use_cdi: bool = setting(
+        "--use-cdi/--no-use-cdi",
         default=False,
         env="SRIOV_USE_CDI",
         help="Tell device files by the Container Device Interface.",
-    ),
-    Setting(
-        name="check_link",
-        flag="--check-link/--no-check-link",
+    )
+    check_link: bool = setting(
+        "--check-link/--no-check-link",
         default=True,
         env="SRIOV_CHECK_LINK",
         help="Take devices whose physical function has no link for unhealthy.",
-    ),
-    Setting(
-        name="rescan",
-        flag="--rescan-interval",
+    )
+    rescan: float = setting(
+        "--rescan-interval",
         type=DURATION,
         default=10.0,
         env="SRIOV_RESCAN_INTERVAL",
         help="Look at the host so often; SIGHUP makes it look at once.",
-    ),
-    Setting(
-        name="forget_after",
-        flag="--forget-after",
+    )
+    forget_after: float = setting(
+        "--forget-after",
         type=DURATION,
         default=300.0,
         env="SRIOV_FORGET_AFTER",
         help="Drop a device that has been gone for so long; until then it is unhealthy.",
-    ),
-)
-
-_PLACES: Final = (
-    Setting(
-        name="registration",
-        flag="--registration",
+    )
+    registration: str = setting(
+        "--registration",
         type=click.Choice([str(way) for way in Way]),
         default=str(Way.AUTO),
         env="SRIOV_REGISTRATION",
         help="Register by call, or let the kubelet find sockets in its registry, if that exists.",
-    ),
-    Setting(
-        name="device_plugins_dir",
-        flag="--device-plugins-dir",
-        metavar="DIR",
+    )
+    device_plugins_dir: str = setting(
+        "--device-plugins-dir",
         default=deviceplugin.DEFAULT_DIRECTORY,
+        metavar="DIR",
         help="The kubelet's folder of device plugins.",
-    ),
-    Setting(
-        name="registry_dir",
-        flag="--plugins-registry-dir",
-        metavar="DIR",
+    )
+    registry_dir: str = setting(
+        "--plugins-registry-dir",
         default=deviceplugin_registry.DEFAULT_DIRECTORY,
+        metavar="DIR",
         help="The kubelet's registry of plugins.",
-    ),
-    Setting(
-        name="device_info_dir",
-        flag="--device-info-dir",
-        metavar="DIR",
+    )
+    device_info_dir: str = setting(
+        "--device-info-dir",
         default=device_info.DEFAULT_FOLDER,
+        metavar="DIR",
         help="Where CNI plugins look for device-info files.",
-    ),
-    Setting(
-        name="cdi_dir",
-        flag="--cdi-dir",
-        metavar="DIR",
+    )
+    cdi_dir: str = setting(
+        "--cdi-dir",
         default=cdi.DEFAULT_FOLDER,
+        metavar="DIR",
         help="Where runtimes look for CDI specifications.",
-    ),
-    Setting(
-        name="sysfs",
-        flag="--sysfs",
-        metavar="DIR",
+    )
+    sysfs: str = setting(
+        "--sysfs",
         default="/sys",
+        metavar="DIR",
         help="Where the host's devices are described.",
-    ),
-    Setting(
-        name="dev",
-        flag="--dev",
-        metavar="DIR",
+    )
+    dev: str = setting(
+        "--dev",
         default="/dev",
-        help="The host's device files; only looked at.",
-    ),
-    Setting(
-        name="proc",
-        flag="--proc",
         metavar="DIR",
+        help="The host's device files; only looked at.",
+    )
+    proc: str = setting(
+        "--proc",
         default="/proc",
+        metavar="DIR",
         help="Where the host's routes are; what carries its default route is not offered.",
-    ),
-)
+    )
+    serving: ServingSettings = serving_on(PROGRAMS["sriov"].port)
+    logs: LogSettings = group(
+        LogSettings,
+        log_level={
+            "flag": "-v --log-level",
+            "type": LogLevel(LEVELS),
+            "help": "Least important events to log; upstream's numbers are taken, too.",
+        },
+    )
 
-_LOGS: Final = (
-    Setting(
-        name="log_level",
-        flag="-v --log-level",
-        type=LogLevel(LEVELS),
-        default="info",
-        help="Least important events to log; upstream's numbers are taken, too.",
-    ),
-    Setting(
-        name="log_format",
-        flag="--log-format",
-        type=click.Choice(FORMATS),
-        default="text",
-        help="Form of the log.",
-    ),
-)
 
-SETTINGS: Final = Settings((*_OFFERING, *_PLACES, *serving_settings(DEFAULT_PORT), *_LOGS))
+SETTINGS: Final = SettingsTable(SriovSettings)

@@ -20,19 +20,21 @@ from numakube.allotment.checking import TEMPLATES
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
+from numakube.apps.host.program import Program
 from numakube.apps.host.serving import READ_SECONDS, Health, Serving, body_of
 from numakube.apps.webhook.review import judge, read_review, write_review
+from numakube.apps.webhook.settings import SETTINGS
 from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS
 from numakube.kube.connect import connect
 from numakube.kube.patches import json_patch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from numakube.apps.host.surroundings import Surroundings
     from numakube.apps.webhook.review import AdmissionRequest, AdmissionResponse
+    from numakube.apps.webhook.settings import WebhookSettings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
 
@@ -156,22 +158,22 @@ class Registration:
             _log.info("authority_registered", configuration=self._name)
 
 
-async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Event) -> int:
+async def run(settings: WebhookSettings, around: Surroundings, stop: asyncio.Event) -> int:
     """Answer until *stop* is set; return the exit code.
 
     Args:
-        values: the settings.
+        settings: what it was told.
         around: clock, environment and file system.
         stop: set when the process is to end.
     """
     registry = new_registry("webhook")
     metrics, health = WebhookMetrics(registry), Health()
     async with AsyncExitStack() as stack:
-        client = await _client(values, around, stack)
-        registration = _registration(values, around, client)
+        client = await _client(settings, around, stack)
+        registration = _registration(settings, around, client)
         if registration is not None:
             health.ready("registration", lambda: registration.trouble)
-        listen = around.placed(listen_of(values, locate=around.locate))
+        listen = around.placed(listen_of(settings.serving, locate=around.locate))
         server = await stack.enter_async_context(
             Serving(
                 listen,
@@ -184,7 +186,7 @@ async def run(values: Mapping[str, Any], around: Surroundings, stop: asyncio.Eve
         )
         _log.info("serving", url=server.url)
         async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(_keep(registration, metrics, around, values["interval"]))
+            keeping = tasks.create_task(_keep(registration, metrics, around, settings.interval))
             await stop.wait()
             keeping.cancel()
     return 0
@@ -204,20 +206,34 @@ async def _keep(
 
 
 async def _client(
-    values: Mapping[str, Any], around: Surroundings, stack: AsyncExitStack
+    settings: WebhookSettings, around: Surroundings, stack: AsyncExitStack
 ) -> Client | None:
     """Return a client of the cluster, if there is anything to do there."""
-    if not values["ca_file"]:
+    if not settings.ca_file:
         return None
-    config = cluster_of(values, env=around.env, root=around.root)
+    config = cluster_of(settings.connection, env=around.env, root=around.root)
     return await stack.enter_async_context(
         connect(config, clock=around.clock, env=around.env, user_agent="numakube-webhook")
     )
 
 
 def _registration(
-    values: Mapping[str, Any], around: Surroundings, client: Client | None
+    settings: WebhookSettings, around: Surroundings, client: Client | None
 ) -> Registration | None:
     if client is None:
         return None
-    return Registration(client, values["configuration"], around.locate(values["ca_file"]))
+    return Registration(client, settings.configuration, around.locate(settings.ca_file))
+
+
+_ABOUT: Final = """\
+Answers AdmissionReviews at /validate, beside health and metrics. Pods with mistakes are refused;
+who writes templates of pods or labels of nodes is warned. Without --ca-file no cluster is needed.
+"""
+
+PROGRAM: Final = Program(
+    name="webhook",
+    about=_ABOUT,
+    settings=SETTINGS,
+    read=SETTINGS.read,
+    run=run,
+)

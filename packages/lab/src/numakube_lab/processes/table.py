@@ -5,17 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.processes.commands import (
-    explained,
-    run_enforcer,
-    run_exporter,
-    run_extender,
-    run_gc,
-    run_operator,
-    run_scheduler,
-    run_sriov,
-    run_webhook,
-)
+from numakube.programs import PROGRAMS as HOSTED
+from numakube_lab.processes.commands import as_told, hosted, proxied, unreachable
 from numakube_lab.processes.probe import run_probe
 from numakube_lab.processes.programs import print_version
 
@@ -24,18 +15,14 @@ if TYPE_CHECKING:
 
     from numakube_lab.processes.programs import Program
 
+_SURROUNDINGS: Final = {"extender": as_told, "gc": unreachable, "sriov": unreachable}
+"""What surrounds programs that do not serve behind ``pods/proxy``, as all others do."""
+
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {
         "version": print_version,
         "lab-probe": run_probe,
-        "enforcer": explained(run_enforcer),
-        "exporter": explained(run_exporter),
-        "gc": explained(run_gc),
-        "scheduler": explained(run_scheduler),
-        "extender": explained(run_extender),
-        "operator": explained(run_operator),
-        "sriov": explained(run_sriov),
-        "webhook": explained(run_webhook),
+        **{name: hosted(name, _SURROUNDINGS.get(name, proxied)) for name in HOSTED},
     }
 )
-"""Programs by name; a component joins by an entry here."""
+"""Programs by name."""

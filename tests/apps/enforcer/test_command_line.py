@@ -9,7 +9,7 @@ import click
 import pytest
 from tests.apps.enforcer.world import NODE, World, enforced_lab
 
-from numakube.apps.enforcer.command import parse, perform, values_of
+from numakube.apps.enforcer.process import PROGRAM
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
 from numakube.node.cgroups.fake import FakeCgroups
@@ -22,21 +22,18 @@ async def call(world: World, folder: Path, *words: str) -> tuple[int, list[str]]
     """Run the enforcer of the node on the host; return its exit code and what it printed."""
     await world.lab.pool.folder(NODE)
     tree = world.tree()
-    line = parse(
-        (
-            f"--kubeconfig={world.lab.info().kubeconfig}",
-            f"--hostname={NODE}",
-            f"--cgroup-root={tree.root}",
-            f"--sysfs={tree.root.parents[1]}",
-            f"--kubelet-state-dir={tree.root.parents[2]}",
-            f"--state-dir={folder}",
-            *words,
-        )
+    line = (
+        f"--kubeconfig={world.lab.info().kubeconfig}",
+        f"--hostname={NODE}",
+        f"--cgroup-root={tree.root}",
+        f"--sysfs={tree.root.parents[1]}",
+        f"--kubelet-state-dir={tree.root.parents[2]}",
+        f"--state-dir={folder}",
+        *words,
     )
-    around = Surroundings(env={}, serve=False)
     printed: list[str] = []
-    stop = asyncio.Event()
-    code = await perform(line, values_of(line, around), around, stop, printed.append)
+    around = Surroundings(env={}, serve=False, echo=printed.append)
+    code = await PROGRAM.perform(line, around, asyncio.Event())
     return code, printed
 
 
@@ -72,25 +69,29 @@ async def test_a_host_without_groups_of_pods_is_told(tmp_path: Path) -> None:
 
 async def test_a_host_without_a_cpuset_controller_is_refused(tmp_path: Path) -> None:
     """At once, whatever is asked."""
-    line = parse(("--restore", f"--cgroup-root={tmp_path}", f"--state-dir={tmp_path}"))
+    line = ("--restore", f"--cgroup-root={tmp_path}", f"--state-dir={tmp_path}")
     around = Surroundings(env={}, serve=False)
     with pytest.raises(ConfigError, match="cpuset controller"):
-        await perform(line, values_of(line, around), around, asyncio.Event(), print)
+        await PROGRAM.perform(line, around, asyncio.Event())
 
 
 async def test_state_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
     """Nothing is changed that could not be undone."""
     FakeCgroups.make(tmp_path / "groups", version=Version.V1, cpus=1, mems=1)
     (tmp_path / "file").touch()
-    line = parse(
-        ("--restore", f"--cgroup-root={tmp_path}/groups", f"--state-dir={tmp_path}/file/state")
-    )
+    line = ("--restore", f"--cgroup-root={tmp_path}/groups", f"--state-dir={tmp_path}/file/state")
     around = Surroundings(env={}, serve=False)
     with pytest.raises(ConfigError, match="cannot keep state in"):
-        await perform(line, values_of(line, around), around, asyncio.Event(), print)
+        await PROGRAM.perform(line, around, asyncio.Event())
 
 
 def test_unknown_words_are_refused() -> None:
     """As by every command."""
     with pytest.raises(click.NoSuchOption):
-        parse(("--nonsense",))
+        PROGRAM.parse(("--nonsense",))
+
+
+def test_one_pass_and_the_way_back_exclude_each_other() -> None:
+    """Whatever surrounds the program."""
+    with pytest.raises(click.UsageError, match="--once and --restore"):
+        PROGRAM.read(PROGRAM.parse(("--once", "--restore")), Surroundings(env={}))

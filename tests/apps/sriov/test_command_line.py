@@ -12,7 +12,7 @@ from tests.apps.sriov.build import Bed, pool
 
 from numakube.api.yamls import load_yaml
 from numakube.apps.host.surroundings import Surroundings
-from numakube.apps.sriov.command import Line, parse, perform, values_of
+from numakube.apps.sriov.process import PROGRAM
 
 
 async def printed(bed: Bed, *flags: str, pools: tuple[Any, ...]) -> str:
@@ -23,10 +23,10 @@ async def printed(bed: Bed, *flags: str, pools: tuple[Any, ...]) -> str:
         f"--{name}={bed.root / path}"
         for name, path in (("sysfs", "sys"), ("dev", "dev"), ("proc", "proc"))
     ]
-    line = parse(("--dry-run", f"--config-file={config}", *places, *flags))
-    around = Surroundings(env={})
+    line = ("--dry-run", f"--config-file={config}", *places, *flags)
     out: list[str] = []
-    assert await perform(line, values_of(line, around), around, asyncio.Event(), out.append) == 0
+    around = Surroundings(env={}, echo=out.append)
+    assert await PROGRAM.perform(line, around, asyncio.Event()) == 0
     return "\n".join(out)
 
 
@@ -44,7 +44,7 @@ async def printed(bed: Bed, *flags: str, pools: tuple[Any, ...]) -> str:
 )
 def test_upstreams_flags_are_taken(words: tuple[str, ...]) -> None:
     """With one dash or two, with values of their own or after an equals sign."""
-    flags = parse(words).flags
+    flags = PROGRAM.parse(words)
 
     assert flags["config_file"] == "/c"
     assert flags["prefix"] == "p"
@@ -54,19 +54,17 @@ def test_upstreams_flags_are_taken(words: tuple[str, ...]) -> None:
 
 def test_a_switch_can_be_said_to_be_off() -> None:
     """As in Go, where a switch may have a value."""
-    assert parse(("-use-cdi=false", "-logtostderr=false")).flags["use_cdi"] is False
+    assert PROGRAM.parse(("-use-cdi=false", "-logtostderr=false"))["use_cdi"] is False
 
 
 def test_the_environment_sets_what_flags_do_not() -> None:
     """Flags win."""
     env = {"SRIOV_CONFIG_FILE": "/env.json", "SRIOV_USE_CDI": "true"}
-    line = Line(flags={"config_file": "/flag.json"})
+    settings = PROGRAM.read({"config_file": "/flag.json"}, Surroundings(env=env))
 
-    values = values_of(line, Surroundings(env=env))
-
-    assert values["config_file"] == "/flag.json"
-    assert values["use_cdi"] is True
-    assert values["prefix"] == "intel.com"
+    assert settings.config_file == "/flag.json"
+    assert settings.use_cdi is True
+    assert settings.prefix == "intel.com"
 
 
 async def test_a_dry_run_is_a_table_with_numa_nodes(bed: Bed) -> None:

@@ -1,0 +1,45 @@
+"""The settings of the admission webhook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from numakube.apps.host.common_settings import (
+    ConnectionSettings,
+    LogSettings,
+    ServingSettings,
+    serving_on,
+)
+from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
+from numakube.programs import PROGRAMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSettings:
+    """What a webhook can be told."""
+
+    ca_file: str = setting(
+        "--ca-file",
+        metavar="FILE",
+        help="Authority of the certificate, to be registered with API servers; by default"
+        " somebody else sees to that.",
+    )
+    configuration: str = setting(
+        "--configuration",
+        default="numakube-webhook",
+        metavar="NAME",
+        help="ValidatingWebhookConfiguration to register the authority in.",
+    )
+    interval: float = setting(
+        "--registration-interval",
+        type=DURATION,
+        default=60.0,
+        help="Look so often whether the right authority is registered.",
+    )
+    serving: ServingSettings = serving_on(PROGRAMS["webhook"].port)
+    connection: ConnectionSettings = group(ConnectionSettings)
+    logs: LogSettings = group(LogSettings)
+
+
+SETTINGS: Final = SettingsTable(WebhookSettings)
