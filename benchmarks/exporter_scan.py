@@ -26,6 +26,7 @@ from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOption
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.sysfs import HardwareReader
+from numakube.apps.exporter.wakeups import Cause
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
@@ -174,7 +175,7 @@ async def _scan(
     moments.append(time.process_time())
     inputs = replace(inputs, checkpoints=read_checkpoints(files))
     moments.append(time.process_time())
-    report = topology_of(inputs, ReportOptions(node_name="node"), cause="reactive")
+    report = topology_of(inputs, ReportOptions(node_name="node"), cause=Cause.REACTIVE)
     moments.append(time.process_time())
     msgspec.json.encode(report.topology("node"))
     moments.append(time.process_time())

@@ -12,7 +12,7 @@ from numakube.kube.catalog import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, P
 from numakube.kube.client import Client
 from numakube.kube.objects import ObjectKey
 from numakube.kube.patches import json_patch, merge_patch, strategic_patch
-from numakube.kube.subresources import bind_pod, evict_pod, set_scale
+from numakube.kube.subresources import bind_pod, evict_pod
 
 NS = "dry"
 MAPS, PODS_RAW = CONFIG_MAPS.raw, PODS.raw
@@ -87,9 +87,6 @@ _VERBS: dict[str, Callable[..., Awaitable[object]]] = {
     "delete a namespace": lambda client, **dry: client.delete(NAMESPACES, NS, **dry),
     "delete a collection": lambda client, **dry: client.delete_collection(
         MAPS, namespace=NS, **dry
-    ),
-    "scale": lambda client, **dry: set_scale(
-        client, DEPLOYMENTS, ObjectKey(NS, "d"), replicas=3, **dry
     ),
     "bind": lambda client, **dry: bind_pod(client, _POD, "n", annotations={"a": "b"}, **dry),
     "evict": lambda client, **dry: evict_pod(client, _POD, grace_seconds=0, **dry),

@@ -11,9 +11,10 @@ from aiohttp import web
 from tests.waiting import turns
 
 from numakube.errors import ConfigError, LeadershipLost
-from numakube.kube.auth import Credentials, FixedCredentials
+from numakube.kube.auth import UserCredentials
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
+from numakube.kube.config import UserConfig
 from numakube.kube.http import HttpTransport
 from numakube.kube.lease import LeaderElection, LeaseTiming
 from numakube.kube.objects import ObjectKey
@@ -130,7 +131,7 @@ class Time:
 @pytest.fixture
 async def transport(server: ScriptedServer, manual: ManualClock) -> AsyncIterator[Counting]:
     """The way to the server."""
-    auth = FixedCredentials(Credentials())
+    auth = UserCredentials(UserConfig(), clock=manual)
     counting = Counting(HttpTransport(server.config, auth=auth, clock=manual))
     yield counting
     await counting.aclose()

@@ -13,9 +13,7 @@ from numakube.kube.subresources import (
     evict_pod,
     follow_log,
     read_log,
-    read_scale,
     request_token,
-    set_scale,
 )
 from numakube.kube.testing import ScriptedServer, streaming
 
@@ -80,23 +78,6 @@ async def test_an_eviction_that_a_budget_forbids_is_not_insisted_on(
     }
     assert isinstance(body := second.json(), dict)
     assert "deleteOptions" not in body
-
-
-async def test_the_scale_of_anything_scalable_is_read_and_set(
-    client: Client, server: ScriptedServer
-) -> None:
-    """Through the scale sub-resource of its kind."""
-    scale = {"kind": "Scale", "spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "a=b"}}
-    server.reply(scale)
-    server.reply({"kind": "Scale", "spec": {"replicas": 5}})
-
-    found = await read_scale(client, DEPLOYMENTS, POD)
-    assert found.spec is not None
-    assert found.status is not None
-    assert (found.spec.replicas, found.status.replicas, found.status.selector) == (3, 2, "a=b")
-    assert (await set_scale(client, DEPLOYMENTS, POD, replicas=5)).spec is not None
-    assert server.received[1].path == "/apis/apps/v1/namespaces/ns/deployments/web/scale"
-    assert server.received[1].json() == {"spec": {"replicas": 5}}
 
 
 async def test_a_token_can_be_bound_to_a_pod(client: Client, server: ScriptedServer) -> None:

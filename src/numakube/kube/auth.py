@@ -56,21 +56,6 @@ class Authenticator(Protocol):
         ...
 
 
-class FixedCredentials:
-    """Credentials that never change."""
-
-    def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
-
-    async def credentials(self) -> Credentials:
-        """Return always the same."""
-        return self._credentials
-
-    def rejected(self, used: Credentials) -> bool:
-        """Know nothing better."""
-        return False
-
-
 class UserCredentials:
     """Token, certificate, password or id-token of a kubeconfig user, or of a service account."""
 

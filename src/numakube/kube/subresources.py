@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import TypeVar
 
-import msgspec
-
 from numakube.api.wire import Wire
 from numakube.kube.client import Client
 from numakube.kube.decode import codec_of
@@ -29,26 +27,6 @@ _SERVICE_ACCOUNTS = Resource(
     namespaced=True,
     object_type=dict,
 )
-
-
-class ScaleSpec(Wire, frozen=True):
-    """How many replicas are wanted."""
-
-    replicas: int = 0
-
-
-class ScaleStatus(Wire, frozen=True):
-    """How many replicas there are, and what selects them."""
-
-    replicas: int = 0
-    selector: str | None = None
-
-
-class Scale(Wire, frozen=True):
-    """The size of a Deployment, ReplicaSet or StatefulSet."""
-
-    spec: ScaleSpec | None = None
-    status: ScaleStatus | None = None
 
 
 class TokenStatus(Wire, frozen=True):
@@ -126,25 +104,6 @@ async def evict_pod(
     if options:
         eviction["deleteOptions"] = options
     await _post(client, _PODS, pod, "eviction", eviction)
-
-
-async def read_scale(client: Client, resource: Resource[T], key: ObjectKey) -> Scale:
-    """Return the size of a scalable object."""
-    return await client.get(
-        resource.decoded_as(Scale), key.name, namespace=key.namespace, subresource="scale"
-    )
-
-
-async def set_scale(
-    client: Client, resource: Resource[T], key: ObjectKey, *, replicas: int, dry_run: bool = False
-) -> Scale:
-    """Ask for *replicas* of a scalable object."""
-    path = resource.path(key.name, namespace=key.namespace, subresource="scale")
-    change = msgspec.json.encode({"spec": {"replicas": replicas}})
-    query = dry_run_query(dry_run=dry_run)
-    request = write_request("PATCH", path, query, change, "application/merge-patch+json")
-    response = await client.request(request)
-    return codec_of(Scale).one(response.body, kind="Scale")
 
 
 async def request_token(

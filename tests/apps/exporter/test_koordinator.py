@@ -25,7 +25,8 @@ from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.koordinator import WRITTEN, KoordinatorInputs, read_cpu_info
 from numakube.apps.exporter.problems import Trouble
 from numakube.apps.exporter.process import PROGRAM
-from numakube.apps.exporter.report import PERIODIC, topology_of
+from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.wakeups import Cause
 from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kubelet.machines.synthetic import from_shape
@@ -63,7 +64,7 @@ def bound(uid: str, cpuset: str, qos: str) -> Pod:
 
 def published(read: NodeInputs) -> NodeResourceTopology:
     """Return the object of a report."""
-    return topology_of(read, ReportOptions(), cause=PERIODIC).topology("worker")
+    return topology_of(read, ReportOptions(), cause=Cause.PERIODIC).topology("worker")
 
 
 def told(read: NodeInputs) -> dict[str, object]:
@@ -142,7 +143,7 @@ def test_a_reserved_number_of_cpus_is_told_as_cpus() -> None:
 def test_an_odd_annotation_is_a_problem_and_nothing_more() -> None:
     """It names the pod and the field."""
     read = scan(bound("odd", "x", "LSR"), node={keys.NODE_RESERVATION: '{"reservedCPUs": "y"}'})
-    problems = topology_of(read, ReportOptions(), cause=PERIODIC).problems
+    problems = topology_of(read, ReportOptions(), cause=Cause.PERIODIC).problems
     odd = [str(one) for one in problems if one.kind is Trouble.ODD_ANNOTATION]
     assert any("pod default/odd" in one and "cpuset" in one for one in odd)
     assert any(keys.NODE_RESERVATION in one for one in odd)

@@ -15,6 +15,7 @@ from numakube.api.core import Pod
 from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.report import Report, topology_of
 from numakube.apps.exporter.sysfs import HardwareReader
+from numakube.apps.exporter.wakeups import Cause
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
@@ -59,7 +60,7 @@ def scanned(tmp_path: Path, node: KubeletNode, pods: dict[str, Pod]) -> NodeInpu
 
 def report(read: NodeInputs) -> Report:
     """Return the report of a scan."""
-    return topology_of(read, ReportOptions(node_name="worker"), cause="periodic")
+    return topology_of(read, ReportOptions(node_name="worker"), cause=Cause.PERIODIC)
 
 
 def zones(read: NodeInputs) -> Figures:

@@ -22,6 +22,7 @@ from numakube.apps.exporter.hardware import Hardware, hardware_of
 from numakube.apps.exporter.inputs import Accounting, KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.wakeups import Cause
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.podresources import (
     AllocatableResources,
@@ -125,7 +126,7 @@ INPUTS = st.builds(
 @given(INPUTS, st.sampled_from(Accounting))
 def test_there_is_a_report_of_anything(inputs: NodeInputs, accounting: Accounting) -> None:
     """One that can be written and read back, with amounts that make sense."""
-    report = topology_of(inputs, ReportOptions(accounting=accounting), cause="periodic")
+    report = topology_of(inputs, ReportOptions(accounting=accounting), cause=Cause.PERIODIC)
     topology = report.topology("worker")
     assert decode_nrt(msgspec.json.encode(topology)) == topology
     view_of(topology)

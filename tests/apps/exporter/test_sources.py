@@ -18,6 +18,7 @@ from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.sources import NodeReader
+from numakube.apps.exporter.wakeups import Cause
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory, PodResources
 from numakube.topology import names
@@ -183,7 +184,7 @@ async def test_without_a_configuration_the_state_files_tell_the_policies(tmp_pat
     state = CpuManagerState(policy="static", default_cpus=CpuSet.parse("0-3"))
     (tmp_path / CPU_STATE).write_bytes(write_cpu_manager_state(state, version=2))
     inputs = await reader(Kubelet(), checkpoints=StateFolder(tmp_path)).read()
-    report = topology_of(inputs, ReportOptions(fingerprint=False), cause="periodic")
+    report = topology_of(inputs, ReportOptions(fingerprint=False), cause=Cause.PERIODIC)
     assert report.attributes == (Attribute(name=names.CPU_POLICY, value="static"),)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 
-from numakube.apps.host.running import CUT_SHORT, run_until_stopped, stopped_within
+from numakube.apps.host.running import CUT_SHORT, run_until_stopped
 
 
 def test_a_process_that_has_done_its_work_ends_by_itself() -> None:
@@ -40,11 +40,3 @@ def test_a_second_signal_cuts_it_short() -> None:
         return 0
 
     assert run_until_stopped(main) == CUT_SHORT
-
-
-async def test_waiting_ends_with_the_time_or_with_the_process() -> None:
-    """Whichever comes first."""
-    stop = asyncio.Event()
-    assert not await stopped_within(stop, 0.001)
-    stop.set()
-    assert await stopped_within(stop, 60)

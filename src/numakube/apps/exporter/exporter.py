@@ -19,7 +19,6 @@ from numakube.apps.exporter.metrics import SCAN, UPDATE
 from numakube.apps.exporter.nrt_writer import Operation
 from numakube.apps.exporter.pod_conditions import fetched, updated
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.wakeups import PERIODIC, REACTIVE
 from numakube.errors import (
     ApiError,
     ClusterUnreachable,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.pod_conditions import OwnPod, PodCondition
     from numakube.apps.exporter.report import Report
     from numakube.apps.exporter.sources import NodeSource
-    from numakube.apps.exporter.wakeups import Wakeup, Wakeups
+    from numakube.apps.exporter.wakeups import Cause, Wakeup, Wakeups
     from numakube.kube.clock import Clock
 
 FIRST_RETRY_SECONDS: Final = 0.25
@@ -112,7 +111,7 @@ class Exporter:
         since, self._woke_at = self._woke_at, now
         return None if since is None else now - since
 
-    async def _read(self, cause: str) -> NodeInputs | None:
+    async def _read(self, cause: Cause) -> NodeInputs | None:
         try:
             with self._timed(SCAN, cause):
                 inputs = await self.source.read()
@@ -155,7 +154,7 @@ class Exporter:
         self.kubelet_trouble = ""
         self.metrics.last_scan.set(self.clock.now().timestamp())
 
-    def _compute(self, inputs: NodeInputs, cause: str) -> Report:
+    def _compute(self, inputs: NodeInputs, cause: Cause) -> Report:
         report = topology_of(inputs, self.options, cause=cause)
         self._tell_problems(report)
         self.metrics.zones.keep(report)
@@ -173,7 +172,7 @@ class Exporter:
                 _log.warning("odd_fact", kind=str(kind), detail=detail)
         self._said = set(details)
 
-    async def _publish(self, report: Report, cause: str, slept: float | None) -> bool:
+    async def _publish(self, report: Report, cause: Cause, slept: float | None) -> bool:
         try:
             with self._timed(UPDATE, cause):
                 written = await self.publisher.publish(report, cause=cause, slept=slept)
@@ -214,10 +213,9 @@ class Exporter:
             await self.pod.set(condition)
 
     @contextmanager
-    def _timed(self, operation: str, cause: str) -> Iterator[None]:
+    def _timed(self, operation: str, cause: Cause) -> Iterator[None]:
         begun = self.clock.monotonic()
         try:
             yield
         finally:
-            cause = PERIODIC if cause == PERIODIC else REACTIVE
             self.metrics.took(operation, cause, self.clock.monotonic() - begun)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from numakube.api.nrt import Attribute, NodeResourceTopology, with_attribute
-from numakube.apps.exporter.wakeups import PERIODIC
+from numakube.apps.exporter.wakeups import Cause
 from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch
@@ -227,7 +227,7 @@ def _owners(
 class Publisher(Protocol):
     """Where reports go."""
 
-    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
         """Publish *report*; *slept* are the seconds since the last wake-up."""
         ...
 
@@ -239,7 +239,7 @@ class Publisher(Protocol):
 class Nowhere:
     """Publishes nothing."""
 
-    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
         """Do nothing."""
         return Written(Operation.NONE)
 
@@ -281,11 +281,11 @@ class ObjectPublisher:
         self._owner = owner
         self._timing_period = timing_period
 
-    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
         """Write what has changed."""
-        if cause == PERIODIC:
+        if cause is Cause.PERIODIC:
             self._writer.forget()
-        if cause == PERIODIC or not self._node.is_known:
+        if cause is Cause.PERIODIC or not self._node.is_known:
             await self._node.refresh()
         wanted = self._owned(report.topology(self._name))
         return await self._writer.write(self._timed(wanted, cause, slept))
@@ -314,11 +314,11 @@ class ObjectPublisher:
         return msgspec.structs.replace(wanted, metadata=metadata)
 
     def _timed(
-        self, wanted: NodeResourceTopology, cause: str, slept: float | None
+        self, wanted: NodeResourceTopology, cause: Cause, slept: float | None
     ) -> NodeResourceTopology:
         if self._timing_period is None:
             return wanted
-        interval = self._timing_period if cause == PERIODIC else 0.0
+        interval = self._timing_period if cause is Cause.PERIODIC else 0.0
         times = {
             SLEEP_DURATION: format_duration(round(slept or 0.0) * SECOND),
             UPDATE_INTERVAL: format_duration(round(interval * SECOND)),

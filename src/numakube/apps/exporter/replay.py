@@ -21,6 +21,7 @@ from numakube.apps.exporter.inputs import (
 )
 from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.apps.exporter.report import topology_of
+from numakube.apps.exporter.wakeups import Cause
 from numakube.node.podresources import (
     AllocatableResources,
     ContainerResources,
@@ -48,7 +49,7 @@ def answer(row: Mapping[str, Any], *, accounting: Accounting = Accounting.KUBELE
     """Return what we publish for the case *row*, in the recorded shape."""
     inputs = _inputs(row)
     options = _options(row["options"], accounting)
-    cause = row["options"]["trigger"]
+    cause = Cause(row["options"]["trigger"])
     report = topology_of(inputs, options, cause=cause)
     result = {"id": row["id"], **_both(report, "expected")}
     if "refresh" in row:

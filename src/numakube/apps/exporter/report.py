@@ -1,6 +1,6 @@
 """The report of one scan: from what was read to the NodeResourceTopology to write.
 
-    report = topology_of(inputs, ReportOptions(node_name="worker-0"), cause="periodic")
+    report = topology_of(inputs, ReportOptions(node_name="worker-0"), cause=Cause.PERIODIC)
     nrt = report.topology("worker-0")
 
 Content and order of what RTE publishes too are RTE's (v0.25); what is ours follows it. Computing
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,10 +42,8 @@ if TYPE_CHECKING:
     from numakube.api.nrt import Zone
     from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
     from numakube.apps.exporter.report_parts import Exclusive
+    from numakube.apps.exporter.wakeups import Cause
     from numakube.node.podresources import PodResources
-
-PERIODIC: Final = "periodic"
-REACTIVE: Final = "reactive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +91,9 @@ class Report:
             zones=self.zones,
         )
 
-    def same_content(self, other: Report) -> bool:
-        """Tell whether the two differ at most in what caused them and in their problems."""
-        return (self.zones, self.attributes, _lasting(self.annotations)) == (
-            other.zones,
-            other.attributes,
-            _lasting(other.annotations),
-        )
 
-
-def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: str) -> Report:
-    """Compute the report of what one scan read; *cause* is ``periodic`` or ``reactive``."""
+def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> Report:
+    """Compute the report of what one scan read."""
     pods = listed_pods(inputs, options)
     table = zones_of(inputs, pods, options)
     described = tuple(_described(pod, inputs) for pod in pods)
@@ -170,9 +160,9 @@ def _fingerprint_attributes(published: str | None, method: str) -> Iterator[Attr
 
 
 def _annotations(
-    cause: str, published: str | None, exact: ExactReport | Inexact | None
+    cause: Cause, published: str | None, exact: ExactReport | Inexact | None
 ) -> dict[str, str]:
-    annotations = {names.RTE_UPDATE_ANNOTATION: cause}
+    annotations = {names.RTE_UPDATE_ANNOTATION: str(cause)}
     if published is not None:
         annotations[names.FINGERPRINT_ANNOTATION] = published
     if isinstance(exact, ExactReport):
@@ -225,7 +215,3 @@ def _with_vector(zone: Zone, placement: Placement | Unplaced | None) -> Zone:
             attribute = Attribute(name=names.PLACEMENT_VECTOR, value=text)
             return msgspec.structs.replace(zone, attributes=(*zone.attributes, attribute))
     return zone
-
-
-def _lasting(annotations: Mapping[str, str]) -> dict[str, str]:
-    return {key: text for key, text in annotations.items() if key != names.RTE_UPDATE_ANNOTATION}

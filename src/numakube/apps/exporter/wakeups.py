@@ -23,8 +23,12 @@ BURST: Final = 10
 SETTLE_SECONDS: Final = 0.02
 """How long changes are gathered: a kubelet writes its files one after the other."""
 
-PERIODIC: Final = "periodic"
-REACTIVE: Final = "reactive"
+
+class Cause(StrEnum):
+    """What a report is due to, as RTE tells it in an annotation."""
+
+    PERIODIC = "periodic"
+    REACTIVE = "reactive"
 
 
 class Trigger(StrEnum):
@@ -48,9 +52,9 @@ class Wakeup:
     triggers: frozenset[Trigger]
 
     @property
-    def cause(self) -> str:
-        """``periodic`` or ``reactive``, as RTE tells them apart."""
-        return PERIODIC if self.triggers == {Trigger.PERIOD} else REACTIVE
+    def cause(self) -> Cause:
+        """Whether anything but time has triggered it."""
+        return Cause.PERIODIC if self.triggers == {Trigger.PERIOD} else Cause.REACTIVE
 
 
 class Wakeups:

@@ -45,13 +45,3 @@ async def _run(main: Main) -> int:
     finally:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-
-
-async def stopped_within(stop: asyncio.Event, seconds: float) -> bool:
-    """Wait until *stop* is set, for *seconds* at most; tell whether it is."""
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -176,10 +176,6 @@ class Inventory:
     facts: Facts
     down: frozenset[str] = frozenset()
 
-    def is_present(self, candidate: Candidate) -> bool:
-        """Tell whether a candidate of an earlier scan is still described."""
-        return candidate.folder.exists()
-
 
 def discover(
     host: Host, types: frozenset[DeviceType], *, previous: Inventory | None = None

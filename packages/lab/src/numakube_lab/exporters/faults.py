@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import Zone, ZoneResource
     from numakube.apps.exporter.nrt_writer import Publisher, Written
     from numakube.apps.exporter.report import Report
+    from numakube.apps.exporter.wakeups import Cause
     from numakube.kube.clock import Clock
 
 
@@ -124,7 +125,7 @@ class SkewedPublisher:
         self._clock = clock
         self.skew = Skew()
 
-    async def publish(self, report: Report, *, cause: str, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
         """Publish a report as it is skewed now."""
         skew = self.skew
         if skew.delay:
