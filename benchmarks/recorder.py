@@ -110,8 +110,13 @@ async def _measure(nodes: int, pods: int, cpus: int) -> tuple[float, float]:
     """Return the seconds that scheduling took, and those of them that recording took."""
     process = SchedulerProcess(default_configuration(), Client(Nowhere(), rate=0))
     _fill(process, nodes)
-    scheduler, cluster = process.scheduler, process.mirror.cluster
-    timed = scheduler.recording = Timed(FlightRecorder(), cluster, CLOCK)
+    scheduler, cluster, listener = (
+        process.scheduler,
+        process.mirror.cluster,
+        process.mirror.listener,
+    )
+    assert listener is not None
+    timed = scheduler.results.recording = Timed(FlightRecorder(), cluster, CLOCK)
     timed.left = pods
     gc.collect()
     gc.freeze()  # what was there before is not looked at again
@@ -119,11 +124,11 @@ async def _measure(nodes: int, pods: int, cpus: int) -> tuple[float, float]:
     begin = time.thread_time()
     for number in range(pods):
         # Different sizes, so that a refusal is not remembered.
-        scheduler.pod_waits(pod(f"p-{number}", cpus, number))
+        listener.pod_waits(pod(f"p-{number}", cpus, number))
     await timed.done.wait()
     for node in list(cluster.nodes()):
         for one in list(node.pods.values()):
-            scheduler.pod_placed(started(one, node.name))
+            listener.pod_placed(started(one, node.name))
     timed.flush()
     spent = time.thread_time() - begin
     loop.cancel()

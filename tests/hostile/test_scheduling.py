@@ -60,8 +60,8 @@ class Site:
         process = SchedulerProcess(without_election(), Offline())
         self.rng = rng
         self.mirror = process.mirror
-        self.runtime = process.scheduler.runtimes["numakube-scheduler"]
-        self.cycle: Cycle = process.scheduler._cycle
+        self.runtime = process.scheduler.engine.runtimes["numakube-scheduler"]
+        self.cycle: Cycle = process.scheduler.cycle
         self.scheduler = process.scheduler
         self.version = 0
         for name in ("good-0", "good-1", "good-2"):

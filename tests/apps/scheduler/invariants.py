@@ -119,7 +119,7 @@ async def assert_caches_are_fresh(world: World, running: Running) -> None:
             pod.metadata.uid
             for pod in pods
             if not pod.spec.node_name
-            and pod.spec.scheduler_name in running.process.scheduler.runtimes
+            and pod.spec.scheduler_name in running.process.scheduler.engine.runtimes
             and pod.metadata.deletion_timestamp is None
         }
         queued = {entry.uid for entry in running.process.scheduler.queue}

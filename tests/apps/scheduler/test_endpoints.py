@@ -44,7 +44,7 @@ def serving(world: World, host: str) -> Serving:
     """Return a server of the endpoints, as if it listened on *host*."""
     (running,) = world.running
     process = running.process
-    endpoints = Endpoints(process.scheduler, without_election(), running.client.clock)
+    endpoints = Endpoints(process.scheduler, without_election(), running.client)
     routes = endpoints.routes(Access(running.client, host=host))
     health = Health()
     health.ready("caches", process.mirror.missing)

@@ -13,8 +13,8 @@ from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
-from numakube.apps.scheduler.eviction import evict
 from numakube.apps.scheduler.outcomes import Outcomes
+from numakube.apps.scheduler.preemptions import evict
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect

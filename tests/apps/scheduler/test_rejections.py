@@ -41,7 +41,7 @@ async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: World) -> N
     """One rejection per node; then the pods wait, and say why."""
     running = await world.start()
     await lies_are_believed(world)
-    guard = running.process.scheduler.guard
+    guard = running.process.scheduler.engine.guard
     for name in ("p0", "p1"):
         await world.create(pod_document(name, "2"))
         await world.until(lambda name=name: is_kept_away(guard, world.pod(name)))  # type: ignore[misc]
@@ -108,7 +108,7 @@ async def test_old_rejections_are_no_reason_to_be_careful(world: World) -> None:
     await world.until(lambda: world.by_phase("Failed") == {"p"})
     await first.end()
     second = await world.start()
-    assert second.process.scheduler.guard.next_change() is None
+    assert second.process.scheduler.engine.guard.next_change() is None
     await world.delete("p")
     await world.until(lambda: ObjectKey("default", "p") not in second.process.mirror.pods.store)
-    assert second.process.scheduler.guard.next_change() is None
+    assert second.process.scheduler.engine.guard.next_change() is None

@@ -1,16 +1,20 @@
 """``numakube scheduler``: a complete secondary scheduler.
 
-settings     options and configuration file
-scheduler    the loop: queue, cycle, reservation
-binder       the plugin that binds pods at the API server
-eviction     making room: victims of preemption
-outcomes     what users see: events and conditions
-permits      pods that a plugin holds back before they are bound
-volumes      binding volumes for the plugin VolumeBinding
-metrics      figures
-endpoints    a look inside
-process      all of it together, with leader election
-command      the command line
+The deciding half, plugins and configuration included, is `numakube.scheduling`. This is the acting
+half:
 
-The deciding half, plugins and configuration included, is `numakube.scheduling.assembly`.
+    settings, command   options and configuration file
+    process             all of it together, with leader election
+    scheduling_loop     the loop: from the queue through a cycle to what is done about it
+    pod_queue           the queue with a clock and a bell
+    listener            what becomes of changes that the mirror tells of
+    binding_cycle       reserve, permit, bind, and undo
+    preemptions         nominations, and the eviction of victims
+    rejections          what is learnt from pods that kubelets rejected
+    results             where a tried pod waits next, and who learns of it
+    outcomes            what users see: events and conditions
+    binder              the plugin that binds pods at the API server
+    permits             pods that a plugin holds back before they are bound
+    volumes             binding volumes for the plugin VolumeBinding
+    metrics, endpoints  figures, and a look inside
 """

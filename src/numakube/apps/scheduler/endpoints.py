@@ -25,8 +25,8 @@ from numakube.scheduling.queue.entries import Place
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.host.access import Access
-    from numakube.apps.scheduler.scheduler import Scheduler
-    from numakube.kube.clock import Clock
+    from numakube.apps.scheduler.scheduling_loop import Scheduler
+    from numakube.kube.client import Client
     from numakube.scheduling.queue.entries import QueuedPod
 
 
@@ -37,18 +37,18 @@ class Endpoints:
         self,
         scheduler: Scheduler,
         config: KubeSchedulerConfiguration,
-        clock: Clock,
+        client: Client,
         identity: str = "",
     ) -> None:
         self._scheduler = scheduler
         self._config = config
-        self._clock = clock
+        self._clock = clock = client.clock
         self._speaker = Speaker("scheduler", identity, lambda: scheduler.leads)
         self._attempts = Attempts(scheduler.recording, self._speaker, self._where)
         self._levels = Levels(self._speaker, clock)
         mirror = scheduler.mirror
         self._caches = Caches(mirror, scheduler.recording, self._speaker, clock)
-        self._resync = Resync(scheduler.client, mirror, self._caches, self._speaker)
+        self._resync = Resync(client, mirror, self._caches, self._speaker)
 
     def routes(self, access: Access) -> list[web.RouteDef]:
         """Return the routes, open only to those who may."""
@@ -97,7 +97,7 @@ class Endpoints:
 
     def _wakes_on(self, entry: QueuedPod) -> list[str]:
         """Return the events that would have the pod tried again."""
-        runtime = self._scheduler.runtimes.get(entry.pod.scheduler_name)
+        runtime = self._scheduler.engine.runtimes.get(entry.pod.scheduler_name)
         if runtime is None or entry.place is not Place.UNSCHEDULABLE:
             return []
         plugins = runtime.profile.plugins()

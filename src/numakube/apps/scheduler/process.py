@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-import numpy as np
 import structlog
 
 from numakube.apps.dashboard.decider import Decider
@@ -26,11 +25,17 @@ from numakube.apps.host.serving import Health, Serving
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.scheduler.binder import CLIENT, DefaultBinder
+from numakube.apps.scheduler.binding_cycle import BindingCycle
 from numakube.apps.scheduler.endpoints import Endpoints
+from numakube.apps.scheduler.listener import SchedulerListener
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.outcomes import Outcomes
 from numakube.apps.scheduler.permits import WAITING_PODS, WaitingPods
-from numakube.apps.scheduler.scheduler import Scheduler
+from numakube.apps.scheduler.pod_queue import PodQueue
+from numakube.apps.scheduler.preemptions import Preemptions
+from numakube.apps.scheduler.rejections import Rejections
+from numakube.apps.scheduler.results import Results
+from numakube.apps.scheduler.scheduling_loop import Scheduler
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of
 from numakube.apps.scheduler.volumes import ApiVolumeActions
 from numakube.errors import LeadershipLost
@@ -39,7 +44,6 @@ from numakube.kube.events import EventRecorder
 from numakube.kube.lease import LeaderElection, LeaseTiming
 from numakube.kube.objects import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
-from numakube.scheduling.cycle import Cycle
 from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.plugins.volumes.actions import VOLUME_ACTIONS
 from numakube.scheduling.queue.hints import ProfileHints
@@ -57,6 +61,7 @@ if TYPE_CHECKING:
     from numakube.apps.host.surroundings import Surroundings
     from numakube.apps.scheduler.settings import SchedulerSettings
     from numakube.kube.client import Client
+    from numakube.scheduling.assembly import Engine
 
 LOST: Final = 1
 _LAST_EVENTS_SECONDS: Final = 3.0
@@ -111,14 +116,9 @@ class SchedulerProcess:
         self._config = config
         self._client = client
         self.identity = f"numakube-scheduler_{uuid4()}"
+        self.leading = False
         self.registry: CollectorRegistry = new_registry("scheduler")
         self._metrics = SchedulerMetrics(self.registry)
-        volumes, waiting = ApiVolumeActions(client), WaitingPods(client.clock)
-        services = Services()
-        services.offer(CLIENT, client)
-        services.offer(VOLUME_ACTIONS, volumes)
-        services.offer(WAITING_PODS, waiting)
-        engine = assemble(config, all_plugins(DefaultBinder.make), services)
         self._recorder = EventRecorder(
             client,
             component=config.profiles[0].scheduler_name,
@@ -127,34 +127,63 @@ class SchedulerProcess:
             writers=_EVENT_WRITERS,
         )
         self._outcomes = Outcomes(client, self._recorder)
-        self.mirror = Mirror(client, engine.cluster, engine.cache)
-        backoff = Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
-        self.scheduler = Scheduler(
-            client,
-            mirror=self.mirror,
-            runtimes=engine.runtimes,
-            queue=SchedulingQueue(ProfileHints(engine.runtimes), backoff=backoff),
-            cycle=Cycle(engine.cluster, engine.nominations, np.random.default_rng()),
-            nominations=engine.nominations,
-            guard=engine.guard,
-            outcomes=self._outcomes,
-            recorder=self._recorder,
-            metrics=self._metrics,
-            volumes=volumes,
-            waiting=waiting,
-            recording=Recording(recorder or FlightRecorder(), engine.cluster, client.clock),
-            resync_seconds=engine.resync_seconds,
+        volumes, permits = ApiVolumeActions(client), WaitingPods(client.clock)
+        engine = assemble(
+            config, all_plugins(DefaultBinder.make), _services(client, volumes, permits)
         )
         for note in engine.notes:
             _log.warning("configuration", note=note)
-        self.mirror.listener = self.scheduler
-        self.leading = False
+        self.mirror = Mirror(client, engine.cluster, engine.cache)
+        recording = Recording(recorder or FlightRecorder(), engine.cluster, client.clock)
+        self.scheduler = self._make_scheduler(engine, recording, volumes, permits)
+        self._watch(engine)
+
+    def _make_scheduler(
+        self,
+        engine: Engine,
+        recording: Recording,
+        volumes: ApiVolumeActions,
+        permits: WaitingPods,
+    ) -> Scheduler:
+        clock, metrics = self._client.clock, self._metrics
+        queue = PodQueue(_queue_of(self._config, engine), clock)
+        results = Results(
+            queue, clock, outcomes=self._outcomes, recording=recording, metrics=metrics
+        )
+        preemptions = Preemptions(self._client, engine.nominations, queue, results)
+        bindings = BindingCycle(
+            self.mirror, queue, results=results, preemptions=preemptions, permits=permits
+        )
+        rejections = Rejections(
+            engine.guard, clock, queue, recorder=self._recorder, metrics=metrics
+        )
+        self.mirror.listener = SchedulerListener(
+            engine.runtimes.keys(),
+            queue,
+            bindings=bindings,
+            preemptions=preemptions,
+            rejections=rejections,
+            results=results,
+            volumes=volumes,
+        )
+        return Scheduler(
+            engine,
+            clock,
+            mirror=self.mirror,
+            queue=queue,
+            bindings=bindings,
+            preemptions=preemptions,
+            results=results,
+        )
+
+    def _watch(self, engine: Engine) -> None:
+        """Let the metrics see what they show."""
         names = {name for one in engine.runtimes.values() for name in one.profile.plugins()}
         self._metrics.watch_queue(self.scheduler.queue, sorted(names))
         self._metrics.watch_mirror(self.mirror)
         for runtime in engine.runtimes.values():
             runtime.stopwatch = self._metrics.stopwatch
-        lease = config.leader_election.resource_name
+        lease = self._config.leader_election.resource_name
         self._metrics.leader.labels(lease).set_function(lambda: float(self.leading))
 
     async def run(self, stop: asyncio.Event, listen: Listen | None = None) -> int:
@@ -217,7 +246,7 @@ class SchedulerProcess:
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
         health.ready("caches", self.mirror.missing)
-        endpoints = Endpoints(self.scheduler, self._config, self._client.clock, self.identity)
+        endpoints = Endpoints(self.scheduler, self._config, self._client, self.identity)
         access = Access(self._client, host=listen.host)
         inside = Decider(
             self.mirror,
@@ -264,3 +293,17 @@ PROGRAM: Final = Program(
     run=run,
     holds_cluster=True,
 )
+
+
+def _services(client: Client, volumes: ApiVolumeActions, permits: WaitingPods) -> Services:
+    """Return what plugins may use."""
+    services = Services()
+    services.offer(CLIENT, client)
+    services.offer(VOLUME_ACTIONS, volumes)
+    services.offer(WAITING_PODS, permits)
+    return services
+
+
+def _queue_of(config: KubeSchedulerConfiguration, engine: Engine) -> SchedulingQueue:
+    backoff = Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
+    return SchedulingQueue(ProfileHints(engine.runtimes), backoff=backoff)

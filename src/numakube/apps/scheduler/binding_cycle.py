@@ -1,0 +1,209 @@
+"""From a decision to a bound pod: reserve, ask for permission, bind; undo all of it if that fails.
+
+Reserving happens in the loop, which alone changes the state that it decides on. The rest runs
+beside it, one pod after the other on each node (`numakube.apps.binding.Lanes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from numakube.apps.binding import Bound, Lanes, Result
+from numakube.apps.scheduler.results import surviving
+from numakube.scheduling.framework.bind_annotations import as_bound
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure
+from numakube.scheduling.numa.topology_match import pending_changes
+from numakube.values.printing import reason_of
+
+if TYPE_CHECKING:
+    from numakube.apps.mirror import Mirror
+    from numakube.apps.scheduler.permits import WaitingPods
+    from numakube.apps.scheduler.pod_queue import PodQueue
+    from numakube.apps.scheduler.preemptions import Preemptions
+    from numakube.apps.scheduler.results import Results
+    from numakube.scheduling.cycle import Chosen
+    from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.queue.entries import QueuedPod
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_LAST_BINDINGS_SECONDS: Final = 3.0
+"""Within the time between a leader's deadline and the end of its lease."""
+_STOPPING: Final = Bound(Result.FAILED, "the scheduler is stopping")
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod on its way to the node that was chosen for it.
+
+    Attributes:
+        started: when the attempt began.
+    """
+
+    entry: QueuedPod
+    runtime: Runtime
+    decision: Chosen
+    started: float
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod."""
+        return self.entry.pod
+
+    @property
+    def node(self) -> str:
+        """The name of the node."""
+        return self.decision.node
+
+    @property
+    def state(self) -> CycleState:
+        """What plugins remember of the cycle."""
+        return self.decision.state
+
+
+class BindingCycle:
+    """Carries out placements."""
+
+    def __init__(
+        self,
+        mirror: Mirror,
+        queue: PodQueue,
+        *,
+        results: Results,
+        preemptions: Preemptions,
+        permits: WaitingPods,
+    ) -> None:
+        self._mirror = mirror
+        self._queue = queue
+        self._results = results
+        self._preemptions = preemptions
+        self._permits = permits
+        self._lanes = Lanes()
+        self._pods: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __contains__(self, uid: str) -> bool:
+        """Tell whether the pod is on its way."""
+        return uid in self._pods
+
+    def start(self, placement: Placement, tasks: asyncio.TaskGroup) -> None:
+        """Reserve for the pod, and let it be bound by one of *tasks*."""
+        status = self._reserve(placement)
+        if not status.ok:
+            self._results.failed(placement.entry, status.message, placement.started)
+            return
+        pod, node = placement.pod, placement.node
+        self._mirror.assume(as_bound(placement.state, pod), node)
+        self._results.recording.reserved(pod.uid, node)
+        status, seconds = _permit(placement)
+        if status.ok or status.code is Code.WAIT:
+            self._pods.add(pod.uid)
+            task = tasks.create_task(self._bind(placement, None if status.ok else seconds))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            refused = Bound(Result.FAILED, f"{status.plugin}: {status.message}")
+            self._is_not_bound(placement, refused)
+
+    async def finish(self) -> None:
+        """Give bindings under way a moment to be answered."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_LAST_BINDINGS_SECONDS)
+
+    def _reserve(self, placement: Placement) -> Status:
+        pod, state = placement.pod, placement.state
+        node = self._mirror.cluster.node(placement.node)
+        if node is None:
+            return failure(f"node {placement.node} is gone")
+        try:
+            return placement.runtime.reserve(state, pod, node)
+        except Exception:
+            placement.runtime.unreserve(state, pod, node.name)
+            raise
+        finally:
+            self._mirror.apply(pending_changes(state))
+
+    async def _bind(self, placement: Placement, wait: float | None) -> None:
+        bound = _STOPPING
+        try:
+            allowed = SUCCESS
+            if wait is not None:
+                allowed = await self._permits.answer(placement.pod, wait)
+            if allowed.ok:
+                async with self._lanes.on(placement.node):
+                    if self._queue.leads:
+                        bound = await self._bind_in_turn(placement)
+            else:
+                bound = Bound(Result.FAILED, allowed.message)
+        finally:
+            self._pods.discard(placement.pod.uid)
+            with surviving("binding"):
+                if bound.result is Result.BOUND:
+                    self._is_bound(placement)
+                else:
+                    self._is_not_bound(placement, bound)
+
+    async def _bind_in_turn(self, placement: Placement) -> Bound:
+        pod, node, metrics = placement.pod, placement.node, self._results.metrics
+        try:
+            for plugin in placement.runtime.pre_binds:
+                with metrics.timer("PreBind", plugin.name):
+                    status = await plugin.pre_bind(placement.state, pod, node)
+                if not status.ok and not status.skipped:
+                    return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
+            await self._results.outcomes.withdraw(pod)
+            with metrics.timer("Bind", "all"):
+                status = await _bind_by_plugin(placement)
+        except Exception as error:
+            reason = reason_of(error)
+            _log.error("binding_failed", pod=pod.key, node=node, error=reason, exc_info=error)
+            status = failure(reason)
+        if isinstance(status.detail, Bound):
+            return status.detail
+        return Bound(Result.BOUND) if status.ok else Bound(Result.FAILED, status.message)
+
+    def _is_bound(self, placement: Placement) -> None:
+        self._queue.remove(placement.pod.uid)
+        self._preemptions.forget(placement.pod.uid)
+        try:
+            for plugin in placement.runtime.post_binds:
+                plugin.post_bind(placement.state, placement.pod, placement.node)
+        finally:
+            self._mirror.apply(pending_changes(placement.state))
+        self._results.bound(placement.entry, placement.node, placement.started)
+
+    def _is_not_bound(self, placement: Placement, bound: Bound) -> None:
+        entry, node = placement.entry, placement.node
+        placement.runtime.unreserve(placement.state, placement.pod, node)
+        self._mirror.apply(pending_changes(placement.state))
+        self._mirror.forget(placement.pod)
+        if not self._queue.leads:
+            self._results.left_to_next_leader(entry, bound.reason)
+        elif bound.result is Result.FAILED:
+            message = f"binding to {node} failed: {bound.reason}"
+            self._results.failed(entry, message, placement.started)
+        else:
+            self._results.taken_away(entry, node, bound.reason)
+
+
+def _permit(placement: Placement) -> tuple[Status, float]:
+    """Ask for permission; a plugin's mistake is a refusal, so that the reservation is undone."""
+    try:
+        return placement.runtime.permit(placement.state, placement.pod, placement.node)
+    except Exception as error:
+        return failure(f"internal error: {reason_of(error)}"), 0.0
+
+
+async def _bind_by_plugin(placement: Placement) -> Status:
+    """Let the first plugin that does not decline bind the pod."""
+    for plugin in placement.runtime.binds:
+        status = await plugin.bind(placement.state, placement.pod, placement.node)
+        if status.code is not Code.SKIP:
+            return status
+    return failure("no plugin binds this pod")

@@ -1,0 +1,94 @@
+"""What the scheduler makes of the changes that the mirror tells of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.scheduling.framework.events import EventKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from numakube.apps.scheduler.binding_cycle import BindingCycle
+    from numakube.apps.scheduler.pod_queue import PodQueue
+    from numakube.apps.scheduler.preemptions import Preemptions
+    from numakube.apps.scheduler.rejections import Rejections
+    from numakube.apps.scheduler.results import Results
+    from numakube.apps.scheduler.volumes import ApiVolumeActions
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.numa.caches.contract import Changes
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+class SchedulerListener:
+    """Keeps the queue up to date; a `numakube.apps.mirror.Listener`.
+
+    Args:
+        profiles: names of schedulers whose pods are ours.
+        queue: where they wait.
+        bindings: those on their way.
+        preemptions: those for which room is being made.
+        rejections: what is learnt from those that kubelets rejected.
+        results: who else learns of things.
+        volumes: what waits for volumes to be bound.
+    """
+
+    def __init__(
+        self,
+        profiles: Collection[str],
+        queue: PodQueue,
+        *,
+        bindings: BindingCycle,
+        preemptions: Preemptions,
+        rejections: Rejections,
+        results: Results,
+        volumes: ApiVolumeActions,
+    ) -> None:
+        self._profiles = profiles
+        self._queue = queue
+        self._bindings = bindings
+        self._preemptions = preemptions
+        self._rejections = rejections
+        self._results = results
+        self._volumes = volumes
+
+    def pod_waits(self, pod: PodInfo) -> None:
+        """Queue a pod of ours."""
+        if pod.scheduler_name not in self._profiles or pod.is_being_deleted:
+            self._queue.remove(pod.uid)
+            return
+        self._preemptions.seen(pod)
+        self._queue.add(pod)
+
+    def pod_placed(self, pod: PodInfo) -> None:
+        """Wait no longer for a pod that has a node."""
+        self._preemptions.forget(pod.uid)
+        self._results.recording.placed(pod)
+        if pod.uid not in self._bindings:
+            self._queue.remove(pod.uid)
+
+    def pod_gone(self, pod: PodInfo) -> None:
+        """Forget a pod."""
+        self._queue.remove(pod.uid)
+        self._preemptions.forget(pod.uid)
+        if not pod.has_ended:
+            self._results.recording.deleted(pod)
+        self._preemptions.victim_is_gone(pod.uid)
+
+    def pod_ended(self, pod: PodInfo) -> None:
+        """Learn from a pod that a kubelet rejected."""
+        self._results.recording.ended(pod)
+        if pod.scheduler_name in self._profiles:
+            self._rejections.pod_ended(pod)
+
+    def happened(self, event: ClusterEvent) -> None:
+        """Remember an event until the next cycle."""
+        self._queue.happened(event)
+        if event.kind is EventKind.NODE_REMOVED:
+            self._results.recording.flush()
+        if event.kind is EventKind.STORAGE_CHANGED:
+            self._volumes.storage_changed()
+
+    def cache_changed(self, changes: Changes) -> None:
+        """Count and log what the NUMA cache found."""
+        self._results.cache_changed(changes)

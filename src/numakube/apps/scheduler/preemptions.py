@@ -1,0 +1,131 @@
+"""Making room: who is nominated where, and the victims that are marked and deleted for it.
+
+As kube-scheduler does, a victim first gets the condition ``DisruptionTarget``, so that its
+controller can tell an eviction from a failure, and is then deleted with its own grace period.
+Disruption budgets were weighed when the victims were chosen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from numakube.apps.scheduler.results import surviving
+from numakube.errors import Conflict, NotFound, NumakubeError
+from numakube.kube.catalog import PODS
+from numakube.kube.patches import strategic_patch
+from numakube.values.times import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.apps.scheduler.pod_queue import PodQueue
+    from numakube.apps.scheduler.results import Results
+    from numakube.kube.client import Client
+    from numakube.scheduling.framework.nominations import Nominations
+    from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Preemptions:
+    """Pods for which others make room."""
+
+    def __init__(
+        self, client: Client, nominations: Nominations, queue: PodQueue, results: Results
+    ) -> None:
+        self._client = client
+        self._nominations = nominations
+        self._queue = queue
+        self._outcomes = results.outcomes
+        self._metrics = results.metrics
+        self._preemptor_of: dict[str, str] = {}
+
+    def seen(self, pod: PodInfo) -> None:
+        """Keep the room that a scheduler before us has made for a waiting pod."""
+        if pod.nominated_node_name and self._nominations.node_of(pod.uid) is None:
+            self._nominations.nominate(pod, pod.nominated_node_name)
+
+    def forget(self, uid: str) -> None:
+        """Keep no room for a pod any more: it has a node, or is gone."""
+        self._nominations.drop(uid)
+
+    def follow(self, pod: PodInfo, nomination: Nomination | None, tasks: asyncio.TaskGroup) -> None:
+        """Make the room that was found for a refused pod; without it, keep none."""
+        if nomination is not None:
+            self._nominate(pod, nomination)
+            tasks.create_task(self._evict(pod, nomination))
+        elif self._nominations.drop(pod.uid) is not None:
+            self._outcomes.nominated(pod, "")
+
+    def victim_is_gone(self, uid: str) -> None:
+        """Let a pod be tried as soon as the last of its victims is gone."""
+        preemptor = self._preemptor_of.pop(uid, None)
+        if preemptor is not None and preemptor not in self._preemptor_of.values():
+            self._queue.activate(preemptor, "the last victim is gone")
+
+    def _nominate(self, pod: PodInfo, nomination: Nomination) -> None:
+        node = nomination.node
+        for loser in self._nominations.below(pod.priority, node):
+            self._nominations.drop(loser.uid)
+            self._outcomes.nominated(loser, "")
+        self._nominations.nominate(pod, node)
+        self._outcomes.nominated(pod, node)
+        self._metrics.preemptions.inc()
+        self._metrics.victims.observe(len(nomination.victims))
+        for victim in nomination.victims:
+            self._preemptor_of[victim.uid] = pod.uid
+            self._outcomes.preempted(victim, pod, node)
+
+    async def _evict(self, pod: PodInfo, nomination: Nomination) -> None:
+        problems = ["not carried out"]
+        with surviving("eviction"):
+            problems = await evict(self._client, nomination.victims, pod, nomination.node)
+        if problems:
+            for victim in nomination.victims:
+                self._preemptor_of.pop(victim.uid, None)
+            self._queue.activate(pod.uid, "an eviction failed")
+
+
+async def evict(client: Client, victims: Iterable[PodInfo], by: PodInfo, node: str) -> list[str]:
+    """Delete *victims* for *by*; return what could not be done, in words."""
+    outcomes = await asyncio.gather(*(_evict_one(client, one, by) for one in victims))
+    problems = [problem for problem in outcomes if problem]
+    if problems:
+        _log.warning("preemption_incomplete", pod=by.key, node=node, problems=problems)
+    return problems
+
+
+async def _evict_one(client: Client, victim: PodInfo, by: PodInfo) -> str:
+    if victim.is_being_deleted:
+        return ""
+    try:
+        await _mark(client, victim, by)
+        await client.delete(PODS, victim.name, namespace=victim.namespace, uid=victim.uid)
+    except (NotFound, Conflict):
+        return ""  # It is gone, or another has its name: the room is there either way.
+    except NumakubeError as error:
+        return f"{victim.key}: {error}"
+    return ""
+
+
+async def _mark(client: Client, victim: PodInfo, by: PodInfo) -> None:
+    scheduler = by.scheduler_name
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": f"{scheduler}: preempting to accommodate a higher priority pod",
+        "lastTransitionTime": format_time(client.clock.now()),
+    }
+    change = {"metadata": {"uid": victim.uid}, "status": {"conditions": [condition]}}
+    await client.patch(
+        PODS,
+        victim.name,
+        strategic_patch(change),
+        namespace=victim.namespace,
+        subresource="status",
+    )

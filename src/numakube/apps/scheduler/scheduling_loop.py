@@ -1,0 +1,141 @@
+"""The loop: whose turn it is, where it goes, and what is done about it.
+
+Deciding is synchronous and alone changes the state that it decides on; binding, evicting and
+telling users happen beside it. Whatever fails there is undone: the reservation, the assumed pod,
+the place in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+import structlog
+
+from numakube.apps.scheduler.binding_cycle import Placement
+from numakube.apps.scheduler.results import surviving
+from numakube.scheduling.cycle import Chosen, Cycle, Failed
+from numakube.values.printing import reason_of
+
+if TYPE_CHECKING:
+    from numakube.apps.mirror import Mirror
+    from numakube.apps.recording import Recording
+    from numakube.apps.scheduler.binding_cycle import BindingCycle
+    from numakube.apps.scheduler.pod_queue import PodQueue
+    from numakube.apps.scheduler.preemptions import Preemptions
+    from numakube.apps.scheduler.results import Results
+    from numakube.kube.clock import Clock
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.cycle import Refused
+    from numakube.scheduling.queue.entries import QueuedPod
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class Scheduler:
+    """Schedules the pods of its profiles while it leads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        *,
+        mirror: Mirror,
+        queue: PodQueue,
+        bindings: BindingCycle,
+        preemptions: Preemptions,
+        results: Results,
+    ) -> None:
+        self.engine = engine
+        self.mirror = mirror
+        self.queue = queue.waiting
+        self.results = results
+        self.cycle = Cycle(engine.cluster, engine.nominations, np.random.default_rng())
+        self._queue = queue
+        self._bindings = bindings
+        self._preemptions = preemptions
+        self._clock = clock
+
+    @property
+    def recording(self) -> Recording:
+        """What the flight recorder is told."""
+        return self.results.recording
+
+    @property
+    def leads(self) -> bool:
+        """Whether it schedules, rather than standing by."""
+        return self._queue.leads
+
+    async def run(self) -> None:
+        """Schedule until cancelled; requests under way are given a moment to be answered."""
+        self._queue.leads = True
+        async with asyncio.TaskGroup() as tasks:
+            resync = tasks.create_task(self._keep_resyncing())
+            try:
+                await self._loop(tasks)
+            finally:
+                self._queue.leads = False
+                resync.cancel()
+                await self._bindings.finish()
+
+    async def _loop(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            self._handle_events()
+            entry = self._queue.pop()
+            if entry is None:
+                self.recording.flush()
+                await self._queue.rest(until=self.engine.guard.next_change())
+                continue
+            self._attempt_safely(entry, tasks)
+            # Let answers and watches in between two cycles.
+            await asyncio.sleep(0)
+
+    def _handle_events(self) -> None:
+        if self.engine.guard.advance(self._clock.monotonic()):
+            self._queue.recheck_gates()
+        with surviving("events"):
+            self.results.metrics.woken.inc(self._queue.handle_events())
+
+    async def _keep_resyncing(self) -> None:
+        while True:
+            await self._clock.sleep(self.engine.resync_seconds)
+            with surviving("resync"):
+                self.mirror.apply(self.mirror.cache.resync(self._clock.monotonic()))
+
+    def _attempt_safely(self, entry: QueuedPod, tasks: asyncio.TaskGroup) -> None:
+        """Attempt to place a pod; a plugin's bug costs that pod alone, which is tried again."""
+        started = self._clock.monotonic()
+        try:
+            self._attempt(entry, tasks, started)
+        except Exception as error:
+            message = f"internal error: {reason_of(error)}"
+            if message != entry.message:
+                _log.error("cycle_failed", pod=entry.pod.key, error=message, exc_info=error)
+            with surviving("recording"):
+                self.recording.begin(entry)
+            self.results.failed(entry, message, started)
+
+    def _attempt(self, entry: QueuedPod, tasks: asyncio.TaskGroup, started: float) -> None:
+        runtime = self.engine.runtimes.get(entry.pod.scheduler_name)
+        if runtime is None or entry.pod.is_being_deleted:
+            self._queue.remove(entry.uid)
+            return
+        self.results.metrics.begin_attempt()
+        decision = self.cycle.decide(entry.pod, runtime)
+        self.results.decided(entry, decision, started)
+        if isinstance(decision, Failed):
+            status = decision.status
+            self.results.failed(entry, f"{status.plugin}: {status.message}", started)
+        elif isinstance(decision, Chosen):
+            self._bindings.start(Placement(entry, runtime, decision, started), tasks)
+        else:
+            self._refuse(entry, decision, tasks, started)
+
+    def _refuse(
+        self, entry: QueuedPod, decision: Refused, tasks: asyncio.TaskGroup, started: float
+    ) -> None:
+        message = decision.diagnosis.message()
+        self.results.tell_refused(entry, decision, message, started)
+        self._preemptions.follow(entry.pod, decision.nomination, tasks)
+        self.results.put_back(entry, decision, message, started)
