@@ -18,7 +18,7 @@ from numakube.apps.host.settings import setting
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.numa.caches.contract import Cause
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
-from numakube.scheduling.numa.caches.known_pods import Stage, stage_of
+from numakube.scheduling.numa.caches.known_pods import PodStage, stage_of
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.scheduling.plugins.rejection_guard import is_rejection
@@ -238,7 +238,7 @@ class Recording:
     def placed(self, pod: PodInfo) -> None:
         """Note that a kubelet has taken a pod, once."""
         uid = pod.uid
-        if self._follows(uid) and stage_of(pod.pod) is Stage.TAKEN:
+        if self._follows(uid) and stage_of(pod.pod) is PodStage.TAKEN:
             note = notes.Admitted(self._clock.monotonic(), pod.node_name)
             self._later(lambda: self._taken(uid, note))
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
 from numakube.apps.binding import Result, bind
-from numakube.apps.scheduler.binder import DefaultBinder
+from numakube.apps.scheduler.default_binder import DefaultBinder
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer

@@ -14,7 +14,7 @@ from tests.sites.site import Opener
 from numakube.allotment.words import BindPolicy, Strategy
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
-from numakube.apps.scheduler.binder import CLIENT, DefaultBinder
+from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.settings import configuration_of
 from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError

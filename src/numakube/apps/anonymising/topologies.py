@@ -13,7 +13,7 @@ import msgspec
 from numakube.api.nrt import Attribute, attribute_value, with_attribute, without_attribute
 from numakube.apps.anonymising.pseudonyms import Sort
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
-from numakube.scheduling.numa.caches.known_pods import KnownPods, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPods, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import names
@@ -62,7 +62,7 @@ def _with_fingerprint(
     chosen = [
         pod
         for pod in pods
-        if pod.uid in behind and pod.stage is not Stage.ENDED
+        if pod.uid in behind and pod.stage is not PodStage.ENDED
         if not exclusive or claim_on(pod.info, view)
     ]
     text = fingerprint_of(

@@ -13,8 +13,8 @@ half:
     rejections          what is learnt from pods that kubelets rejected
     results             where a tried pod waits next, and who learns of it
     outcomes            what users see: events and conditions
-    binder              the plugin that binds pods at the API server
-    permits             pods that a plugin holds back before they are bound
+    default_binder      the plugin that binds pods at the API server
+    waiting_pods        pods that a plugin holds back before they are bound
     volumes             binding volumes for the plugin VolumeBinding
     metrics, endpoints  figures, and a look inside
 """

@@ -21,10 +21,10 @@ from numakube.values.printing import reason_of
 
 if TYPE_CHECKING:
     from numakube.apps.mirror import Mirror
-    from numakube.apps.scheduler.permits import WaitingPods
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.apps.scheduler.preemptions import Preemptions
     from numakube.apps.scheduler.results import Results
+    from numakube.apps.scheduler.waiting_pods import WaitingPods
     from numakube.scheduling.cycle import Chosen
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.framework.state import CycleState

@@ -24,13 +24,12 @@ from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
-from numakube.apps.scheduler.binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.binding_cycle import BindingCycle
+from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.apps.scheduler.listener import SchedulerListener
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.outcomes import Outcomes
-from numakube.apps.scheduler.permits import WAITING_PODS, WaitingPods
 from numakube.apps.scheduler.pod_queue import PodQueue
 from numakube.apps.scheduler.preemptions import Preemptions
 from numakube.apps.scheduler.rejections import Rejections
@@ -38,6 +37,7 @@ from numakube.apps.scheduler.results import Results
 from numakube.apps.scheduler.scheduling_loop import Scheduler
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of
 from numakube.apps.scheduler.volumes import ApiVolumeActions
+from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
 from numakube.errors import LeadershipLost
 from numakube.kube.connect import connect
 from numakube.kube.events import EventRecorder

@@ -13,7 +13,7 @@ from numakube.insight.doctor.finding import Finding, Rule, Severity, about_repor
 from numakube.insight.doctor.times import age_seconds, spoken
 from numakube.insight.facts import has_ended
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
-from numakube.scheduling.numa.caches.known_pods import KnownPod, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology
@@ -136,7 +136,9 @@ def _named(pods: Sequence[Pod]) -> str:
 
 
 def _known(pod: Pod, node: str, place: int) -> KnownPod:
-    stage = Stage.ENDED if has_ended(pod) else Stage.TAKEN if _started(pod) else Stage.BOUND
+    stage = (
+        PodStage.ENDED if has_ended(pod) else PodStage.TAKEN if _started(pod) else PodStage.BOUND
+    )
     return KnownPod(PodInfo(pod), node, stage, (0, "", place), stage)
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from numakube.scheduling.snapshot.columns import NodeColumns
 from numakube.scheduling.snapshot.images import ImageTable
-from numakube.scheduling.snapshot.indexes import PodIndexes
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.scheduling.snapshot.pod_indexes import PodIndexes
 from numakube.scheduling.snapshot.resources import ResourceTable
 from numakube.scheduling.snapshot.zones import ZoneTable
 from numakube.values.printing import reason_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
-from numakube.scheduling.numa.caches.known_pods import KnownPod, Stage, stage_of
+from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage, stage_of
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
@@ -119,14 +119,14 @@ def _by_zone(zones: Iterable[ZoneView], parts: Iterable[Amounts]) -> ZoneUse:
 
 def _fingerprints(topology: NodeTopology, pods: Sequence[PodInfo]) -> Fingerprints:
     known = [
-        KnownPod(pod, topology.node, stage_of(pod.pod), (0, "", number), Stage.TAKEN)
+        KnownPod(pod, topology.node, stage_of(pod.pod), (0, "", number), PodStage.TAKEN)
         for number, pod in enumerate(pods)
     ]
     exclusive = topology.fingerprint_method is FingerprintMethod.WITH_EXCLUSIVE_RESOURCES
     counted = [
         pod
         for pod in known
-        if pod.stage is Stage.TAKEN and (not exclusive or claim_on(pod.info, topology))
+        if pod.stage is PodStage.TAKEN and (not exclusive or claim_on(pod.info, topology))
     ]
     return Fingerprints(
         topology.fingerprint,

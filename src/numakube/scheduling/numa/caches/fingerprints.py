@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.numa.caches.known_pods import KnownPod, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.topology.exclusive import has_exclusive_resources
 from numakube.topology.fingerprint import fingerprint_of
@@ -98,23 +98,24 @@ def _candidates(pods: Sequence[KnownPod]) -> Iterator[list[KnownPod]]:
     """Yield sets of pods that a report may be of, likely ones first, each once."""
     leaving = [pod for pod in pods if _is_leaving(pod)]
     staying = sorted(
-        (pod for pod in pods if not _is_leaving(pod)), key=lambda pod: pod.stage is not Stage.TAKEN
+        (pod for pod in pods if not _is_leaving(pod)),
+        key=lambda pod: pod.stage is not PodStage.TAKEN,
     )
-    known = sum(pod.stage is Stage.TAKEN for pod in staying)
+    known = sum(pod.stage is PodStage.TAKEN for pod in staying)
     for gone in _departures(leaving):
         for arrived in _nearest_first(known, len(staying))[:_MOST_ARRIVALS_TRIED]:
             yield [*gone, *staying[:arrived]]
 
 
 def _is_leaving(pod: KnownPod) -> bool:
-    return pod.stage is Stage.ENDED or pod.info.is_being_deleted
+    return pod.stage is PodStage.ENDED or pod.info.is_being_deleted
 
 
 def _departures(leaving: Sequence[KnownPod]) -> Iterator[list[KnownPod]]:
     """Yield which of the pods that are *leaving* may still be listed."""
-    deleted = [pod for pod in leaving if pod.stage is not Stage.ENDED]
+    deleted = [pod for pod in leaving if pod.stage is not PodStage.ENDED]
     yield deleted
-    for choice in ([], list(leaving), [pod for pod in leaving if pod.stage is Stage.ENDED]):
+    for choice in ([], list(leaving), [pod for pod in leaving if pod.stage is PodStage.ENDED]):
         if choice != deleted:
             yield choice
     # The one that left last, or first, is the only one that makes a difference.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Order: TypeAlias = tuple[int, str, int]
 
 
-class Stage(IntEnum):
+class PodStage(IntEnum):
     """How far a pod has come."""
 
     RESERVED = 0
@@ -46,9 +46,9 @@ class KnownPod:
 
     info: PodInfo
     node: str
-    stage: Stage
+    stage: PodStage
     order: Order
-    first_stage: Stage
+    first_stage: PodStage
 
     @property
     def uid(self) -> str:
@@ -82,13 +82,13 @@ class KnownPods:
         if before is not None and before.node == node:
             return before
         order = (1, "", next(self._sequence))
-        self._put(KnownPod(pod, node, Stage.RESERVED, order, Stage.RESERVED))
+        self._put(KnownPod(pod, node, PodStage.RESERVED, order, PodStage.RESERVED))
         return before
 
     def unreserve(self, uid: str, node: str) -> KnownPod | None:
         """Forget a pod that was not bound after all; return it, unless it was seen on the node."""
         known = self._pods.get(uid)
-        if known is None or known.node != node or known.stage is not Stage.RESERVED:
+        if known is None or known.node != node or known.stage is not PodStage.RESERVED:
             return None
         return self.remove(uid)
 
@@ -98,7 +98,7 @@ class KnownPods:
         if not pod.node_name:
             return before, before
         stage = stage_of(pod.pod)
-        if before is not None and before.node == pod.node_name and before.stage > Stage.RESERVED:
+        if before is not None and before.node == pod.node_name and before.stage > PodStage.RESERVED:
             after = replace(before, info=pod, stage=max(stage, before.stage))
         else:
             order = (0, scheduled_at(pod.pod), next(self._sequence))
@@ -123,7 +123,7 @@ class KnownPods:
         self._by_node.setdefault(pod.node, {})[pod.uid] = pod
 
 
-def stage_of(pod: Pod) -> Stage:
+def stage_of(pod: Pod) -> PodStage:
     """Return how far a bound *pod* has come.
 
     The phase stays ``Pending`` while images are pulled, but the kubelet sets the start time as soon
@@ -131,12 +131,12 @@ def stage_of(pod: Pod) -> Stage:
     """
     status = pod.status
     if status is None:
-        return Stage.BOUND
+        return PodStage.BOUND
     if status.phase in ("Succeeded", "Failed"):
-        return Stage.ENDED
+        return PodStage.ENDED
     if status.start_time is not None or status.phase not in ("", "Pending"):
-        return Stage.TAKEN
-    return Stage.BOUND
+        return PodStage.TAKEN
+    return PodStage.BOUND
 
 
 def scheduled_at(pod: Pod) -> str:

@@ -27,7 +27,7 @@ from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
-from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
 from numakube.scheduling.numa.caches.placements import holdings_of
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS, Evidence, Finding
 from numakube.scheduling.numa.caches.reports import Reports
@@ -224,7 +224,7 @@ class OverReserve:
             return True
         # Pods that are still on their way stay reserved whichever report is believed.
         return not any(
-            pod.stage is Stage.TAKEN
+            pod.stage is PodStage.TAKEN
             and self._matters(pod, latest.topology)
             and pod.uid not in finding.accounted
             for pod in pods
@@ -233,7 +233,7 @@ class OverReserve:
     def _believed(self, held: _Held, pods: Sequence[KnownPod]) -> CountsBelief:
         topology = held.report.topology
         unknown = [pod for pod in pods if pod.uid not in held.accounted]
-        ours = [pod for pod in unknown if pod.stage is not Stage.ENDED and self._is_ours(pod)]
+        ours = [pod for pod in unknown if pod.stage is not PodStage.ENDED and self._is_ours(pod)]
         charges = {pod.uid: everywhere(reserved_for(pod.info), topology) for pod in ours}
         foreign = [pod.info.key for pod in unknown if self._is_foreign(pod, topology)]
         known = [pod for pod in pods if pod.uid in held.accounted]
@@ -246,18 +246,18 @@ class OverReserve:
 
     def _matters(self, pod: KnownPod, topology: NodeTopology) -> bool:
         """Tell whether *pod* raises doubts as long as a report is not known to have it."""
-        if pod.stage is Stage.ENDED:
+        if pod.stage is PodStage.ENDED:
             return False
         return self._is_ours(pod) or self._is_foreign(pod, topology)
 
     def _is_ours(self, pod: KnownPod) -> bool:
-        if pod.first_stage is Stage.RESERVED:
+        if pod.first_stage is PodStage.RESERVED:
             return True
         return pod.info.pod.spec.scheduler_name in self._options.profiles
 
     def _is_foreign(self, pod: KnownPod, topology: NodeTopology) -> bool:
         mode = self._options.foreign_pods
-        if mode is ForeignPods.NONE or pod.stage is Stage.ENDED or self._is_ours(pod):
+        if mode is ForeignPods.NONE or pod.stage is PodStage.ENDED or self._is_ours(pod):
             return False
         return mode is ForeignPods.ALL or bool(claim_on(pod.info, topology))
 

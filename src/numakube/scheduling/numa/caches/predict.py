@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
-from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, KnownPods, PodStage
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal, came_true
 from numakube.scheduling.numa.caches.model_belief import (
     Basis,
@@ -152,16 +152,16 @@ class Predict:
     def _is_reported(self, pod: KnownPod) -> bool:
         """Tell whether the report has all that is to be known of *pod*; so it is with most."""
         report = self._reports.get(pod.node)
-        if report is None or report.topology.report is None or pod.stage is Stage.ENDED:
+        if report is None or report.topology.report is None or pod.stage is PodStage.ENDED:
             return False
         return is_named(pod.info, report.topology.report)
 
     def _note_departure(self, before: KnownPod | None, after: KnownPod) -> None:
         """Remember who was there when a pod ended, if we saw it before."""
         report = self._reports.get(after.node)
-        if after.stage is not Stage.ENDED or before is None or report is None:
+        if after.stage is not PodStage.ENDED or before is None or report is None:
             return
-        if report.topology.report is not None and before.stage is not Stage.ENDED:
+        if report.topology.report is not None and before.stage is not PodStage.ENDED:
             pods = self._pods.on(after.node)
             self._departures.note(after, pods, report.topology.report)
 
@@ -230,7 +230,7 @@ class Predict:
         charges = {
             pod.uid: may_be_in(claim_on(pod.info, report.topology), report.topology)
             for pod in pods
-            if pod.stage is not Stage.ENDED and pod.uid not in accounted
+            if pod.stage is not PodStage.ENDED and pod.uid not in accounted
         }
         return CountsBelief(report, charges=charges, blocked=_blocked(report))
 
@@ -263,7 +263,7 @@ class Predict:
         """Return a misprediction if the kubelet has refused *pod* against what was foreseen."""
         status = pod.pod.status
         known = self._pods.get(pod.uid)
-        if known is None or known.stage >= Stage.ENDED or status is None:
+        if known is None or known.stage >= PodStage.ENDED or status is None:
             return ()
         belief = self._beliefs.get(known.node)
         if status.reason not in _REFUSALS or not isinstance(belief, ExactBelief):

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
-from numakube.scheduling.numa.caches.known_pods import KnownPod, Stage
+from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ class Evidence:
 
     def note(self, pod: KnownPod, latest: Report | None) -> None:
         """Take note of how far *pod* has come while *latest* was the latest report of its node."""
-        if pod.stage is not Stage.TAKEN or pod.uid in self._acknowledged:
+        if pod.stage is not PodStage.TAKEN or pod.uid in self._acknowledged:
             return
         serial = latest.serial if latest is not None else 0
-        if pod.first_stage is Stage.TAKEN:
+        if pod.first_stage is PodStage.TAKEN:
             # It was there when we came, and may well be older than the latest report.
             serial = max(0, serial - 1)
         self._acknowledged[pod.uid] = _Acknowledged(serial)
@@ -85,7 +85,7 @@ class Evidence:
     def note_all_contained(self, pods: Iterable[KnownPod]) -> None:
         """Take note that the latest report has whoever of *pods* the kubelet has acknowledged."""
         for pod in pods:
-            if pod.stage is Stage.TAKEN:
+            if pod.stage is PodStage.TAKEN:
                 self.note_contained(pod.uid)
 
     def forget(self, uid: str) -> None:
@@ -102,7 +102,7 @@ class Evidence:
         if matched is not None:
             return Finding(matched - self._too_early(report, pods, matched), confirmed=True)
         needed = 1 if report.topology.fingerprint is None else 2
-        alive = (pod for pod in pods if pod.stage is not Stage.ENDED)
+        alive = (pod for pod in pods if pod.stage is not PodStage.ENDED)
         return Finding(
             frozenset(pod.uid for pod in alive if self._is_old(pod.uid, report.serial - needed)),
             confirmed=False,
@@ -125,8 +125,8 @@ class Evidence:
         self, report: Report, pods: Sequence[KnownPod], matched: frozenset[str]
     ) -> frozenset[str]:
         """Return the pods that *report* names and may not know: those that were being admitted."""
-        coming = {pod.uid for pod in pods if pod.stage < Stage.TAKEN}
-        taken = [pod for pod in pods if pod.uid in matched and pod.stage is Stage.TAKEN]
+        coming = {pod.uid for pod in pods if pod.stage < PodStage.TAKEN}
+        taken = [pod for pod in pods if pod.uid in matched and pod.stage is PodStage.TAKEN]
         latest = {pod.uid for pod in taken if not self._is_old(pod.uid, report.serial - 1)}
         return frozenset(coming if not latest or _shows(report, taken) else coming | latest)
 

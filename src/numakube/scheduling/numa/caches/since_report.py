@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.scheduling.numa.caches.known_pods import Stage
+from numakube.scheduling.numa.caches.known_pods import PodStage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +70,7 @@ class Departures:
         departures = self._by_node.setdefault(pod.node, {})
         if pod.uid in departures:
             return
-        after = frozenset(one.uid for one in others if one.stage is Stage.TAKEN)
+        after = frozenset(one.uid for one in others if one.stage is PodStage.TAKEN)
         departures[pod.uid] = Departure(pod, after)
         unreported = [uid for uid, one in departures.items() if not is_named(one.pod.info, exact)]
         for uid in unreported[:-_MOST_UNREPORTED]:
@@ -102,12 +102,13 @@ def steps_since(
         (
             pod
             for pod in known
-            if not is_named(pod.info, exact) and (pod.stage is not Stage.ENDED or pod.uid in left)
+            if not is_named(pod.info, exact)
+            and (pod.stage is not PodStage.ENDED or pod.uid in left)
         ),
         key=lambda pod: pod.order,
     )
     # Pods that had ended before we came to know the node are released first.
-    early = [pod for pod in known if pod.stage is Stage.ENDED and pod.uid not in left]
+    early = [pod for pod in known if pod.stage is PodStage.ENDED and pod.uid not in left]
     steps: list[Step] = [Release(pod.uid) for pod in early if is_named(pod.info, exact)]
     releases = _releases(arrivals, departures)
     for position in range(len(arrivals) + 1):

@@ -17,7 +17,7 @@ from numakube.scheduling.numa.native.pod_checks import checks_of
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge
 from numakube.scheduling.numa.native.reference_alignment_score import score_node
-from numakube.scheduling.numa.native.rule_columns import Columns
+from numakube.scheduling.numa.native.rule_columns import RuleColumns
 from numakube.scheduling.numa.native.verdict_cache import (
     VerdictCache,
     blocked_rejection,
@@ -126,7 +126,7 @@ class VerdictCaches:
 
     def __init__(self, options: NativeOptions) -> None:
         self._options = options
-        self._columns = Columns()
+        self._columns = RuleColumns()
         self._by_key: OrderedDict[bytes, VerdictCache | None] = OrderedDict()
 
     def up_to_date(self, pod: PodInfo, snapshot: Snapshot) -> VerdictCache | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.numa.native.node_counts import Distances
     from numakube.scheduling.numa.native.pod_wants import Parts
-    from numakube.scheduling.numa.native.rule_columns import Columns
+    from numakube.scheduling.numa.native.rule_columns import RuleColumns
     from numakube.scheduling.snapshot.zones import ZoneTable
 
 
@@ -28,7 +28,7 @@ class NodeBatch:
     """Nodes of one *kind* (a number of the columns); ``rows`` says which, ascending."""
 
     def __init__(
-        self, table: ZoneTable, columns: Columns, rows: Rows, kind: int, *, idle: bool = False
+        self, table: ZoneTable, columns: RuleColumns, rows: Rows, kind: int, *, idle: bool = False
     ) -> None:
         rules = columns.rules[kind]
         self.rows = rows

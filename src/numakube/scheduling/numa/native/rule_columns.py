@@ -1,6 +1,6 @@
 """What native mode derives from reports, by row, kept until a report changes.
 
-`Columns` belongs to one `ZoneTable`. Reading a report's rules is Python, so it is done once for
+`RuleColumns` belongs to one `ZoneTable`. Reading a report's rules is Python, so it is done once for
 each report; the sums that ``restricted`` compares with are arrays, brought up to date where a
 report has changed.
 """
@@ -25,7 +25,7 @@ NO_DATA = 0
 """The kind of nodes without a usable report."""
 
 
-class Columns:
+class RuleColumns:
     """Kinds of nodes and totals of their zones."""
 
     def __init__(self) -> None:

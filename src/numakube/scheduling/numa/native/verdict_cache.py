@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.native.node_counts import NodeCounts
     from numakube.scheduling.numa.native.options import NativeOptions
     from numakube.scheduling.numa.native.pod_wants import PodWants
-    from numakube.scheduling.numa.native.rule_columns import Columns
+    from numakube.scheduling.numa.native.rule_columns import RuleColumns
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
@@ -61,7 +61,7 @@ class VerdictCache:
 
     def __init__(
         self,
-        columns: Columns,
+        columns: RuleColumns,
         wants_for: Callable[[DemandRules], PodWants],
         options: NativeOptions,
     ) -> None:

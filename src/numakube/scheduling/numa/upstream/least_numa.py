@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.numa.upstream.combinations import Combinations
     from numakube.scheduling.numa.upstream.pod_requests import Demand, Request
-    from numakube.scheduling.numa.upstream.zone_columns import Columns
+    from numakube.scheduling.numa.upstream.zone_columns import ZoneColumns
     from numakube.scheduling.snapshot.zones import ZoneShape
 
     Free: TypeAlias = Mapping[str, IntArray]
@@ -36,7 +36,7 @@ _CELLS_AT_ONCE: Final = 2**17
 """Sums computed in one go: about what a processor's cache holds."""
 
 
-def score(demand: Demand, columns: Columns) -> IntArray:
+def score(demand: Demand, columns: ZoneColumns) -> IntArray:
     """Rate each node."""
     scores = np.zeros(len(columns), dtype=np.int64)
     known = (columns.policy != NO_DATA) & ~columns.blocked
@@ -53,7 +53,7 @@ def score(demand: Demand, columns: Columns) -> IntArray:
     return scores
 
 
-def _score_shape(requests: Sequence[Request], columns: Columns, shape: ZoneShape) -> IntArray:
+def _score_shape(requests: Sequence[Request], columns: ZoneColumns, shape: ZoneShape) -> IntArray:
     """Rate nodes whose zones have one shape."""
     size = len(columns)
     most = np.zeros(size, dtype=np.int64)
@@ -91,7 +91,7 @@ class _Found:
 class _Zones:
     """The zones of nodes of one shape while containers are placed one after the other."""
 
-    def __init__(self, columns: Columns, shape: ZoneShape) -> None:
+    def __init__(self, columns: ZoneColumns, shape: ZoneShape) -> None:
         self._columns = columns
         self._shape = shape
         self._count = len(shape.ids)

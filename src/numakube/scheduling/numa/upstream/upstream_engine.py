@@ -21,7 +21,7 @@ from numakube.scheduling.numa.upstream import (
 from numakube.scheduling.numa.upstream.nrt_zones import Reader
 from numakube.scheduling.numa.upstream.pod_requests import demand_of
 from numakube.scheduling.numa.upstream.regular_rows import Regularity
-from numakube.scheduling.numa.upstream.zone_columns import Columns
+from numakube.scheduling.numa.upstream.zone_columns import ZoneColumns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +103,7 @@ class UpstreamEngine:
             return None
         if not demand.is_regular:
             return Verdicts.each(rows, lambda row: self.filter(state, pod, snapshot.at(row)))
-        verdicts = zone_filter.judge(demand, Columns(snapshot, rows))
+        verdicts = zone_filter.judge(demand, ZoneColumns(snapshot, rows))
         odd = np.flatnonzero(self._regularity.odd(snapshot, rows))
         if len(odd):
             others = Verdicts.each(rows[odd], lambda row: self.filter(state, pod, snapshot.at(row)))
@@ -128,7 +128,7 @@ class UpstreamEngine:
         """Return scores, and which of them are not to be relied on."""
         if not demand.is_regular:
             return np.zeros(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)
-        columns = Columns(snapshot, rows)
+        columns = ZoneColumns(snapshot, rows)
         if self.strategy == LEAST_NUMA_NODES:
             odd = self._regularity.odd_or_shifted(snapshot, rows)
             return least_numa.score(demand, columns), odd

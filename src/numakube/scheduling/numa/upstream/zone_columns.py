@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.zones import Choice, Small, ZoneTable
 
 
-class Columns:
+class ZoneColumns:
     """What the tables hold for some rows; arrays have a column for each, in their order."""
 
     def __init__(self, snapshot: Snapshot, rows: Rows) -> None:
@@ -28,9 +28,13 @@ class Columns:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, positions: Rows) -> Columns:
+    def part(self, positions: Rows) -> ZoneColumns:
         """Return the columns at *positions* of these."""
-        return self if len(positions) == len(self) else Columns(self.snapshot, self.rows[positions])
+        return (
+            self
+            if len(positions) == len(self)
+            else ZoneColumns(self.snapshot, self.rows[positions])
+        )
 
     @property
     def policy(self) -> Choice:

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.numa.upstream.pod_requests import Demand, Request
-    from numakube.scheduling.numa.upstream.zone_columns import Columns
+    from numakube.scheduling.numa.upstream.zone_columns import ZoneColumns
 
 
-def judge(demand: Demand, columns: Columns) -> Verdicts:
+def judge(demand: Demand, columns: ZoneColumns) -> Verdicts:
     """Return the verdict on each node."""
     return Verdicts.first_of(len(columns), _refusals(demand, columns))
 
 
-def _refusals(demand: Demand, columns: Columns) -> Iterator[tuple[Mask, Status]]:
+def _refusals(demand: Demand, columns: ZoneColumns) -> Iterator[tuple[Mask, Status]]:
     blocked = columns.blocked
     yield blocked, INVALID_DATA
     single = (columns.policy == TopologyPolicy.SINGLE_NUMA_NODE.code) & ~blocked
@@ -55,7 +55,7 @@ def _refusals(demand: Demand, columns: Columns) -> Iterator[tuple[Mask, Status]]
 class Placing:
     """The zones of many nodes while the containers of a pod are placed one after the other."""
 
-    def __init__(self, demand: Demand, columns: Columns) -> None:
+    def __init__(self, demand: Demand, columns: ZoneColumns) -> None:
         self._demand = demand
         self._columns = columns
         self._each = np.arange(len(columns))

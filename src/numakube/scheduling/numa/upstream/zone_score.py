@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray
     from numakube.scheduling.numa.upstream.pod_requests import Demand, Request
     from numakube.scheduling.numa.upstream.reference_zone_score import Weights
-    from numakube.scheduling.numa.upstream.zone_columns import Columns
+    from numakube.scheduling.numa.upstream.zone_columns import ZoneColumns
 
     Number = TypeVar("Number", int, IntArray)
     Floats: TypeAlias = npt.NDArray[np.float64]
-    Strategy: TypeAlias = Callable[[Request, Columns, Weights], IntArray]
+    Strategy: TypeAlias = Callable[[Request, ZoneColumns, Weights], IntArray]
 
 _NONE_FITS = MAX_NODE_SCORE + 1
 
 
-def score(strategy: Strategy, demand: Demand, columns: Columns, weights: Weights) -> IntArray:
+def score(strategy: Strategy, demand: Demand, columns: ZoneColumns, weights: Weights) -> IntArray:
     """Rate each node."""
     scores = np.zeros(len(columns), dtype=np.int64)
     single = (columns.policy == TopologyPolicy.SINGLE_NUMA_NODE.code) & ~columns.blocked
@@ -48,7 +48,7 @@ def score(strategy: Strategy, demand: Demand, columns: Columns, weights: Weights
 
 
 def _mean(
-    strategy: Strategy, requests: Sequence[Request], columns: Columns, weights: Weights
+    strategy: Strategy, requests: Sequence[Request], columns: ZoneColumns, weights: Weights
 ) -> IntArray:
     counted = [one for one in requests if one.quantities]
     if not counted:
@@ -62,23 +62,23 @@ def _mean(
     return total // len(counted)
 
 
-def _worst_that_fits(scores: IntArray, columns: Columns) -> IntArray:
+def _worst_that_fits(scores: IntArray, columns: ZoneColumns) -> IntArray:
     fits = (scores > 0) & columns.present
     worst = np.where(fits, scores, _NONE_FITS).min(axis=0)
     return np.where(worst == _NONE_FITS, 0, worst)
 
 
-def least_allocated(request: Request, columns: Columns, weights: Weights) -> IntArray:
+def least_allocated(request: Request, columns: ZoneColumns, weights: Weights) -> IntArray:
     """Rate zones by the share that stays free."""
     return _weighted(request, columns, weights, lambda taken, of: of - taken)
 
 
-def most_allocated(request: Request, columns: Columns, weights: Weights) -> IntArray:
+def most_allocated(request: Request, columns: ZoneColumns, weights: Weights) -> IntArray:
     """Rate zones by the share that is taken."""
     return _weighted(request, columns, weights, lambda taken, of: np.full(of.shape, taken))
 
 
-def balanced_allocation(request: Request, columns: Columns, weights: Weights) -> IntArray:
+def balanced_allocation(request: Request, columns: ZoneColumns, weights: Weights) -> IntArray:
     """Rate zones by how equal the shares of all resources are."""
     shares: list[Floats] = []
     fits = np.ones((), dtype=np.bool_)
@@ -109,7 +109,7 @@ def _variance(values: Sequence[Floats]) -> Floats:
 
 def _weighted(
     request: Request,
-    columns: Columns,
+    columns: ZoneColumns,
     weights: Weights,
     part: Callable[[int, IntArray], IntArray],
 ) -> IntArray:

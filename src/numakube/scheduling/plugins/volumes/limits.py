@@ -30,7 +30,7 @@ from numakube.scheduling.plugins.volumes.drivers import (
     inline_volume,
     is_migrated,
 )
-from numakube.scheduling.snapshot.pod_volumes import attachable_volumes
+from numakube.scheduling.snapshot.pod_indexes import attachable_volumes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ import asyncio
 from tests.scheduling.conftest import pod_of
 from tests.waiting import until
 
-from numakube.apps.scheduler.permits import WaitingPods
+from numakube.apps.scheduler.waiting_pods import WaitingPods
 from numakube.kube.clock import SystemClock
 
 
