@@ -20,10 +20,10 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
-from numakube_lab.api.server import ApiServer
-from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator

@@ -44,7 +44,7 @@ from numakube.kube.catalog import NAMESPACES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.config import load_config
 from numakube.kube.connect import connect
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ PATH: Final = "/api/v1/namespaces/default/pods"
 
 SERVER: Final = """
 import asyncio
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 async def main():
     async with ApiServer() as server:
         print(server.url, flush=True)

@@ -17,10 +17,10 @@ from numakube.apps.host.python_gc import quiet_collector
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
-from numakube_lab.nodes.pool import NodePool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

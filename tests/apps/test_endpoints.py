@@ -22,7 +22,7 @@ from numakube.apps.host.program import load_program
 from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NAMESPACES
-from numakube_lab.api.certificates import Authority
+from numakube_lab.api.access.certificates import Authority
 from numakube_lab.replay.run import TOKENS
 
 PAGE = ROOT / "docs" / "reference" / "endpoints.md"

@@ -39,7 +39,7 @@ from numakube.kube.testing import ScriptedServer, status_document, streaming
 from numakube.kube.transport import Request, Response, Stream
 from numakube.kube.watch import Bookmark, open_watch
 from numakube_lab.kinds import GVK
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.types import ListType, MapType, Struct, Type
 
 

@@ -15,7 +15,7 @@ from tests.lab.differential.sequences import make_sequence
 from tests.real.api_server import real_server
 from tests.real.marks import needs_assets
 
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.replay.run import USERS
 
 SEEDS = range(int(os.environ.get("DIFFERENTIAL_SEEDS", "30")))

@@ -22,8 +22,8 @@ from numakube.kubelet.option_words import lab_configuration
 from numakube.topology.model_report import nrt_of
 from numakube.topology.rebuild import report_of
 from numakube.values.resources import quantities_of
-from numakube_lab.dump import dump_of, read_dump
-from numakube_lab.dumped_machines import plans_of
+from numakube_lab.dumps.dump import dump_of, read_dump
+from numakube_lab.dumps.dumped_machines import plans_of
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration

@@ -21,7 +21,7 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.resources import Resource
 from numakube.kube.transport import Request
 from numakube.kube.watch import ObjectEvent, open_watch
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 
 

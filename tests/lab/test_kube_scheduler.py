@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 import yaml
 
-from numakube_lab.api.authentication import User
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.access.authentication import User
+from numakube_lab.api.server.api_server import ApiServer
 
 SCHEDULER = shutil.which(
     "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])

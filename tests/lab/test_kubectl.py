@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube_lab.api.authentication import User
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.access.authentication import User
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.rundir import RunDir
 

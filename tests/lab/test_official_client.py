@@ -16,8 +16,8 @@ import pytest
 import yaml
 from kubernetes import client, dynamic, watch
 
-from numakube_lab.api.authentication import User
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.access.authentication import User
+from numakube_lab.api.server.api_server import ApiServer
 
 # It leaves connections to the garbage collector.
 pytestmark = [

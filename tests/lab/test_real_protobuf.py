@@ -16,8 +16,8 @@ from tests.real.marks import needs_assets
 from numakube_lab.kinds import GVK
 from numakube_lab.replay.cases import Step, read_cases
 from numakube_lab.replay.run import TOKENS
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.protobuf import read_protobuf
-from numakube_lab.schema.registry import BUILTIN
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 VECTORS = Path(__file__).parents[1] / "vectors" / "apiserver.jsonl.gz"

@@ -15,7 +15,7 @@ from numakube.kube.clock import Clock
 from numakube.kube.config import UserConfig, load_config
 from numakube.kube.connect import connect
 from numakube_lab.cluster import Lab, LabOptions
-from numakube_lab.crew import Crew
+from numakube_lab.cluster_parts import Crew
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.faults import Faults
 from numakube_lab.rundir import RunDir

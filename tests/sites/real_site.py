@@ -26,7 +26,7 @@ from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.config import UserConfig, load_config
 from numakube.kube.connect import connect
 from numakube.kube.http import HttpTransport
-from numakube_lab.crew import Crew
+from numakube_lab.cluster_parts import Crew
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.faults import Faults
 from numakube_lab.processes.sources import InsideAddress

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 from numakube.kube.client import Client
 from numakube.kube.clock import Clock
-from numakube_lab.crew import Crew
+from numakube_lab.cluster_parts import Crew
 from numakube_lab.faults import Faults
 from numakube_lab.nodes.plan import NodePlan
 

@@ -20,7 +20,7 @@ from numakube.errors import ConfigError
 from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, list_file
 from numakube.kube import catalog
 from numakube.kube.client import Client
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.inprocess import InProcess
 

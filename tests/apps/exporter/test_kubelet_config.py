@@ -28,10 +28,10 @@ from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock, SystemClock
-from numakube_lab.api.certificates import Authority
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 
 async def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.values.cpuset import CpuSet
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 
 A = ("default", "a")

@@ -21,7 +21,7 @@ from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
-from numakube_lab.exporters.faults import Skew
+from numakube_lab.exporters.exporter_faults import Skew
 
 SCHEDULER = shutil.which(
     "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])

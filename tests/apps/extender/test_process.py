@@ -37,7 +37,7 @@ from numakube.kube.client import Client
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.extender import ExtenderManifest
-from numakube_lab.api.certificates import Authority
+from numakube_lab.api.access.certificates import Authority
 
 PORT, HEALTH_PORT = 1, 2
 """Which are meant; where they really are is announced."""

@@ -13,7 +13,7 @@ from tests.apps.scheduler.world import World
 from numakube.api.core import Container, Pod
 from numakube.kubelet.outcome import Admitted
 from numakube.values.quantity import milli_value, value
-from numakube_lab.nodes.admission import Admission
+from numakube_lab.nodes.kubelet_admission import Admission
 
 
 def requests_of(pod: Pod) -> Counter[str]:

@@ -17,7 +17,7 @@ from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube_lab.exporters.faults import Skew
+from numakube_lab.exporters.exporter_faults import Skew
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -36,7 +36,7 @@ from numakube.kube.subresources import request_token
 from numakube.kube.transport import Request, Response, Stream
 from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
 from numakube.scheduling.assembly import default_configuration
-from numakube_lab.api.request_info import parse_request
+from numakube_lab.api.wire.request_info import parse_request
 
 pytestmark = pytest.mark.timeout(180)
 

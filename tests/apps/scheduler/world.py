@@ -23,9 +23,9 @@ from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.scheduling.assembly import default_configuration
 from numakube_lab.cluster import uniform_plans
-from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
-from numakube_lab.nodes.pool import NodePool
 
 NAME = "numakube-scheduler"
 

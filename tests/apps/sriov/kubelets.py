@@ -20,7 +20,7 @@ from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.survey import SurveyOptions
 from numakube.kube.clock import SystemClock
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 
 @dataclass

@@ -22,9 +22,9 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.node.deviceplugin import DevicePluginError, PluginClient
 from numakube.node.deviceplugin_registry import RegistryClient
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 NIC = "intel.com/nic"
 WAYS = pytest.mark.parametrize("way", [Way.REGISTER, Way.REGISTRY])

@@ -30,9 +30,9 @@ from numakube.node.podresources import PodResourcesClient
 from numakube.topology.codec import decode_report, encode_report
 from numakube.topology.exact import ExactReport
 from numakube.topology.rebuild import node_of
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 NIC = "intel.com/nic"
 CARDS = {"0000:3b:00.0": 3, "0000:3c:00.0": 5, "0000:3d:00.0": 4, "0000:af:00.0": 4}

@@ -13,7 +13,7 @@ from numakube.kube.catalog import NAMESPACES, PODS, SECRETS, resource_of
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.webhook import NAME, SECRET, WebhookManifest
-from numakube_lab.api.certificates import Authority
+from numakube_lab.api.access.certificates import Authority
 from numakube_lab.nodes.plan import NodePlan
 
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from tests.lab.api.client import Client
 
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

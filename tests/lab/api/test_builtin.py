@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from numakube_lab.api.builtin import GROUPS, RESOURCES
-from numakube_lab.api.resources import Resource
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.api.catalogue.builtin_resources import GROUPS, RESOURCES
+from numakube_lab.api.catalogue.resources import Resource
+from numakube_lab.schema.builtin_types import BUILTIN
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: f"{r.plural}.{r.group}")

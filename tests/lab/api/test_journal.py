@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numakube.errors import ConfigError
-from numakube_lab.api.journal import Journal
-from numakube_lab.api.store import Key, Store
+from numakube_lab.api.store.journal import Journal
+from numakube_lab.api.store.store import Key, Store
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube_lab.api.json_paths import MalformedPath, find
+from numakube_lab.api.catalogue.json_paths import MalformedPath, find
 
 DOCUMENT = {
     "spec": {

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from numakube.errors import ConfigError
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,7 +116,7 @@ async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path:
     data = tmp_path / "lab.db"
     program = (
         "import asyncio, sys, pathlib\n"
-        "from numakube_lab.api.server import ApiServer\n"
+        "from numakube_lab.api.server.api_server import ApiServer\n"
         "async def main():\n"
         "    async with ApiServer(data=pathlib.Path(sys.argv[1])) as server:\n"
         "        print(server.url, flush=True)\n"

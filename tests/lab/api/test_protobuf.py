@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.kinds import GVK
 
 if TYPE_CHECKING:

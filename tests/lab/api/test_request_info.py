@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube_lab.api.request_info import parse_request
+from numakube_lab.api.wire.request_info import parse_request
 
 
 @pytest.mark.parametrize(

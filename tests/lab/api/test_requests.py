@@ -12,17 +12,17 @@ from multidict import MultiDict
 from tests.lab.api.client import Client
 from tests.waiting import until
 
-from numakube_lab.api import router
-from numakube_lab.api.authentication import User
-from numakube_lab.api.call import Call, Stream
-from numakube_lab.api.request_info import parse_request
-from numakube_lab.api.server import ApiServer
-from numakube_lab.api.store import Key
+from numakube_lab.api.access.authentication import User
+from numakube_lab.api.handling.call import Call, Stream
+from numakube_lab.api.server import router
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.api.store.store import Key
+from numakube_lab.api.wire.request_info import parse_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from numakube_lab.api.pod_logs import LogOptions
+    from numakube_lab.api.subresources.pod_logs import LogOptions
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from numakube_lab.api.authentication import User
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.access.authentication import User
+from numakube_lab.api.server.api_server import ApiServer
 
 if TYPE_CHECKING:
     from pathlib import Path

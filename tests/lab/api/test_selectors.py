@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.api.selector_text import Requirement, matches, selector_text
-from numakube_lab.api.builtin import RESOURCES
-from numakube_lab.api.field_selectors import matches_fields, parse_field_selector
-from numakube_lab.api.label_selectors import parse_label_selector, selector_of
-from numakube_lab.api.refusals import Refusal
+from numakube_lab.api.catalogue.builtin_resources import RESOURCES
+from numakube_lab.api.catalogue.field_selectors import matches_fields, parse_field_selector
+from numakube_lab.api.wire.label_selectors import parse_label_selector, selector_of
+from numakube_lab.api.wire.refusals import Refusal
 
 PODS = next(resource for resource in RESOURCES if resource.shelf == "pods")
 KEYS = st.sampled_from(("app", "tier", "example.com/zone", "in"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube_lab.api.store import Change, Expired, Key, Store
+from numakube_lab.api.store.store import Change, Expired, Key, Store
 
 SHELF = "configmaps"
 NAMES = st.sampled_from("abc")

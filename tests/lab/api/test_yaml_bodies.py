@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube_lab.api.yaml_bodies import MalformedYaml, read_yaml
+from numakube_lab.api.wire.yaml_bodies import MalformedYaml, read_yaml
 
 
 def test_yaml_is_read_as_json() -> None:

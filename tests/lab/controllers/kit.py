@@ -21,8 +21,8 @@ from numakube.kube.resources import Resource
 from numakube.kube.store import Change, Removed
 from numakube.kube.subresources import bind_pod
 from numakube.values.times import format_time
-from numakube_lab.api.server import ApiServer
-from numakube_lab.controllers.mirrors import Cluster, Mirror, Owned
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.controllers.common.mirrors import Cluster, Mirror, Owned
 from numakube_lab.controllers.running import Controllers, Factory
 from numakube_lab.inprocess import InProcess
 

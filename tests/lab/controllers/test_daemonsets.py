@@ -10,8 +10,6 @@ from tests.lab.controllers.kit import Bench, add_node, bench, node, template, wo
 from numakube.api.core import Node, NodeSpec, ObjectMeta, Pod, Taint
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
-from numakube_lab.controllers.daemon_pods import pod_for, pod_spec, target_of, verdict_on
-from numakube_lab.controllers.daemonsets import DaemonSets
 from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
 from numakube_lab.controllers.types.apps import (
     CONTROLLER_REVISIONS,
@@ -19,6 +17,8 @@ from numakube_lab.controllers.types.apps import (
     DaemonSet,
     DaemonSetSpec,
 )
+from numakube_lab.controllers.workloads.daemon_pods import pod_for, pod_spec, target_of, verdict_on
+from numakube_lab.controllers.workloads.daemon_set_controller import DaemonSets
 
 BOTH = (DaemonSets, DefaultScheduler)
 

@@ -17,11 +17,8 @@ from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.pacing import RetryPolicy
 from numakube.kube.subresources import evict_pod
 from numakube.values.times import format_time
-from numakube_lab.controllers.accounts import ACCOUNTS, ServiceAccounts
-from numakube_lab.controllers.actions import Change
-from numakube_lab.controllers.deployments import Deployments
-from numakube_lab.controllers.disruptions import DisruptionBudgets, Observed, reconcile
-from numakube_lab.controllers.replicasets import ReplicaSets
+from numakube_lab.controllers.cluster.default_accounts import ACCOUNTS, ServiceAccounts
+from numakube_lab.controllers.common.actions import Change
 from numakube_lab.controllers.types.apps import DEPLOYMENTS
 from numakube_lab.controllers.types.cluster import (
     DISRUPTION_BUDGETS,
@@ -30,6 +27,13 @@ from numakube_lab.controllers.types.cluster import (
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
 )
+from numakube_lab.controllers.workloads.deployment_controller import Deployments
+from numakube_lab.controllers.workloads.disruption_controller import (
+    DisruptionBudgets,
+    Observed,
+    reconcile,
+)
+from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
 from numakube_lab.inprocess import InProcess
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

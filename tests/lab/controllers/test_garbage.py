@@ -11,10 +11,9 @@ from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.kube.catalog import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS
 from numakube.kube.objects import ObjectKey
 from numakube.kube.resources import Resource
-from numakube_lab.controllers.deployments import Deployments
-from numakube_lab.controllers.garbage import GarbageCollector
-from numakube_lab.controllers.namespaces import Namespaces
-from numakube_lab.controllers.ownership_graph import (
+from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
+from numakube_lab.controllers.cluster.namespace_deletion import Namespaces
+from numakube_lab.controllers.cluster.ownership_graph import (
     Collect,
     CollectDependents,
     Disown,
@@ -25,9 +24,10 @@ from numakube_lab.controllers.ownership_graph import (
     Unblock,
     decide,
 )
-from numakube_lab.controllers.replicasets import ReplicaSets
 from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS
 from numakube_lab.controllers.types.cluster import NAMESPACES, Metadata
+from numakube_lab.controllers.workloads.deployment_controller import Deployments
+from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
 
 MAPS = CONFIG_MAPS.decoded_as(Metadata)
 THERE, WAITING, GONE = OwnerState.THERE, OwnerState.WAITING, OwnerState.GONE

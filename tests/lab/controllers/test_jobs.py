@@ -13,10 +13,15 @@ from tests.lab.controllers.kit import Bench, bench
 from numakube.api.core import Pod
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.clock import ManualClock
-from numakube_lab.controllers.garbage import GarbageCollector
-from numakube_lab.controllers.job_counts import TRACKING, format_indexes, index_of, parse_indexes
-from numakube_lab.controllers.jobs import Jobs
+from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
 from numakube_lab.controllers.types.batch import JOBS, Job
+from numakube_lab.controllers.workloads.job_controller import Jobs
+from numakube_lab.controllers.workloads.job_counts import (
+    TRACKING,
+    format_indexes,
+    index_of,
+    parse_indexes,
+)
 
 
 def job(name: str, **spec: Any) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.clock import ManualClock
 from numakube.kube.patches import merge_patch
 from numakube.values.times import format_micro_time, format_time
-from numakube_lab.controllers.evictions import TaintEvictions, seconds_to_eviction
-from numakube_lab.controllers.leftovers import Leftovers, choose_leftovers
-from numakube_lab.controllers.node_health import wanted_taints
-from numakube_lab.controllers.nodes import Nodes
+from numakube_lab.controllers.cluster.node_health import wanted_taints
+from numakube_lab.controllers.cluster.node_lifecycle import Nodes
+from numakube_lab.controllers.cluster.pod_leftovers import Leftovers, choose_leftovers
+from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions, seconds_to_eviction
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 UNREACHABLE = "node.kubernetes.io/unreachable"

@@ -12,7 +12,7 @@ from numakube.api.placement import (
     NodeSelectorTerm,
 )
 from numakube.api.placement_rules import tolerates
-from numakube_lab.controllers.placement import is_wanted_node, named_nodes, untolerated
+from numakube_lab.controllers.common.placement import is_wanted_node, named_nodes, untolerated
 from numakube_lab.controllers.scheduler.choosing import CORDONED, NOT_WANTED, TAINTED, obstacle
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")

@@ -15,14 +15,19 @@ from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.kube.catalog import PODS
 from numakube.kube.clock import ManualClock
 from numakube.values.times import format_time
-from numakube_lab.controllers.actions import Change, Create, Delete, Note, Plan
-from numakube_lab.controllers.ownership import owner_reference
-from numakube_lab.controllers.replicasets import BURST, Observed, ReplicaSets, reconcile
+from numakube_lab.controllers.common.actions import Change, Create, Delete, Note, Plan
+from numakube_lab.controllers.common.owner_references import owner_reference
 from numakube_lab.controllers.types.apps import (
     REPLICA_SETS,
     ReplicaSet,
     ReplicaSetSpec,
     ReplicaSetStatus,
+)
+from numakube_lab.controllers.workloads.replica_set_controller import (
+    BURST,
+    Observed,
+    ReplicaSets,
+    reconcile,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,11 +22,11 @@ from numakube.topology.exact import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import Unusable, view_of
 from numakube.values.resources import hugepage_name
-from numakube_lab.api.server import ApiServer
-from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
-from numakube_lab.nodes.pool import NodePool
 
 SHAPES = {
     **PRESETS,

@@ -21,11 +21,11 @@ from numakube.topology.exact import uid_hash
 from numakube.topology.names import STALE
 from numakube.topology.view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
-from numakube_lab.api.server import ApiServer
-from numakube_lab.exporters.pool import ExporterPool
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.inprocess import InProcess
+from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
-from numakube_lab.nodes.pool import NodePool
 
 STEP_SECONDS = 1.0
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"

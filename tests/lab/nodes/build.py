@@ -14,9 +14,9 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
-from numakube_lab.nodes.pool import NodePool
 
 
 @dataclass

@@ -17,10 +17,10 @@ from numakube.kube.connect import connect
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machine import Device
 from numakube.values.times import parse_time
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.heartbeats import interval_for
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 
 async def test_a_node_registers_with_everything_that_kubectl_shows(lab: Lab) -> None:

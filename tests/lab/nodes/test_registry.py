@@ -19,10 +19,10 @@ from numakube.kubelet.machine import Device
 from numakube.node.deviceplugin import PluginServer
 from numakube.node.deviceplugin_messages import Allocation, PluginOptions
 from numakube.node.deviceplugin_registry import PluginInfo, RegistryRegistrant
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.folders import FolderWatch
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 GPU = "vendor.example/gpu"
 

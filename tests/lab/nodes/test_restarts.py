@@ -17,9 +17,9 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.patches import strategic_patch
 from numakube.kube.transport import Request, Response
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 
 def booked(lab: Lab) -> int:

@@ -14,9 +14,9 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import bind_pod
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.timeline import ContainerRun, Ended, PodRun, Stop
 
 

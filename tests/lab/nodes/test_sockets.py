@@ -24,9 +24,9 @@ from numakube.node.deviceplugin import DevicePluginError, PluginServer
 from numakube.node.deviceplugin_messages import Allocation, PluginOptions
 from numakube.node.podresources import PodResourcesClient
 from numakube.node.sysfs import read_machine
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
-from numakube_lab.nodes.pool import NodePool
+from numakube_lab.nodes.node_pool import NodePool
 
 GPU = "vendor.example/gpu"
 DEVICES = (Device("g0", (0,)), Device("g1", (0,)), Device("g2", (1,)), Device("g3", (1,)))

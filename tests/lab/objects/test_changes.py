@@ -9,8 +9,8 @@ import yaml
 
 from numakube_lab import objects
 from numakube_lab.kinds import GVK, Json, JsonValue
-from numakube_lab.objects.registry import rules_of
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.objects.rules_by_kind import rules_of
+from numakube_lab.schema.builtin_types import BUILTIN
 
 CASES = yaml.safe_load(Path(__file__).with_name("changed.yaml").read_text(encoding="utf-8"))
 

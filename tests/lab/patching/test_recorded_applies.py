@@ -15,10 +15,10 @@ import pytest
 from numakube_lab.kinds import GVK
 from numakube_lab.patching import merge_patch
 from numakube_lab.patching.conflicts import ApplyConflict
-from numakube_lab.patching.errors import PatchFailure
+from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.reset_fields import reset_fields
 from numakube_lab.patching.server_side_apply import Endpoint, apply, track_update
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.builtin_types import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

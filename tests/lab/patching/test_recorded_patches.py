@@ -15,7 +15,7 @@ import pytest
 
 from numakube_lab.kinds import GVK
 from numakube_lab.patching import PatchFailure, json_patch, merge_patch, strategic_merge_patch
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.builtin_types import BUILTIN
 
 _VECTORS = Path(__file__).parents[2] / "vectors" / "apiserver.jsonl.gz"
 _TOPICS = ("jsonpatch", "mergepatch", "strategicpatch")

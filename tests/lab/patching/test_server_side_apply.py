@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from numakube_lab.kinds import GVK
 from numakube_lab.patching.conflicts import ApplyConflict
-from numakube_lab.patching.errors import MalformedPatch, PatchFailure
 from numakube_lab.patching.field_sets import from_wire
 from numakube_lab.patching.last_applied import ANNOTATION
-from numakube_lab.patching.ownership import field_set
+from numakube_lab.patching.patch_errors import MalformedPatch, PatchFailure
 from numakube_lab.patching.reset_fields import reset_fields
 from numakube_lab.patching.scale_entries import to_parent, to_scale
 from numakube_lab.patching.server_side_apply import (
@@ -24,7 +23,8 @@ from numakube_lab.patching.server_side_apply import (
     keep_times,
     track_update,
 )
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.patching.set_fields import field_set
+from numakube_lab.schema.builtin_types import BUILTIN
 
 _NOW = "2025-01-01T00:00:00Z"
 _LATER = "2025-01-01T00:00:01Z"

@@ -13,7 +13,7 @@ from numakube_lab.patching import (
     PatchFailure,
     strategic_merge_patch,
 )
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.builtin_types import BUILTIN
 
 _POD = BUILTIN[GVK("", "v1", "Pod")].root
 _CONFIG_MAP = BUILTIN[GVK("", "v1", "ConfigMap")].root

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube_lab.kinds import GVK
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.canonical import canonical, zero_value
-from numakube_lab.schema.registry import BUILTIN
 from numakube_lab.schema.types import ListType, MapType, Scalar, ScalarKind, Struct, Type
 
 _SAMPLES: dict[ScalarKind, st.SearchStrategy[Any]] = {

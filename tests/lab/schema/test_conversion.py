@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from numakube_lab.kinds import GVK, Problems
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.conversion import check_converted
-from numakube_lab.schema.registry import BUILTIN
 
 _POD = BUILTIN[GVK("", "v1", "Pod")].root
 _SECRET = BUILTIN[GVK("", "v1", "Secret")].root

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from numakube_lab.kinds import GVK
 from numakube_lab.patching.typed_values import shape_of
-from numakube_lab.schema.custom import CustomType
+from numakube_lab.schema.custom.custom_type import CustomType
 from numakube_lab.schema.jsontext import parse_json
 from numakube_lab.schema.types import ListType, MapType, Relation, Struct
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from numakube_lab.kinds import GVK, Problems
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.jsontext import parse_json
-from numakube_lab.schema.registry import BUILTIN
 
 
 def _check(api_version: str, kind: str, document: dict[str, Any]) -> Problems:

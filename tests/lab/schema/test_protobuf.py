@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube_lab.kinds import GVK
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.protobuf import read_protobuf
 from numakube_lab.schema.protobuf_wire import MalformedProtobuf
-from numakube_lab.schema.registry import BUILTIN
 from numakube_lab.schema.types import (
     ListType,
     MapType,

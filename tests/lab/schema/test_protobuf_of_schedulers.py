@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from numakube_lab.kinds import GVK
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.protobuf import UnknownKind, has_protobuf_form, read_protobuf
 from numakube_lab.schema.protobuf_wire import MalformedProtobuf
-from numakube_lab.schema.registry import BUILTIN
 
 CONFIG_MAP = GVK("", "v1", "ConfigMap")
 DEFINITION = GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition")

@@ -14,8 +14,8 @@ import pytest
 
 from numakube_lab.kinds import GVK, Json
 from numakube_lab.patching import json_patch, merge_patch
-from numakube_lab.schema.custom import CustomType
-from numakube_lab.schema.schema_checks import check_schema
+from numakube_lab.schema.custom.custom_type import CustomType
+from numakube_lab.schema.custom.schema_checks import check_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numakube_lab.kinds import GVK, Problems
-from numakube_lab.schema.registry import BUILTIN
+from numakube_lab.schema.builtin_types import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

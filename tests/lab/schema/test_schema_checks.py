@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube_lab.schema.schema_checks import check_schema, unrecognized_formats
+from numakube_lab.schema.custom.schema_checks import check_schema, unrecognized_formats
 
 _STRING = {"type": "string"}
 

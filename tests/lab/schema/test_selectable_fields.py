@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube_lab.schema.selectable_fields import check_selectable_fields
+from numakube_lab.schema.custom.selectable_fields import check_selectable_fields
 
 _SCHEMA = {
     "type": "object",

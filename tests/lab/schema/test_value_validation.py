@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from numakube_lab.schema.value_validation import validate_value
+from numakube_lab.schema.custom.value_validation import validate_value
 
 
 @pytest.mark.parametrize(

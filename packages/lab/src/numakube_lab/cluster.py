@@ -23,13 +23,13 @@ from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.client import Client
 from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
 from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
-from numakube_lab.api.authentication import AUTHENTICATED, MASTERS, User
-from numakube_lab.api.certificates import server_context
-from numakube_lab.api.server import ApiServer
-from numakube_lab.bringing import Bringing
+from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
+from numakube_lab.api.access.certificates import server_context
+from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.cluster_parts import Crew
 from numakube_lab.control import ControlServer
-from numakube_lab.crew import Crew
 from numakube_lab.dashboard import LabDashboard
+from numakube_lab.dumps.bring_pods import Bringing
 from numakube_lab.enforcers import deploy_enforcers
 from numakube_lab.exporters.steering import steer
 from numakube_lab.faults import FaultKind, FaultRule, Faults
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from numakube.kubelet.machine import Machine
-    from numakube_lab.dump import Dump
+    from numakube_lab.dumps.dump import Dump
     from numakube_lab.rundir import RunDir
 
 ADMIN = "lab-admin"

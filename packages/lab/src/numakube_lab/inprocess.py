@@ -19,17 +19,17 @@ from urllib.parse import unquote
 from multidict import CIMultiDict, MultiDict
 
 from numakube.kube.transport import Response
-from numakube_lab.api import router
-from numakube_lab.api.authentication import User
-from numakube_lab.api.call import Awaited, Call, Reply, Stream, json_reply
-from numakube_lab.api.refusals import Refusal
-from numakube_lab.api.request_info import parse_request
+from numakube_lab.api.access.authentication import User
+from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply
+from numakube_lab.api.server import router
+from numakube_lab.api.wire.refusals import Refusal
+from numakube_lab.api.wire.request_info import parse_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     from numakube.kube.transport import Request
-    from numakube_lab.api.server import ApiServer
+    from numakube_lab.api.server.api_server import ApiServer
 
 MASTERS: Final = "system:masters"
 AUTHENTICATED: Final = "system:authenticated"

@@ -2,7 +2,7 @@
 
 The API server (`numakube_lab.api`) is schemaless: an object is a plain dict of JSON. What a kind
 looks like is told by its `TypeInfo`. Those of built-in kinds stand in
-``numakube_lab.schema.registry.BUILTIN``; that of a custom kind is made from its definition.
+``numakube_lab.schema.builtin_types.BUILTIN``; that of a custom kind is made from its definition.
 """
 
 from __future__ import annotations

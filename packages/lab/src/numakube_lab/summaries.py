@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numakube_lab.nodes.pool import NODE_INDEX
+from numakube_lab.nodes.node_pool import NODE_INDEX
 
 if TYPE_CHECKING:
     from numakube.api.core import Pod
     from numakube.kubelet.node import KubeletNode
     from numakube_lab.nodes.kubelet import LabKubelet
-    from numakube_lab.nodes.pool import NodePool
+    from numakube_lab.nodes.node_pool import NodePool
 
 # How the kubelet begins the message of a pod that it refused.
 REJECTED_PREFIX = "Pod was rejected: "

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube_lab.schema.cel import CompileError, EvaluationError, compile_expression
-from numakube_lab.schema.cel.types import DYN, INT, STRING, CelType, ObjectType, list_of, map_of
+from numakube_lab.schema.cel.value_types import (
+    DYN,
+    INT,
+    STRING,
+    CelType,
+    ObjectType,
+    list_of,
+    map_of,
+)
 
 _VARIABLES: dict[str, CelType] = {
     "i": INT,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from numakube_lab.kinds import GVK
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.openapi import (
     Route,
     builtin_schemas,
@@ -18,7 +19,6 @@ from numakube_lab.schema.openapi import (
     openapi_document,
     openapi_index,
 )
-from numakube_lab.schema.registry import BUILTIN
 
 _VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 _POD = GVK("", "v1", "Pod")

@@ -13,20 +13,20 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from numakube.kube.events import EventRecorder
-from numakube_lab.controllers.accounts import ServiceAccounts
-from numakube_lab.controllers.daemonsets import DaemonSets
-from numakube_lab.controllers.deployments import Deployments
-from numakube_lab.controllers.disruptions import DisruptionBudgets
-from numakube_lab.controllers.evictions import TaintEvictions
-from numakube_lab.controllers.garbage import GarbageCollector
-from numakube_lab.controllers.jobs import Jobs
-from numakube_lab.controllers.leftovers import Leftovers
-from numakube_lab.controllers.mirrors import REPORT_SECONDS, Cluster
-from numakube_lab.controllers.namespaces import Namespaces
-from numakube_lab.controllers.nodes import Nodes
-from numakube_lab.controllers.replicasets import ReplicaSets
+from numakube_lab.controllers.cluster.default_accounts import ServiceAccounts
+from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
+from numakube_lab.controllers.cluster.namespace_deletion import Namespaces
+from numakube_lab.controllers.cluster.node_lifecycle import Nodes
+from numakube_lab.controllers.cluster.pod_leftovers import Leftovers
+from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions
+from numakube_lab.controllers.common.mirrors import REPORT_SECONDS, Cluster
 from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
-from numakube_lab.controllers.statefulsets import StatefulSets
+from numakube_lab.controllers.workloads.daemon_set_controller import DaemonSets
+from numakube_lab.controllers.workloads.deployment_controller import Deployments
+from numakube_lab.controllers.workloads.disruption_controller import DisruptionBudgets
+from numakube_lab.controllers.workloads.job_controller import Jobs
+from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
+from numakube_lab.controllers.workloads.stateful_set_controller import StatefulSets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numakube.kube.store import Store
     from numakube.kubelet.machine import Machine
     from numakube.node.podresources import AllocatableResources, PodResources
-    from numakube_lab.exporters.faults import Freezer
-    from numakube_lab.nodes.admission import Admission
+    from numakube_lab.exporters.exporter_faults import Freezer
     from numakube_lab.nodes.kubelet import LabKubelet
+    from numakube_lab.nodes.kubelet_admission import Admission
 
 
 class LabSource:

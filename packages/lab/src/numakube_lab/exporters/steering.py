@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from numakube.errors import ConfigError, MalformedObject
-from numakube_lab.exporters.faults import Skew, parse_amounts
+from numakube_lab.exporters.exporter_faults import Skew, parse_amounts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube_lab.exporters.pool import ExporterPool
+    from numakube_lab.exporters.exporter_pool import ExporterPool
 
 
 def steer(exporters: ExporterPool, request: Mapping[str, Any]) -> dict[str, Any]:

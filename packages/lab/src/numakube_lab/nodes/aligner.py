@@ -8,7 +8,7 @@ from numakube.kubelet.outcome import Rejected
 
 if TYPE_CHECKING:
     from numakube.api.core import Pod
-    from numakube_lab.nodes.admission import Admission
+    from numakube_lab.nodes.kubelet_admission import Admission
 
 
 class Aligner(Protocol):

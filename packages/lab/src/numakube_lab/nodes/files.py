@@ -30,7 +30,7 @@ from numakube.node.sysfs import write_tree
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numakube_lab.nodes.admission import Admission
+    from numakube_lab.nodes.kubelet_admission import Admission
     from numakube_lab.nodes.plan import NodePlan
 
 CONFIG: Final = "config.yaml"

@@ -15,9 +15,9 @@ import structlog
 
 from numakube.kube.objects import key_of
 from numakube.node.podresources import AllocatableResources
-from numakube_lab.nodes.admission import Admission
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
+from numakube_lab.nodes.kubelet_admission import Admission
 from numakube_lab.nodes.node_object import is_ready
 from numakube_lab.nodes.pod_keeper import PodKeeper
 from numakube_lab.nodes.reporter import NodeReporter
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from numakube.kube.store import Store
     from numakube.kubelet.state_files import StateFiles
     from numakube.node.podresources import PodResources
-    from numakube_lab.nodes.addresses import NodeAddresses
     from numakube_lab.nodes.aligner import Aligner
     from numakube_lab.nodes.cgroups import NodeCgroups
+    from numakube_lab.nodes.node_addresses import NodeAddresses
     from numakube_lab.nodes.plan import NodePlan
     from numakube_lab.nodes.timeline import Runtime
 

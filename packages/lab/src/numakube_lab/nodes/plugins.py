@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.kubelet.machine import Device
     from numakube.node.deviceplugin_messages import Allocation, PluginOptions, Registration
-    from numakube_lab.nodes.admission import Admission
+    from numakube_lab.nodes.kubelet_admission import Admission
 
 GRACE_SECONDS: Final = 300.0
 """How long the resource of a plugin that went away is remembered."""

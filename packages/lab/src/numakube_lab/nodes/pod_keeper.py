@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from numakube.kube.objects import ObjectKey
     from numakube.kube.store import Store
     from numakube.kubelet.outcome import Rejected
-    from numakube_lab.nodes.addresses import NodeAddresses
-    from numakube_lab.nodes.admission import Admission
     from numakube_lab.nodes.aligner import Aligner
     from numakube_lab.nodes.cgroups import NodeCgroups
+    from numakube_lab.nodes.kubelet_admission import Admission
+    from numakube_lab.nodes.node_addresses import NodeAddresses
     from numakube_lab.nodes.timeline import PodRun, Runtime
 
 COMPONENT: Final = "kubelet"

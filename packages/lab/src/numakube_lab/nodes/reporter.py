@@ -24,7 +24,7 @@ from numakube_lab.nodes.node_object import (
 if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.kube.client import Client
-    from numakube_lab.nodes.addresses import NodeAddresses
+    from numakube_lab.nodes.node_addresses import NodeAddresses
     from numakube_lab.nodes.node_object import Offer
     from numakube_lab.nodes.plan import NodePlan
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import ConfigError
 from numakube.node.deviceplugin import KUBELET_SOCKET, RegistrationServer
 from numakube.node.podresources import PodResourcesServer
+from numakube_lab.nodes.plugin_watcher import FOLDER as REGISTRY
+from numakube_lab.nodes.plugin_watcher import PluginRegistry
 from numakube_lab.nodes.plugins import DevicePlugins
-from numakube_lab.nodes.registry import FOLDER as REGISTRY
-from numakube_lab.nodes.registry import PluginRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numakube.kube.clock import Clock
     from numakube.node.podresources import PodResourcesSource
-    from numakube_lab.nodes.admission import Admission
     from numakube_lab.nodes.folders import FolderWatch
+    from numakube_lab.nodes.kubelet_admission import Admission
 
 POD_RESOURCES: Final = "pod-resources"
 DEVICE_PLUGINS: Final = "device-plugins"

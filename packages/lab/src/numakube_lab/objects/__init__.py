@@ -7,17 +7,22 @@ gives. Follows kube-apiserver 1.35 with its default feature gates.
 The order of a creation: `default`, `admit_create`, `prepare_create`, `validate_create`, then
 `check_create`; of an update: `default`, `admit_update`, `prepare_update`, `validate_update`, then
 `check_update`. What holds for the metadata of every kind, custom ones included, is in
-`numakube_lab.objects.metadata` (`validate_any_create` and `validate_any_update`).
+`numakube_lab.objects.checks.metadata` (`validate_any_create` and `validate_any_update`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube_lab.objects.admission import admit_create, admit_update, check_create, check_update
-from numakube_lab.objects.cluster_view import ClusterView, Refused
-from numakube_lab.objects.kind_rules import copy_json
-from numakube_lab.objects.registry import rules_of
+from numakube_lab.objects.admission_chain import (
+    admit_create,
+    admit_update,
+    check_create,
+    check_update,
+)
+from numakube_lab.objects.checks.cluster_view import ClusterView, Refused
+from numakube_lab.objects.checks.kind_rules import copy_json
+from numakube_lab.objects.rules_by_kind import rules_of
 
 if TYPE_CHECKING:
     from numakube.api.field_errors import FieldError

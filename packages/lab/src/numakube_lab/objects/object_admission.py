@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.objects.cluster_view import Refused
-from numakube_lab.objects.pod_admission import NOT_READY
+from numakube_lab.objects.checks.cluster_view import Refused
+from numakube_lab.objects.pod.pod_admission import NOT_READY
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json
-    from numakube_lab.objects.cluster_view import ClusterView
+    from numakube_lab.objects.checks.cluster_view import ClusterView
 
 _DEFAULT_STORAGE_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _OLD_DEFAULT_STORAGE_CLASS: Final = "storageclass.beta.kubernetes.io/is-default-class"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numakube_lab.patching.errors import PatchFailure
 from numakube_lab.patching.field_sets import SELF, FieldSet, leaf, recursive_difference
+from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.path_elements import PathElement, field_element
 from numakube_lab.patching.typed_values import (
     ABSENT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube_lab.patching.errors import PatchError
 from numakube_lab.patching.field_sets import FieldSet, paths
+from numakube_lab.patching.patch_errors import PatchError
 from numakube_lab.patching.path_elements import render
 
 if TYPE_CHECKING:

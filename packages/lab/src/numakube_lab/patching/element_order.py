@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numakube_lab.patching.errors import PatchFailure
+from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.schema.gotext import go_text
 
 if TYPE_CHECKING:

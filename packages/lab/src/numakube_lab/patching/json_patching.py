@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.kinds import Problems
-from numakube_lab.patching.errors import InapplicablePatch, MalformedPatch, TooManyOperations
+from numakube_lab.patching.patch_errors import InapplicablePatch, MalformedPatch, TooManyOperations
 from numakube_lab.schema.decoding import check
 from numakube_lab.schema.scalars import json_type
 from numakube_lab.schema.types import Field, ListType, Scalar, ScalarKind, Struct, Untyped

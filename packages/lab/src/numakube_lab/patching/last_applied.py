@@ -10,10 +10,10 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.patching.comparison import compare
-from numakube_lab.patching.errors import PatchFailure
 from numakube_lab.patching.field_sets import difference, paths
-from numakube_lab.patching.ownership import field_set
+from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.path_elements import render
+from numakube_lab.patching.set_fields import field_set
 
 if TYPE_CHECKING:
     from numakube_lab.patching.conflicts import ApplyConflict

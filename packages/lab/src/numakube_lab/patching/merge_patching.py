@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numakube_lab.patching.errors import MalformedPatch
+from numakube_lab.patching.patch_errors import MalformedPatch
 from numakube_lab.schema.scalars import json_type
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numakube_lab.patching.errors import PatchFailure
+from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.path_elements import PathElement, render_element
 from numakube_lab.patching.typed_values import ABSENT, child_type, item_element, shape_of
 from numakube_lab.schema.types import ListType, MapType, Relation, Struct

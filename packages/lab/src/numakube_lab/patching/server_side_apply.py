@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.patching.comparison import Comparison, compare
 from numakube_lab.patching.conflicts import ApplyConflict, conflicts_of
-from numakube_lab.patching.errors import MalformedPatch, PatchFailure
 from numakube_lab.patching.field_sets import (
     FieldSet,
     difference,
@@ -34,8 +33,9 @@ from numakube_lab.patching.managers import (
     encode,
 )
 from numakube_lab.patching.merging import merge
-from numakube_lab.patching.ownership import field_set, with_named_fields
+from numakube_lab.patching.patch_errors import MalformedPatch, PatchFailure
 from numakube_lab.patching.removal import remove
+from numakube_lab.patching.set_fields import field_set, with_named_fields
 from numakube_lab.patching.typed_checks import require_valid
 from numakube_lab.patching.typed_values import same_value
 from numakube_lab.schema.conversion import check_converted

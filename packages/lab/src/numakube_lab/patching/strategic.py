@@ -12,7 +12,7 @@ import copy
 from typing import Any, Final
 
 from numakube_lab.patching.element_order import arrange, identity, position, same
-from numakube_lab.patching.errors import InapplicablePatch, MalformedPatch, PatchFailure
+from numakube_lab.patching.patch_errors import InapplicablePatch, MalformedPatch, PatchFailure
 from numakube_lab.schema.gotext import go_text
 from numakube_lab.schema.scalars import json_type
 from numakube_lab.schema.types import (

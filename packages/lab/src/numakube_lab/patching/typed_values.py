@@ -1,6 +1,6 @@
 """What server-side apply sees in a value: a scalar, a list or a map, owned as a whole or in parts.
 
-The walks of `ownership`, `comparison`, `merging` and `removal` all ask here what a value of some
+The walks of `set_fields`, `comparison`, `merging` and `removal` all ask here what a value of some
 type is. Where a type leaves that open, the value itself decides: its maps are owned key by key, its
 lists as a whole.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube_lab.patching.errors import PatchFailure
+from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.path_elements import PathElement, key_element, value_element
 from numakube_lab.schema.types import (
     Emit,

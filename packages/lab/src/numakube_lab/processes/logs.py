@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from numakube.values.times import parse_time
-from numakube_lab.api.refusals import bad_request
+from numakube_lab.api.wire.refusals import bad_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
     from datetime import datetime
 
     from numakube.kube.clock import Clock
-    from numakube_lab.api.pod_logs import LogOptions
+    from numakube_lab.api.subresources.pod_logs import LogOptions
     from numakube_lab.kinds import Json
     from numakube_lab.processes.output import Output
     from numakube_lab.processes.runtime import ProcessRuntime

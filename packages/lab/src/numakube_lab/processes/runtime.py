@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.api.core import Container, Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
-    from numakube_lab.nodes.pool import NodePool
+    from numakube_lab.nodes.node_pool import NodePool
     from numakube_lab.nodes.timeline import PodRun, Stop
     from numakube_lab.processes.output import Output
     from numakube_lab.processes.podspec import RunnablePod

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
-from numakube_lab.api.authentication import User
-from numakube_lab.api.server import ApiServer
+from numakube_lab.api.access.authentication import User
+from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.replay.perform import Outcome, Performer
 from numakube_lab.replay.sending import Sender
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numakube_lab.kinds import Json, JsonValue
     from numakube_lab.replay.cases import Step
-    from numakube_lab.replay.watching import WatchedEvents
+    from numakube_lab.replay.watch_steps import WatchedEvents
 
 _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
 _WARNING: Final = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')

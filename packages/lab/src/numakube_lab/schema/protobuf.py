@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from numakube_lab.kinds import GVK
+from numakube_lab.schema.builtin_types import BUILTIN
+from numakube_lab.schema.builtin_types import struct as struct_called
 from numakube_lab.schema.jsontext import MalformedJson, parse_json
 from numakube_lab.schema.protobuf_wire import (
     MalformedProtobuf,
@@ -21,8 +23,6 @@ from numakube_lab.schema.protobuf_wire import (
     packed_numbers,
     read_message,
 )
-from numakube_lab.schema.registry import BUILTIN
-from numakube_lab.schema.registry import struct as struct_called
 from numakube_lab.schema.types import (
     Field,
     ListType,

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube_lab.api.catalogue.resources import Habits, Resource, Subresource
+from numakube_lab.api.catalogue.scale_paths import SCALE, ScalePaths
+from numakube_lab.api.catalogue.served_resources import Served, version_priority
+from numakube_lab.api.catalogue.tables import CustomColumns
 from numakube_lab.api.custom.custom_rules import CustomRules
 from numakube_lab.api.custom.definitions import (
     CLEANUP_FINALIZER,
@@ -19,20 +23,16 @@ from numakube_lab.api.custom.definitions import (
     with_conditions,
 )
 from numakube_lab.api.custom.naming import accept_names
-from numakube_lab.api.object_meta import timestamp, with_metadata
-from numakube_lab.api.registry import Served, version_priority
-from numakube_lab.api.resources import Habits, Resource, Subresource
-from numakube_lab.api.scale_paths import SCALE, ScalePaths
-from numakube_lab.api.store import ChangeType
-from numakube_lab.api.tables import CustomColumns
+from numakube_lab.api.handling.object_meta import timestamp, with_metadata
+from numakube_lab.api.store.store import ChangeType
 from numakube_lab.kinds import GVK
-from numakube_lab.schema.custom import CustomType
+from numakube_lab.schema.custom.custom_type import CustomType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube_lab.api.state import State
-    from numakube_lab.api.store import Change, Stored
+    from numakube_lab.api.handling.state import State
+    from numakube_lab.api.store.store import Change, Stored
     from numakube_lab.kinds import Json
 
 _PART = ("get", "patch", "update")

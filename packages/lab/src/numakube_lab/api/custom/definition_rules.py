@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from numakube.api.field_errors import invalid
 from numakube.api.name_checks import dns_subdomain
-from numakube_lab.api.builtin_rules import BuiltinRules
+from numakube_lab.api.catalogue.builtin_rules import BuiltinRules
 from numakube_lab.api.custom.definition_checks import check_definition
 from numakube_lab.api.custom.definitions import (
     complete_definition,
     versions,
     with_stored_version,
 )
-from numakube_lab.api.object_meta import with_metadata
-from numakube_lab.objects.metadata import validate_metadata_update
-from numakube_lab.schema.schema_checks import unrecognized_formats
+from numakube_lab.api.handling.object_meta import with_metadata
+from numakube_lab.objects.checks.metadata import validate_metadata_update
+from numakube_lab.schema.custom.schema_checks import unrecognized_formats
 
 if TYPE_CHECKING:
     from numakube.api.field_errors import FieldError

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube_lab.cluster import LabOptions
-    from numakube_lab.dump import Dump
+    from numakube_lab.dumps.dump import Dump
     from numakube_lab.nodes.plan import NodePlan
     from numakube_lab.rundir import LabInfo, RunDir
 
@@ -195,7 +195,7 @@ def _plans(
     from numakube.kubelet.option_words import parse_kubelet_options
     from numakube.kubelet.versions import DEFAULT
     from numakube_lab.cluster import uniform_plans
-    from numakube_lab.dumped_machines import plans_of
+    from numakube_lab.dumps.dumped_machines import plans_of
 
     if dump is not None:
         return plans_of(dump, parse_kubelet_options(kubelet), kubernetes=kubernetes)
@@ -203,7 +203,7 @@ def _plans(
 
 
 def _dump(file: str | None) -> Dump | None:
-    from numakube_lab.dump import read_dump
+    from numakube_lab.dumps.dump import read_dump
 
     if file is None:
         return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube_lab.controllers.placement import (
+from numakube_lab.controllers.common.placement import (
     UNSCHEDULABLE,
     is_wanted_node,
     named_nodes,

@@ -15,8 +15,8 @@ from numakube.kube.patches import strategic_patch
 from numakube.kube.store import Removed, Updated
 from numakube.kube.subresources import bind_pod
 from numakube.values.times import format_time
-from numakube_lab.controllers.ownership import reference_to
-from numakube_lab.controllers.pods import condition_of, is_finished
+from numakube_lab.controllers.common.owner_references import reference_to
+from numakube_lab.controllers.common.pod_states import condition_of, is_finished
 from numakube_lab.controllers.scheduler.choosing import Chooser, Unschedulable
 from numakube_lab.controllers.scheduler.pending import Pending
 from numakube_lab.controllers.scheduler.room import Demand, Rooms
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numakube.kube.events import EventRecorder
     from numakube.kube.objects import ObjectKey
     from numakube.kube.store import Change
-    from numakube_lab.controllers.mirrors import Cluster
+    from numakube_lab.controllers.common.mirrors import Cluster
 
 SCHEDULER_NAME: Final = "default-scheduler"
 

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.selectors import exactly, selector_of
-from numakube_lab.controllers.placement import is_wanted_node, untolerated
+from numakube_lab.controllers.common.placement import is_wanted_node, untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

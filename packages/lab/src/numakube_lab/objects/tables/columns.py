@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from numakube_lab.objects.tables.durations import human_age
+from numakube_lab.objects.tables.age_texts import human_age
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

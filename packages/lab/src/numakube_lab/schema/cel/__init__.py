@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from numakube_lab.schema.cel.cel_errors import CompileError, EvaluationError, Issue
 from numakube_lab.schema.cel.checker import Checker
-from numakube_lab.schema.cel.errors import CompileError, EvaluationError, Issue
 from numakube_lab.schema.cel.evaluator import evaluate
 from numakube_lab.schema.cel.parser import parse
 from numakube_lab.schema.cel.syntax import (
@@ -31,7 +31,7 @@ from numakube_lab.schema.cel.syntax import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube_lab.schema.cel.types import CelType
+    from numakube_lab.schema.cel.value_types import CelType
     from numakube_lab.schema.cel.values import CelValue
 
 __all__ = ["CompileError", "EvaluationError", "Issue", "Program", "compile_expression"]

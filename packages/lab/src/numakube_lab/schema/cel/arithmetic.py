@@ -6,7 +6,7 @@ import math
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from numakube_lab.schema.cel.errors import EvaluationError
+from numakube_lab.schema.cel.cel_errors import EvaluationError
 from numakube_lab.schema.cel.values import Uint, checked, equal, is_number, no_overload, type_name
 
 if TYPE_CHECKING:

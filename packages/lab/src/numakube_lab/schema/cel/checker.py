@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.schema.cel.errors import Issue
+from numakube_lab.schema.cel.cel_errors import Issue
 from numakube_lab.schema.cel.signatures import OVERLOADS, Overload
 from numakube_lab.schema.cel.syntax import (
     Call,
@@ -20,7 +20,7 @@ from numakube_lab.schema.cel.syntax import (
     MapLiteral,
     Select,
 )
-from numakube_lab.schema.cel.types import (
+from numakube_lab.schema.cel.value_types import (
     BOOL,
     BYTES,
     DOUBLE,

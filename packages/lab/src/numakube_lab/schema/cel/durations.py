@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from numakube_lab.schema.cel.errors import EvaluationError
+from numakube_lab.schema.cel.cel_errors import EvaluationError
 
 _SECONDS: Final = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from numakube_lab.schema.cel.errors import EvaluationError
+from numakube_lab.schema.cel.cel_errors import EvaluationError
 from numakube_lab.schema.cel.functions import FUNCTIONS
 from numakube_lab.schema.cel.syntax import (
     Call,

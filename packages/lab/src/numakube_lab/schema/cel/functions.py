@@ -20,6 +20,7 @@ from numakube_lab.schema.cel.arithmetic import (
     size,
     subtract,
 )
+from numakube_lab.schema.cel.cel_errors import EvaluationError
 from numakube_lab.schema.cel.conversions import (
     clock,
     fitting,
@@ -32,7 +33,6 @@ from numakube_lab.schema.cel.conversions import (
     to_timestamp,
     to_uint,
 )
-from numakube_lab.schema.cel.errors import EvaluationError
 from numakube_lab.schema.cel.texts import (
     char_at,
     contains,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube_lab.schema.cel.errors import CompileError, Issue
+from numakube_lab.schema.cel.cel_errors import CompileError, Issue
 from numakube_lab.schema.cel.values import Uint
 
 _RESERVED_WORDS: Final = (

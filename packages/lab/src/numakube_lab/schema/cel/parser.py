@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.schema.cel.errors import CompileError, Issue
+from numakube_lab.schema.cel.cel_errors import CompileError, Issue
 from numakube_lab.schema.cel.lexer import RESERVED, Token, tokens_of
 from numakube_lab.schema.cel.syntax import (
     Call,

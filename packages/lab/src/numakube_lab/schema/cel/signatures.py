@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.schema.cel.types import CelType
+from numakube_lab.schema.cel.value_types import CelType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

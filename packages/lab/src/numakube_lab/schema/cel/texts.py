@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from numakube_lab.schema.cel.arithmetic import add
-from numakube_lab.schema.cel.errors import EvaluationError
+from numakube_lab.schema.cel.cel_errors import EvaluationError
 from numakube_lab.schema.cel.values import compare, equal, no_overload
 
 if TYPE_CHECKING:

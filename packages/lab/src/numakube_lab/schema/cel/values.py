@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-from numakube_lab.schema.cel.errors import EvaluationError
+from numakube_lab.schema.cel.cel_errors import EvaluationError
 
 CelValue: TypeAlias = Any
 """Whatever an expression can be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube_lab.schema.registry import BUILTIN, OBJECT_META, struct
+from numakube_lab.schema.builtin_types import BUILTIN, OBJECT_META, struct
 from numakube_lab.schema.types import (
     Field,
     ListType,

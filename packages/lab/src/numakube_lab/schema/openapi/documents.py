@@ -11,9 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube_lab.schema.builtin_types import BUILTIN
 from numakube_lab.schema.openapi.components import reference
 from numakube_lab.schema.openapi.custom_schemas import component_name
-from numakube_lab.schema.registry import BUILTIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

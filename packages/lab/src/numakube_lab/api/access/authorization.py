@@ -1,0 +1,244 @@
+"""Who may do what: role-based access control over the stored roles and bindings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from numakube.api.field_errors import go_quote
+from numakube_lab.api.access.authentication import MASTERS
+from numakube_lab.api.store.store import Key
+from numakube_lab.api.wire.refusals import forbidden
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numakube_lab.api.access.authentication import User
+    from numakube_lab.api.store.store import Change, Store, Stored
+    from numakube_lab.api.wire.refusals import Refusal
+    from numakube_lab.api.wire.request_info import RequestInfo
+    from numakube_lab.kinds import Json
+
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+_ROLES: Final = f"{RBAC_GROUP}/roles"
+_CLUSTER_ROLES: Final = f"{RBAC_GROUP}/clusterroles"
+_ROLE_BINDINGS: Final = f"{RBAC_GROUP}/rolebindings"
+_CLUSTER_ROLE_BINDINGS: Final = f"{RBAC_GROUP}/clusterrolebindings"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What somebody wants to do: with a resource, or with a path that is none."""
+
+    verb: str
+    path: str = ""
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def target(self) -> str:
+        """The resource with its part, as rules name it."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether an action is allowed, and by what."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class Authorizer(Protocol):
+    """Something that decides who may do what."""
+
+    def decide(self, user: User, action: Action) -> Verdict:
+        """Tell whether *user* may do *action*."""
+        ...
+
+    def rules_for(self, user: User, namespace: str) -> list[Json]:
+        """Return the rules that *user* has in *namespace*."""
+        ...
+
+
+class AllowEverything:
+    """Everybody may do everything."""
+
+    def decide(self, user: User, action: Action) -> Verdict:
+        """Allow."""
+        return Verdict(allowed=True)
+
+    def rules_for(self, user: User, namespace: str) -> list[Json]:
+        """Return the rules that allow everything."""
+        return [
+            {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
+            {"verbs": ["*"], "nonResourceURLs": ["*"]},
+        ]
+
+
+def action_of(info: RequestInfo) -> Action:
+    """Return what a request does."""
+    if not info.is_resource:
+        return Action(info.verb, path=info.path)
+    return Action(
+        verb=info.verb,
+        group=info.group,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name,
+    )
+
+
+def denied(user: User, action: Action, reason: str = "") -> Refusal:
+    """The user may not do that."""
+    who = f"User {go_quote(user.name)} cannot {action.verb}"
+    tail = f": {reason}" if reason else ""
+    if action.path:
+        return forbidden("", "", "", f"{who} path {go_quote(action.path)}{tail}")
+    where = f"in the namespace {go_quote(action.namespace)}" if action.namespace else ""
+    why = (
+        f"{who} resource {go_quote(action.target)} in API group {go_quote(action.group)} "
+        f"{where or 'at the cluster scope'}{tail}"
+    )
+    return forbidden(action.group, action.resource, action.name, why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grant:
+    """The rules that a binding gives to a subject; everywhere if *namespace* is empty."""
+
+    namespace: str
+    rules: Sequence[Json]
+    origin: str
+
+
+class RoleBasedAccess:
+    """Decides by the roles and bindings in a store.
+
+    What each subject is granted is worked out once and again only after a role or binding changed.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._grants: dict[tuple[str, str], list[_Grant]] | None = None
+        for shelf in (_ROLES, _CLUSTER_ROLES, _ROLE_BINDINGS, _CLUSTER_ROLE_BINDINGS):
+            store.subscribe(shelf, self._forget)
+
+    def decide(self, user: User, action: Action) -> Verdict:
+        """Tell whether *user* may do *action*."""
+        if MASTERS in user.groups:
+            return Verdict(allowed=True)
+        for grant in self._granted(user, action.namespace):
+            if any(_allows(rule, action) for rule in grant.rules):
+                return Verdict(allowed=True, reason=f"RBAC: allowed by {grant.origin}")
+        return Verdict(allowed=False)
+
+    def rules_for(self, user: User, namespace: str) -> list[Json]:
+        """Return the rules that *user* has in *namespace*."""
+        if MASTERS in user.groups:
+            return AllowEverything().rules_for(user, namespace)
+        return [rule for grant in self._granted(user, namespace) for rule in grant.rules]
+
+    def _granted(self, user: User, namespace: str) -> Iterator[_Grant]:
+        if self._grants is None:
+            self._grants = self._work_out()
+        subjects = [("User", user.name), *(("Group", group) for group in user.groups)]
+        for subject in subjects:
+            for grant in self._grants.get(subject, ()):
+                if grant.namespace in ("", namespace):
+                    yield grant
+
+    def _forget(self, change: Change) -> None:
+        del change
+        self._grants = None
+
+    def _work_out(self) -> dict[tuple[str, str], list[_Grant]]:
+        grants: dict[tuple[str, str], list[_Grant]] = {}
+        for shelf in (_CLUSTER_ROLE_BINDINGS, _ROLE_BINDINGS):
+            for stored in self._store.listed(shelf):
+                binding, namespace = stored.obj, stored.key.namespace
+                rules = self._rules_of(binding["roleRef"], namespace)
+                for subject in binding.get("subjects") or ():
+                    origin = _origin(binding, subject, namespace)
+                    grant = _Grant(namespace, rules, origin)
+                    grants.setdefault(_subject_key(subject, namespace), []).append(grant)
+        return grants
+
+    def _rules_of(self, reference: Json, namespace: str) -> Sequence[Json]:
+        if reference["kind"] == "ClusterRole":
+            return self.cluster_role_rules(reference["name"])
+        role = self._store.get(Key(_ROLES, namespace, reference["name"]))
+        return (role.obj.get("rules") or ()) if role else ()
+
+    def cluster_role_rules(self, name: str) -> Sequence[Json]:
+        """Return the rules of a cluster role, those it aggregates included."""
+        role = self._store.get(Key(_CLUSTER_ROLES, "", name))
+        if role is None:
+            return ()
+        parts = [role, *self._aggregated(name)]
+        return [rule for part in parts for rule in part.obj.get("rules") or ()]
+
+    def _aggregated(self, name: str) -> Iterator[Stored]:
+        """Yield the roles whose labels make them part of ``view``, ``edit`` or ``admin``.
+
+        On a cluster a controller copies their rules; here they are looked up.
+        """
+        label = f"{RBAC_GROUP}/aggregate-to-{name}"
+        for stored in self._store.listed(_CLUSTER_ROLES):
+            if (stored.obj["metadata"].get("labels") or {}).get(label) == "true":
+                yield stored
+
+
+def _subject_key(subject: Json, namespace: str) -> tuple[str, str]:
+    if subject["kind"] == "ServiceAccount":
+        home = subject.get("namespace") or namespace
+        return ("User", f"system:serviceaccount:{home}:{subject['name']}")
+    return (subject["kind"], subject["name"])
+
+
+def _origin(binding: Json, subject: Json, namespace: str) -> str:
+    """Name a binding, its role and its subject."""
+    metadata, reference = binding["metadata"], binding["roleRef"]
+    whom = subject["name"]
+    if subject["kind"] == "ServiceAccount":
+        whom = f"{whom}/{subject.get('namespace') or namespace}"
+    kind, name = "ClusterRoleBinding", metadata["name"]
+    if namespace:
+        kind, name = "RoleBinding", f"{name}/{namespace}"
+    return (
+        f"{kind} {go_quote(name)} of {reference['kind']} {go_quote(reference['name'])} "
+        f"to {subject['kind']} {go_quote(whom)}"
+    )
+
+
+def _allows(rule: Json, action: Action) -> bool:
+    if not _names(rule.get("verbs"), action.verb):
+        return False
+    if action.path:
+        return any(_covers(pattern, action.path) for pattern in rule.get("nonResourceURLs") or ())
+    names = rule.get("resourceNames")
+    return (
+        _names(rule.get("apiGroups"), action.group)
+        and _names_resource(rule.get("resources") or (), action)
+        and (not names or action.name in names)
+    )
+
+
+def _names(listed: Iterable[str] | None, wanted: str) -> bool:
+    return any(item in ("*", wanted) for item in listed or ())
+
+
+def _names_resource(listed: Iterable[str], action: Action) -> bool:
+    every = f"*/{action.subresource}" if action.subresource else None
+    return any(item in ("*", action.target, every) for item in listed)
+
+
+def _covers(pattern: str, path: str) -> bool:
+    """Tell whether a pattern of paths, which may end in a star, covers *path*."""
+    if pattern.endswith("*"):
+        return path.startswith(pattern.rstrip("*"))
+    return pattern == path

@@ -1,0 +1,1 @@
+"""Which resources are served, and how objects of each are treated."""

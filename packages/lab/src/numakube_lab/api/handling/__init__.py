@@ -1,0 +1,1 @@
+"""What every handler works with: the request, the state of the server, bodies and answers."""

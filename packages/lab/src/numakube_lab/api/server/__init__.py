@@ -1,0 +1,1 @@
+"""The server itself: HTTP, routing, start-up, and paths beside the resources."""

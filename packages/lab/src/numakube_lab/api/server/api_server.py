@@ -1,0 +1,205 @@
+"""The API server as a part of a process.
+
+>>> async with ApiServer() as server:
+...     print(server.url)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from functools import partial
+from random import SystemRandom
+from typing import TYPE_CHECKING, Self
+
+from aiohttp import web
+
+from numakube_lab.api.access.authentication import Authenticator, User
+from numakube_lab.api.access.authorization import AllowEverything, RoleBasedAccess
+from numakube_lab.api.access.certificates import Authority, server_context
+from numakube_lab.api.catalogue.builtin_rules import BuiltinRules
+from numakube_lab.api.catalogue.served_resources import Registry
+from numakube_lab.api.custom.controller import DefinitionController
+from numakube_lab.api.custom.definition_rules import DefinitionRules
+from numakube_lab.api.handling.object_meta import timestamp
+from numakube_lab.api.handling.state import State
+from numakube_lab.api.server.bootstrap import bootstrap
+from numakube_lab.api.server.http_front import MAX_BODY, Front
+from numakube_lab.api.store.journal import Journal
+from numakube_lab.api.store.store import Store
+from numakube_lab.api.subresources.tokens import ServiceAccountTokens, Signer
+from numakube_lab.api.verbs.admitting import Admission
+from numakube_lab.schema.builtin_types import BUILTIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from random import Random
+    from types import TracebackType
+
+    from aiohttp import StreamReader
+    from aiohttp.abc import AbstractStreamWriter
+    from aiohttp.http_parser import RawRequestMessage
+    from aiohttp.web_protocol import RequestHandler
+
+    from numakube_lab.api.catalogue.rules import Rules
+    from numakube_lab.faults import Faults
+    from numakube_lab.kinds import GVK
+
+# Requests that are under way when the server stops have this many seconds to finish.
+_SHUTDOWN_SECONDS = 2.0
+# Pods that really run do so in this very process.
+_LOOPBACK = "127.0.0.1"
+
+
+class ApiServer:
+    """A Kubernetes API server.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        users: bearer tokens and whose they are.
+        anonymous: whether requests without token are served.
+        rbac: whether users need rights; without, everybody may do everything.
+        tls: whether to serve HTTPS, with a certificate of the server's own authority.
+        data: file that keeps everything across restarts; without, all is in memory.
+        now: the clock.
+        rng: source of uids and generated names.
+        faults: what befalls requests that come over HTTP.
+        for_pods: whether pods that really run reach it over HTTPS, on a port of their own.
+
+    Attributes:
+        state: what handlers work with, once the server has started.
+        url: where it is reached.
+        authority: the certificate authority, if there is one.
+        inside: host and port for pods, if they can reach it.
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        users: Mapping[str, User] | None = None,
+        anonymous: bool = True,
+        rbac: bool = False,
+        tls: bool = False,
+        data: Path | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        rng: Random | None = None,
+        faults: Faults | None = None,
+        for_pods: bool = False,
+    ) -> None:
+        self._address = (host, port)
+        self._tls = tls
+        self._for_pods = for_pods
+        self._data = data
+        self._faults = faults
+        self._stack = AsyncExitStack()
+        store = Store()
+        self.state = State(
+            store=store,
+            registry=Registry(partial(_rules, now=lambda: timestamp(now()))),
+            admission=Admission(),
+            authenticator=Authenticator(users or {}, anonymous=anonymous),
+            authorizer=RoleBasedAccess(store) if rbac else AllowEverything(),
+            signer=Signer(secrets.token_bytes(32)),
+            now=now,
+            rng=rng or SystemRandom(),
+        )
+        self.state.authenticator.sources.append(ServiceAccountTokens(self.state))
+        self.authority: Authority | None = None
+        self.url = ""
+        self.inside: tuple[str, int] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start to serve."""
+        async with AsyncExitStack() as stack:
+            journal = await self._restore(stack)
+            bootstrap(self.state)
+            self.state.after_request.append(DefinitionController(self.state).settle)
+            await self.state.settled()
+            await self._listen(stack, journal)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End all watches, finish what is under way, and stop."""
+        await self._stack.aclose()
+
+    async def _restore(self, stack: AsyncExitStack) -> Journal | None:
+        """Take over what the data file holds."""
+        if self._data is None:
+            return None
+        journal = Journal(self._data)
+        stack.push_async_callback(journal.aclose)
+        journal.attach(self.state.store)
+        self.state.settled = journal.settled
+        secret = journal.setting("token-secret")
+        if secret is None:
+            secret = self.state.signer.secret
+            journal.set("token-secret", secret)
+        self.state.signer = Signer(secret)
+        return journal
+
+    async def _listen(self, stack: AsyncExitStack, journal: Journal | None) -> None:
+        host, port = self._address
+        server = web.Server(
+            Front(self.state, self._faults).handle,
+            access_log=None,
+            handler_cancellation=True,
+            request_factory=_request,
+        )
+        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        stack.callback(self.state.feeds.end)
+        context = None
+        if self._tls or self._for_pods:
+            self.authority = _authority(journal, self.state.now())
+            names = dict.fromkeys((host, _LOOPBACK))
+            context = server_context(*self.authority.issue(names, self.state.now()))
+        await web.TCPSite(runner, host, port, ssl_context=context if self._tls else None).start()
+        bound, number = runner.addresses[0][:2]
+        if self._for_pods:
+            await web.TCPSite(runner, _LOOPBACK, 0, ssl_context=context).start()
+            self.inside = runner.addresses[-1][:2]
+        self.state.address = f"[{bound}]:{number}" if ":" in bound else f"{bound}:{number}"
+        self.url = f"{'https' if self._tls else 'http'}://{self.state.address}"
+
+
+def _authority(journal: Journal | None, now: datetime) -> Authority:
+    """Return the certificate authority of the data file, or a new one."""
+    if journal is not None:
+        certificate, key = journal.setting("ca-certificate"), journal.setting("ca-key")
+        if certificate is not None and key is not None:
+            return Authority(certificate, key)
+    authority = Authority.create(now)
+    if journal is not None:
+        journal.set("ca-certificate", authority.certificate)
+        journal.set("ca-key", authority.key)
+    return authority
+
+
+def _rules(kind: GVK, now: Callable[[], str]) -> Rules:
+    rules = DefinitionRules if kind.kind == "CustomResourceDefinition" else BuiltinRules
+    return rules(kind, BUILTIN[kind], now)
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    """Make a request whose body may be as large as on a real server."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)

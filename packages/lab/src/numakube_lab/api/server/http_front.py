@@ -1,0 +1,134 @@
+"""HTTP: requests of clients in, answers out.
+
+An answer leaves only when the changes that it tells of are on disk, if they are kept there at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from aiohttp import web
+
+from numakube_lab.api.access.authorization import action_of, denied
+from numakube_lab.api.access.impersonation import acting_user
+from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply
+from numakube_lab.api.handling.rendering import refusal_reply
+from numakube_lab.api.server import router
+from numakube_lab.api.wire.refusals import Refusal, failed, injected, too_large_body
+from numakube_lab.api.wire.request_info import parse_request
+from numakube_lab.api.wire.request_options import check_timeout
+
+if TYPE_CHECKING:
+    from numakube_lab.api.handling.state import State
+    from numakube_lab.faults import Faults
+
+MAX_BODY: Final = 3 * 1024 * 1024
+"""The largest request body in bytes, as of a real server."""
+
+COMPACT_PATH: Final = "/lab/v1/compact"
+
+log = structlog.get_logger(__name__)
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class Front:
+    """Answers the HTTP requests of a server."""
+
+    def __init__(self, state: State, faults: Faults | None = None) -> None:
+        self._state = state
+        self._faults = faults
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer *request*."""
+        if self._faults is not None and (struck := await _strike(self._faults, request)):
+            return struck
+        warnings: list[str] = []
+        try:
+            reply = self._answer(request, await _body(request), warnings)
+            await self._state.settled()
+            if isinstance(reply, Awaited):
+                reply = await reply.reply
+        except Refusal as refusal:
+            reply = refusal_reply(refusal, request.headers.get("Accept"))
+        except Exception:
+            # A mistake of ours must not look like one of the client's, nor end the server.
+            log.exception("request_failed", method=request.method, path=request.path)
+            reply = refusal_reply(failed("Internal error occurred", "InternalError"), None)
+        if isinstance(reply, Stream):
+            return await self._stream(request, reply)
+        return _response(reply, warnings)
+
+    def _answer(
+        self, request: web.BaseRequest, body: bytes, warnings: list[str]
+    ) -> Reply | Stream | Awaited:
+        state = self._state
+        sender = state.authenticator.authenticate(request.headers.get("Authorization"))
+        user = acting_user(sender, request.headers, state.authorizer)
+        check_timeout(request.query.get("timeout"))
+        info = parse_request(request.method, request.path, request.query)
+        action = action_of(info)
+        if not state.authorizer.decide(user, action).allowed:
+            raise denied(user, action)
+        if request.method == "POST" and request.path == COMPACT_PATH:
+            return router.compact(state)
+        call = Call(
+            method=request.method,
+            info=info,
+            query=request.query,
+            headers=request.headers,
+            body=body,
+            user=user,
+            warnings=warnings,
+        )
+        return router.answer(state, call)
+
+    async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": stream.content_type})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):  # a client that left is not an error
+            async with contextlib.aclosing(stream.chunks) as chunks:
+                async for chunk in chunks:
+                    await self._state.settled()
+                    await response.write(chunk)
+            await response.write_eof()
+        return response
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_large_body(MAX_BODY) from None
+
+
+def _response(reply: Reply, warnings: list[str]) -> web.Response:
+    response = web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+    response.headers["Content-Type"] = reply.content_type
+    for warning in dict.fromkeys(warnings):
+        if _CONTROL.search(warning):
+            # It cannot stand in a header; a real server keeps silent too.
+            continue
+        escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{escaped}"')
+    return response
+
+
+async def _strike(faults: Faults, request: web.BaseRequest) -> web.StreamResponse | None:
+    """Let what is ordered befall *request*; return its answer if that is the end of it."""
+    fault = faults.strike(request.method, request.path_qs)
+    if fault.delay:
+        await asyncio.sleep(fault.delay)
+    if fault.drop:
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=499)  # nobody will read it
+    if fault.code is None:
+        return None
+    refusal = injected(fault.code)
+    reply = json_reply(refusal.code, refusal.status)
+    return web.Response(status=reply.status, body=reply.body, content_type=reply.content_type)

@@ -1,0 +1,1 @@
+"""The versioned store, and the journal that keeps it across restarts."""

@@ -1,0 +1,1 @@
+"""Subresources, and resources that are answered but not stored."""

@@ -1,0 +1,1 @@
+"""What clients do with objects: create, read, change, delete and watch them."""

@@ -1,0 +1,96 @@
+"""What lives on an API server: nodes, controllers, exporters and the pods that really run.
+
+    async with Crew(client, folder, inside=inside) as crew:
+        await crew.pool.restart("node-0")
+
+All of them know the API by its client alone, so the server may be the lab's own or any other one
+that lets the client do everything: a bare kube-apiserver becomes a cluster with them.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Self
+
+from numakube_lab.controllers.running import Controllers
+from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.nodes.node_pool import NodePool
+from numakube_lab.processes.runtime import ProcessRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from numakube.kube.client import Client
+    from numakube_lab.nodes.plan import NodePlan
+    from numakube_lab.processes.sources import InsideAddress
+    from numakube_lab.rundir import RunDir
+
+
+class Crew:
+    """Nodes, controllers and exporters that run for the length of a context.
+
+    Attributes:
+        client: how they reach the API server.
+        pool: the nodes.
+        runtime: what runs containers of numakube's own image.
+        exporters: what publishes the nodes' zones, if that is wanted.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        folder: RunDir,
+        *,
+        inside: Callable[[], InsideAddress],
+        plans: tuple[NodePlan, ...] = (),
+        exporters: bool = False,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Prepare a crew.
+
+        Args:
+            client: has all rights; its clock is everybody's.
+            folder: where nodes and pods keep their files.
+            inside: tells where pods that really run reach the API server.
+            plans: the nodes to start with.
+            exporters: whether every node has an exporter.
+            tell: is told how far the start of nodes is.
+        """
+        self.client = client
+        self.runtime = ProcessRuntime(client, folder=folder.pods, nodes=folder.nodes, inside=inside)
+        self.pool = NodePool(client, root=folder.nodes, runtime=self.runtime)
+        self.exporters = ExporterPool(client, self.pool) if exporters else None
+        self._plans = plans
+        self._tell = tell
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start everybody; returns when the nodes have registered and were reported."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.runtime)
+            await stack.enter_async_context(self.pool)
+            self.runtime.attach(self.pool)
+            await stack.enter_async_context(Controllers(self.client))
+            if self.exporters is not None:
+                await stack.enter_async_context(self.exporters)
+            await self.add(*self._plans)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End everybody, in the opposite order of their start."""
+        await self._stack.aclose()
+
+    async def add(self, *plans: NodePlan) -> None:
+        """Start more nodes; returns when they have registered and were reported."""
+        await self.pool.add(*plans, tell=self._tell)
+        if self.exporters is not None:
+            for number, plan in enumerate(plans, 1):
+                await self.exporters.reported(plan.name)
+                self._tell(f"{number} of {len(plans)} nodes are reported")

@@ -1,0 +1,1 @@
+"""Controllers of the cluster: nodes, namespaces, accounts and garbage collection."""

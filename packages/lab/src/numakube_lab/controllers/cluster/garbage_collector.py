@@ -1,0 +1,294 @@
+"""The garbage collector: deletes what nobody owns any more, of every kind.
+
+It mirrors the metadata of all resources that the server has, those of custom kinds included, as
+they come and go. The decisions are made in `ownership_graph`. Before an object is deleted because
+its owners are not known, the server is asked whether they exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+import structlog
+
+from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
+from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
+from numakube.kube.objects import key_of
+from numakube.kube.pacing import growing
+from numakube.kube.patches import merge_patch
+from numakube.kube.store import Removed, Updated
+from numakube.kube.workqueue import WorkQueue, run_workers
+from numakube_lab.controllers.cluster.ownership_graph import (
+    ORPHAN,
+    Collect,
+    CollectDependents,
+    Disown,
+    Graph,
+    Item,
+    OwnerState,
+    ReleaseDependents,
+    Step,
+    Unblock,
+    decide,
+)
+from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
+from numakube_lab.controllers.common.mirrors import Mirror
+from numakube_lab.controllers.types.cluster import Metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numakube.api.meta import ObjectMeta, OwnerReference
+    from numakube.kube.events import EventRecorder
+    from numakube.kube.resources import Document, Resource
+    from numakube.kube.store import Change
+    from numakube_lab.controllers.common.mirrors import Cluster, Owned
+
+WORKERS: Final = 4
+RETRY_SECONDS: Final = 5.0
+"""How long to wait before the server is asked again which resources it has, if it did not say."""
+
+FIRST_DOUBT: Final = 0.01
+LAST_DOUBT: Final = 300.0
+"""Seconds after which to look again at an object with an owner that cannot be watched, growing."""
+
+CRDS: Final = CUSTOM_RESOURCE_DEFINITIONS.decoded_as(Metadata)
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class GarbageCollector:
+    """Collects objects whose owners are gone."""
+
+    name: ClassVar[str] = "garbage-collector-controller"
+
+    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+        del recorder  # What it does is not told in events.
+        self._cluster = cluster
+        self._client = cluster.client
+        self._clock = cluster.clock
+        self._definitions = cluster.mirror(CRDS)
+        self._graph = Graph()
+        self._queue: WorkQueue[str] = WorkQueue(clock=cluster.clock)
+        self._followed: dict[tuple[str, str], _Followed] = {}
+        self._kinds: dict[tuple[str, str], Resource[Metadata]] = {}
+        self._doubts: dict[str, int] = {}
+        self._outdated = asyncio.Event()
+
+    async def run(self) -> None:
+        """Collect until cancelled."""
+        await self._cluster.synced()
+        self._outdated.set()
+        stop = self._definitions.store.subscribe(lambda _: self._outdated.set(), replay=False)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_following(tasks), name="garbage-discovery")
+                tasks.create_task(run_workers(self._queue, self._work, workers=WORKERS))
+        finally:
+            stop()
+            for followed in self._followed.values():
+                followed.unsubscribe()
+
+    # Which resources there are.
+
+    async def _keep_following(self, tasks: asyncio.TaskGroup) -> None:
+        """Follow all resources of the server, and look again whenever definitions change."""
+        while True:
+            await self._outdated.wait()
+            self._outdated.clear()
+            try:
+                found = await collectable_resources(self._client)
+            except (ApiError, ClusterUnreachable) as failure:
+                _log.warning("discovery_failed", error=str(failure))
+                await self._clock.sleep(RETRY_SECONDS)
+                self._outdated.set()
+                continue
+            self._follow(found, tasks)
+
+    def _follow(self, found: Iterable[Resource[Metadata]], tasks: asyncio.TaskGroup) -> None:
+        resources = {(each.group, each.plural): each for each in found}
+        for name in [name for name in self._followed if name not in resources]:
+            self._unfollow(name)
+        self._kinds = {(each.group, each.kind): each for each in resources.values()}
+        for name, resource in resources.items():
+            if name not in self._followed:
+                self._followed[name] = self._start(resource, tasks)
+
+    def _start(self, resource: Resource[Metadata], tasks: asyncio.TaskGroup) -> _Followed:
+        """Begin to follow a resource, through a mirror that others use if there is one."""
+        shared = self._cluster.find(resource)
+        mirror = shared or Mirror(self._client, resource)
+        task = None
+        if shared is None:
+            task = tasks.create_task(mirror.reflector.run(), name=f"garbage-{resource}")
+
+        def handler(change: Change[Any]) -> None:
+            self._changed(resource, change)
+
+        return _Followed(mirror.store.subscribe(handler), mirror, task)
+
+    def _unfollow(self, name: tuple[str, str]) -> None:
+        """Stop following a resource that is no longer there; so are its objects."""
+        followed = self._followed.pop(name)
+        followed.unsubscribe()
+        for obj in followed.mirror.store:
+            self._forget(obj.metadata.uid)
+        if followed.task is not None:
+            followed.task.cancel()
+
+    # What changes.
+
+    def _changed(self, resource: Resource[Metadata], change: Change[Owned]) -> None:
+        metadata = change.object.metadata
+        if isinstance(change, Removed):
+            self._forget(metadata.uid)
+            for owner in metadata.owner_references:
+                self._wake(owner.uid)
+            return
+        item = Item(resource, key_of(change.object), metadata)
+        self._graph.put(item)
+        if isinstance(change, Updated) and _is_owned_alike(change.old.metadata, metadata):
+            return
+        if metadata.owner_references or item.is_going:
+            self._queue.add(metadata.uid)
+        for owner in metadata.owner_references:
+            self._wake(owner.uid)
+
+    def _wake(self, owner_uid: str) -> None:
+        """Look again at an owner that waits for its dependents."""
+        owner = self._graph.get(owner_uid)
+        if owner is not None and owner.waits_for_dependents:
+            self._queue.add(owner_uid)
+
+    def _forget(self, uid: str) -> None:
+        dependents = self._graph.dependents(uid)
+        self._graph.remove(uid)
+        self._doubts.pop(uid, None)
+        for dependent in dependents:
+            self._queue.add(dependent.metadata.uid)
+
+    # What follows.
+
+    async def _work(self, uid: str) -> float | None:
+        item = self._graph.get(uid)
+        if item is None:
+            return None
+        owners = {
+            reference.uid: await self._state_of(item, reference)
+            for reference in item.metadata.owner_references
+        }
+        step = decide(item, owners, self._graph.dependents(uid))
+        if step is not None:
+            try:
+                await self._take(item, step)
+            except (Conflict, NotFound) as outdated:
+                _log.debug("collection_outdated", object=str(item.key), error=str(outdated))
+                await self._caught_up(item)
+                return 0.0
+        return self._doubt(item) if step is None else None
+
+    def _doubt(self, item: Item) -> float | None:
+        """Return when to look again at an object with an owner that exists but is not mirrored.
+
+        Nobody would tell of the end of such an owner. Mostly its mirror is just being set up.
+        """
+        uid = item.metadata.uid
+        references = item.metadata.owner_references
+        if item.is_going or all(self._graph.get(each.uid) for each in references):
+            self._doubts.pop(uid, None)
+            return None
+        self._doubts[uid] = self._doubts.get(uid, 0) + 1
+        return growing(self._doubts[uid], base=FIRST_DOUBT, cap=LAST_DOUBT)
+
+    async def _caught_up(self, item: Item) -> None:
+        """Wait until the graph shows another state of *item* than the one that was outdated."""
+        name = (item.resource.group, item.resource.plural)
+        followed, uid = self._followed.get(name), item.metadata.uid
+        if followed is not None:
+            await followed.mirror.until(lambda: self._graph.get(uid) is not item)
+
+    async def _state_of(self, item: Item, reference: OwnerReference) -> OwnerState:
+        owner = self._graph.get(reference.uid)
+        if owner is not None:
+            return OwnerState.WAITING if owner.waits_for_dependents else OwnerState.THERE
+        group, _, _ = reference.api_version.rpartition("/")
+        resource = self._kinds.get((group, reference.kind))
+        if resource is None:
+            # A kind that nobody knows: its objects may exist where we cannot see them.
+            return OwnerState.THERE
+        namespace = item.key.namespace if resource.namespaced else ""
+        if resource.namespaced and not namespace:
+            return OwnerState.THERE
+        try:
+            found = await self._client.get(resource, reference.name, namespace=namespace)
+        except NotFound:
+            return OwnerState.GONE
+        return OwnerState.THERE if found.metadata.uid == reference.uid else OwnerState.GONE
+
+    async def _take(self, item: Item, step: Step) -> None:
+        match step:
+            case Collect(propagation):
+                await self._client.delete(
+                    item.resource,
+                    item.key.name,
+                    namespace=item.key.namespace,
+                    uid=item.metadata.uid,
+                    resource_version=item.metadata.resource_version,
+                    propagation=propagation,
+                )
+            case Disown(uids):
+                await self._patch(item, _without_owners(item, uids))
+            case Unblock(finalizer):
+                await self._patch(item, _without_finalizer(item, finalizer))
+            case CollectDependents(dependents):
+                for dependent in dependents:
+                    self._queue.add(dependent.metadata.uid)
+            case ReleaseDependents(dependents):
+                for dependent in dependents:
+                    owners = _without_owners(dependent, frozenset({item.metadata.uid}))
+                    await self._patch(dependent, owners)
+                await self._patch(item, _without_finalizer(item, ORPHAN))
+
+    async def _patch(self, item: Item, change: Document) -> None:
+        metadata = {"resourceVersion": item.metadata.resource_version, "uid": item.metadata.uid}
+        await self._client.patch(
+            item.resource,
+            item.key.name,
+            merge_patch({"metadata": {**metadata, **change}}),
+            namespace=item.key.namespace,
+        )
+
+
+class _Followed:
+    """A resource that is followed."""
+
+    def __init__(
+        self,
+        unsubscribe: Callable[[], None],
+        mirror: Mirror[Any],
+        task: asyncio.Task[None] | None,
+    ) -> None:
+        self.unsubscribe = unsubscribe
+        self.mirror = mirror
+        self.task = task
+
+
+def _is_owned_alike(old: ObjectMeta, new: ObjectMeta) -> bool:
+    """Tell whether a change of an object is none to us; most are changes of a status."""
+    return (
+        old.owner_references == new.owner_references
+        and old.finalizers == new.finalizers
+        and old.deletion_timestamp == new.deletion_timestamp
+    )
+
+
+def _without_owners(item: Item, uids: frozenset[str]) -> Document:
+    kept = [each for each in item.metadata.owner_references if each.uid not in uids]
+    return {"ownerReferences": msgspec.to_builtins(kept) or None}
+
+
+def _without_finalizer(item: Item, finalizer: str) -> Document:
+    kept = [each for each in item.metadata.finalizers if each != finalizer]
+    return {"finalizers": kept or None}

@@ -1,0 +1,187 @@
+"""The life cycle of nodes: who is silent is unreachable, and who is not well is tainted.
+
+Follows kube-controller-manager 1.35: a kubelet must renew its lease, or report its node's status,
+every 50 s (a new one within 60 s). Nothing is polled: each node is looked at when it changes, and
+once more when its silence would have lasted too long. There is no rate limit by zones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import msgspec
+
+from numakube.kube.catalog import LEASES, NODES, PODS
+from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.store import Removed
+from numakube.values.times import format_time
+from numakube_lab.controllers.cluster.node_health import (
+    READY,
+    condition,
+    ready_status,
+    silenced,
+    wanted_taints,
+)
+from numakube_lab.controllers.common.actions import NOTHING, Action, Change, Note, Plan
+from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.owner_references import reference_to
+from numakube_lab.controllers.common.pod_states import is_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from numakube.api.core import Pod
+    from numakube.api.leases import Lease
+    from numakube.api.nodes import Node
+    from numakube.kube import store
+    from numakube.kube.events import EventRecorder
+    from numakube_lab.controllers.common.mirrors import Cluster
+
+GRACE_SECONDS: Final = 50.0
+STARTUP_GRACE_SECONDS: Final = 60.0
+LEASE_NAMESPACE: Final = "kube-node-lease"
+BY_NODE: Final = "node"
+"""Finds pods by the node that they are on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A node and its pods.
+
+    Attributes:
+        silence: seconds since its kubelet was last heard of.
+    """
+
+    node: Node
+    silence: float
+    pods: Sequence[Pod] = ()
+    now: datetime
+
+
+def reconcile(seen: Observed) -> Plan:
+    """Decide what to do about a node."""
+    node = seen.node
+    if node.metadata.deletion_timestamp is not None:
+        return NOTHING
+    grace = GRACE_SECONDS if condition(node, READY) else STARTUP_GRACE_SECONDS
+    left = grace - seen.silence
+    if left <= 0:
+        conditions = silenced(node, seen.now)
+        if conditions != node.status.conditions:
+            return Plan(_reported(node, conditions))
+    actions = (*_tainted(node, seen.now), *_unready_pods(seen))
+    return Plan(actions, left if left > 0 else None)
+
+
+def _reported(node: Node, conditions: object) -> tuple[Action, ...]:
+    name = node.metadata.name
+    patch = {
+        "metadata": {"resourceVersion": node.metadata.resource_version},
+        "status": {"conditions": msgspec.to_builtins(conditions)},
+    }
+    note = Note(
+        about=reference_to(NODES, node),
+        reason="NodeNotReady",
+        message=f"Node {name} status is now: NodeNotReady",
+    )
+    change = Change(resource=NODES, key=key_of(node), patch=patch, subresource="status")
+    return (change, note)
+
+
+def _tainted(node: Node, now: datetime) -> tuple[Action, ...]:
+    taints = wanted_taints(node, now)
+    if taints == node.spec.taints:
+        return ()
+    patch = {
+        "metadata": {"resourceVersion": node.metadata.resource_version},
+        "spec": {"taints": msgspec.to_builtins(taints) or None},
+    }
+    return (Change(resource=NODES, key=key_of(node), patch=patch),)
+
+
+def _unready_pods(seen: Observed) -> tuple[Action, ...]:
+    """Return what tells that the pods of a node that is not ready cannot serve."""
+    if ready_status(seen.node) == "True":
+        return ()
+    return tuple(action for pod in seen.pods if is_ready(pod) for action in _unready(pod, seen.now))
+
+
+def _unready(pod: Pod, now: datetime) -> tuple[Action, ...]:
+    conditions = pod.status.conditions if pod.status else ()
+    changed = [
+        msgspec.structs.replace(each, status="False", last_transition_time=format_time(now))
+        if each.type == READY
+        else each
+        for each in conditions
+    ]
+    patch = {
+        "metadata": {"resourceVersion": pod.metadata.resource_version},
+        "status": {"conditions": msgspec.to_builtins(changed)},
+    }
+    return (
+        Change(resource=PODS, key=key_of(pod), patch=patch, subresource="status"),
+        Note(
+            about=reference_to(PODS, pod),
+            reason="NodeNotReady",
+            message="Node is not ready",
+            warning=True,
+        ),
+    )
+
+
+def node_of(pod: Pod) -> tuple[str, ...]:
+    """Return the node of *pod*, for an index."""
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
+
+
+class Nodes(Controller):
+    """Looks after all nodes."""
+
+    name: ClassVar[str] = "node-controller"
+
+    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+        super().__init__(cluster, recorder=recorder)
+        self._nodes = cluster.mirror(NODES)
+        self._leases = cluster.mirror(LEASES)
+        self._pods = cluster.mirror(PODS)
+        self._pods.indexed(BY_NODE, node_of)
+        self._heard: dict[str, float] = {}
+        self._reports: dict[str, str | None] = {}
+
+    def watch(self) -> None:
+        """Look again when a node changes; listen to what its kubelet says."""
+        self._unsubscribe += [
+            self._leases.store.subscribe(self._lease_changed),
+            self._nodes.store.subscribe(self._node_changed),
+        ]
+        self.follow(self._nodes)
+
+    def plan(self, key: ObjectKey) -> Plan:
+        """Decide what to do about one node."""
+        node = self._nodes.get(key)
+        if node is None:
+            return NOTHING
+        now = self.clock.monotonic()
+        heard = self._heard.setdefault(key.name, now)
+        pods = self._pods.store.select(BY_NODE, key.name) if ready_status(node) != "True" else ()
+        return reconcile(Observed(node=node, silence=now - heard, pods=pods, now=self.clock.now()))
+
+    def _lease_changed(self, change: store.Change[Lease]) -> None:
+        metadata = change.object.metadata
+        if metadata.namespace == LEASE_NAMESPACE and not isinstance(change, Removed):
+            self._heard[metadata.name] = self.clock.monotonic()
+
+    def _node_changed(self, change: store.Change[Node]) -> None:
+        """Take a new heartbeat in a node's status for a sign of life."""
+        name = change.object.metadata.name
+        if isinstance(change, Removed):
+            self._heard.pop(name, None)
+            self._reports.pop(name, None)
+            return
+        ready = condition(change.object, READY)
+        heartbeat = ready.last_heartbeat_time if ready else None
+        if name not in self._reports or self._reports[name] != heartbeat:
+            self._heard[name] = self.clock.monotonic()
+        self._reports[name] = heartbeat

@@ -1,0 +1,105 @@
+"""Evictions by taints: pods leave nodes with ``NoExecute`` taints that they do not tolerate.
+
+A toleration with a time counts from when the taint was added. The API server gives every pod one of
+300 s for nodes that are not ready or unreachable.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, ClassVar
+
+from numakube.api.placement_rules import tolerates
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.objects import ObjectKey, key_of
+from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
+from numakube_lab.controllers.common.actions import NOTHING, Delete, Note, Plan
+from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.owner_references import reference_to
+from numakube_lab.controllers.common.placement import NO_EXECUTE
+from numakube_lab.controllers.common.pod_states import is_terminating, time_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from numakube.api.core import Pod
+    from numakube.api.nodes import Node
+    from numakube.api.placement import Taint, Toleration
+    from numakube.kube.events import EventRecorder
+    from numakube_lab.controllers.common.mirrors import Cluster
+
+
+def no_execute_taints(node: Node) -> tuple[Taint, ...]:
+    """Return the taints of *node* that drive pods away."""
+    return tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
+
+
+def seconds_to_eviction(
+    taints: Iterable[Taint], tolerations: Sequence[Toleration], now: datetime
+) -> float | None:
+    """Return in how many seconds a pod has to leave: 0 for at once, None for never."""
+    waits: list[float] = []
+    for taint in taints:
+        accepted = [one for one in tolerations if tolerates(one, taint)]
+        if not accepted:
+            return 0.0
+        limits = [one.toleration_seconds for one in accepted if one.toleration_seconds is not None]
+        if limits:
+            since = time_of(taint.time_added) or now
+            end = since + timedelta(seconds=max(0, min(limits)))
+            waits.append(max(0.0, (end - now).total_seconds()))
+    return min(waits, default=None)
+
+
+def reconcile(pod: Pod, node: Node, now: datetime) -> Plan:
+    """Decide whether *pod* has to leave *node*."""
+    if is_terminating(pod):
+        return NOTHING
+    wait = seconds_to_eviction(no_execute_taints(node), pod.spec.tolerations, now)
+    if wait is None:
+        return NOTHING
+    if wait > 0:
+        return Plan((), wait)
+    about = reference_to(PODS, pod)
+    message = f"Marking for deletion Pod {key_of(pod)}"
+    return Plan(
+        (
+            Note(about=about, reason="TaintManagerEviction", message=message),
+            Delete(resource=PODS, key=key_of(pod), uid=pod.metadata.uid),
+        )
+    )
+
+
+class TaintEvictions(Controller):
+    """Looks after the pods on tainted nodes."""
+
+    name: ClassVar[str] = "taint-eviction-controller"
+
+    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+        super().__init__(cluster, recorder=recorder)
+        self._nodes = cluster.mirror(NODES)
+        self._pods = cluster.mirror(PODS)
+        self._pods.indexed(BY_NODE, node_of)
+
+    def watch(self) -> None:
+        """Look at the pods of nodes that have such taints."""
+        self.follow(self._nodes, self._pods_on)
+        self.follow(self._pods, self._if_tainted)
+
+    def plan(self, key: ObjectKey) -> Plan:
+        """Decide about one pod."""
+        pod = self._pods.get(key)
+        node = self._nodes.get(ObjectKey("", pod.spec.node_name)) if pod else None
+        if pod is None or node is None:
+            return NOTHING
+        return reconcile(pod, node, self.clock.now())
+
+    def _pods_on(self, node: Node) -> Iterable[ObjectKey]:
+        if not no_execute_taints(node):
+            return ()
+        return [key_of(pod) for pod in self._pods.store.select(BY_NODE, node.metadata.name)]
+
+    def _if_tainted(self, pod: Pod) -> Iterable[ObjectKey]:
+        node = self._nodes.get(ObjectKey("", pod.spec.node_name))
+        return (key_of(pod),) if node is not None and no_execute_taints(node) else ()

@@ -1,0 +1,1 @@
+"""What all controllers share: the loop, mirrors of the cluster, actions, owner references."""

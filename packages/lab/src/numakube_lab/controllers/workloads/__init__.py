@@ -1,0 +1,1 @@
+"""Controllers of workloads: deployments, sets, jobs and disruption budgets."""

@@ -1,0 +1,172 @@
+"""ReplicaSets: as many pods as wanted, no more and no less.
+
+Follows kube-controller-manager 1.35: finished pods do not count and are replaced; at most 500 pods
+are created or deleted at a time; what goes first is told by `downscaling`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import msgspec
+
+from numakube.kube.catalog import PODS
+from numakube.kube.objects import key_of
+from numakube_lab.controllers.common.actions import (
+    NOTHING,
+    Action,
+    Create,
+    Delete,
+    Plan,
+    soonest,
+    status_change,
+)
+from numakube_lab.controllers.common.loop import Controller
+from numakube_lab.controllers.common.owner_references import (
+    claim,
+    owner_document,
+    owner_key,
+    owner_reference,
+    reference_to,
+)
+from numakube_lab.controllers.common.pod_states import is_active, is_ready, seconds_to_available
+from numakube_lab.controllers.common.selecting import selects
+from numakube_lab.controllers.types.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
+from numakube_lab.controllers.workloads.downscaling import choose_victims
+from numakube_lab.controllers.workloads.templates import pod_from_template
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from numakube.api.core import Pod
+    from numakube.kube.events import EventRecorder
+    from numakube.kube.objects import ObjectKey
+    from numakube_lab.controllers.common.mirrors import Cluster
+
+BURST: Final = 500
+"""How many pods are created or deleted before looking again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A replica set and its surroundings.
+
+    Attributes:
+        pods: the pods that name it as their controller.
+        orphans: pods of its namespace without a controller.
+        siblings: the pods of all replica sets of its deployment.
+    """
+
+    replica_set: ReplicaSet
+    pods: Sequence[Pod]
+    orphans: Sequence[Pod] = ()
+    siblings: Sequence[Pod] = ()
+    now: datetime
+
+
+def reconcile(seen: Observed) -> Plan:
+    """Decide what to do about a replica set."""
+    rs = seen.replica_set
+    going = rs.metadata.deletion_timestamp is not None
+    claimed = claim(
+        PODS,
+        owner=owner_reference(REPLICA_SETS, rs),
+        selector=rs.spec.selector,
+        managed=[pod for pod in seen.pods if is_active(pod)],
+        orphans=[pod for pod in seen.orphans if is_active(pod)],
+        owner_is_going=going,
+    )
+    active = claimed.objects
+    scaling = () if going else _scaling(seen, active)
+    status, wait = _status(rs, active, seen.now)
+    version = rs.metadata.resource_version
+    reported = status_change(REPLICA_SETS, key_of(rs), version, rs.status, status)
+    return Plan((*claimed.changes, *scaling, *reported), wait)
+
+
+def _scaling(seen: Observed, active: Sequence[Pod]) -> tuple[Action, ...]:
+    """Return what brings the number of pods nearer to the wanted one."""
+    rs = seen.replica_set
+    told = reference_to(REPLICA_SETS, rs)
+    missing = rs.spec.replicas - len(active)
+    if missing >= 0:
+        pod = pod_from_template(
+            rs.spec.template,
+            namespace=rs.metadata.namespace,
+            owner=owner_document(REPLICA_SETS, rs),
+            generate_name=f"{rs.metadata.name}-",
+        )
+        creation = Create(resource=PODS, document=pod, told=told)
+        return (creation,) * min(missing, BURST)
+    victims = choose_victims(
+        active, min(-missing, BURST), related=seen.siblings or active, now=seen.now
+    )
+    return tuple(
+        Delete(resource=PODS, key=key_of(pod), uid=pod.metadata.uid, told=told) for pod in victims
+    )
+
+
+def _status(
+    rs: ReplicaSet, active: Sequence[Pod], now: datetime
+) -> tuple[ReplicaSetStatus, float | None]:
+    """Return the status that *active* pods make, and when it may change by itself."""
+    labels = (rs.spec.template.get("metadata") or {}).get("labels") or {}
+    waits = [seconds_to_available(pod, rs.spec.min_ready_seconds, now) for pod in active]
+    status = msgspec.structs.replace(
+        rs.status,
+        replicas=len(active),
+        fully_labeled_replicas=sum(labels.items() <= pod.metadata.labels.items() for pod in active),
+        ready_replicas=sum(map(is_ready, active)),
+        available_replicas=waits.count(0.0),
+        observed_generation=max(rs.metadata.generation, rs.status.observed_generation),
+    )
+    return status, soonest(wait for wait in waits if wait)
+
+
+class ReplicaSets(Controller):
+    """Looks after all replica sets."""
+
+    name: ClassVar[str] = "replicaset-controller"
+
+    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+        super().__init__(cluster, recorder=recorder)
+        self._sets = cluster.mirror(REPLICA_SETS)
+        self._pods = cluster.mirror(PODS)
+
+    def watch(self) -> None:
+        """Look again when a replica set or a pod of it changes."""
+        self.follow(self._sets)
+        self.follow(self._pods, self._concerned)
+
+    def plan(self, key: ObjectKey) -> Plan:
+        """Decide what to do about one replica set."""
+        rs = self._sets.get(key)
+        if rs is None:
+            return NOTHING
+        seen = Observed(
+            replica_set=rs,
+            pods=self._pods.managed_by(rs.metadata.uid),
+            orphans=self._pods.orphans_in(key.namespace),
+            now=self.clock.now(),
+        )
+        if len(seen.pods) > rs.spec.replicas:
+            seen = replace(seen, siblings=self._siblings(rs))
+        return reconcile(seen)
+
+    def _siblings(self, rs: ReplicaSet) -> tuple[Pod, ...]:
+        """Return the pods of all replica sets of the same deployment."""
+        controller = rs.metadata.controller
+        family = self._sets.managed_by(controller.uid) if controller else (rs,)
+        return tuple(pod for one in family for pod in self._pods.managed_by(one.metadata.uid))
+
+    def _concerned(self, pod: Pod) -> Iterable[ObjectKey]:
+        metadata = pod.metadata
+        if metadata.controller is not None:
+            return owner_key(pod, "ReplicaSet")
+        return [
+            key_of(rs)
+            for rs in self._sets.in_namespace(metadata.namespace)
+            if metadata.labels and selects(rs.spec.selector, metadata.labels)
+        ]

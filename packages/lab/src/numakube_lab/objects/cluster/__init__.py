@@ -1,0 +1,1 @@
+"""Kinds that a cluster as a whole is described and configured by."""

@@ -1,0 +1,147 @@
+"""Events of both groups: the older core/v1 and events.k8s.io/v1, which is stricter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api import name_checks as names
+from numakube.api.field_errors import FieldError, invalid, invalids, required
+from numakube_lab.objects.checks.kind_rules import KindRules
+from numakube_lab.objects.checks.metadata import (
+    immutable,
+    validate_metadata,
+    validate_metadata_update,
+    validate_own_finalizers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube_lab.kinds import Json
+
+_MAX_TEXT: Final = 128
+_MAX_NOTE: Final = 1024
+_OTHER_NAMESPACE: Final = "does not match event.namespace"
+# The fields of events.k8s.io by the names that core/v1 has for them.
+_NEW_NAMES: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+    "reportingComponent": "reportingController",
+}
+_FIXED_FIRST: Final = (
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "reason",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+)
+_EMPTY: Final = {"source": {}, "count": 0, "firstTimestamp": None, "lastTimestamp": None}
+
+
+def _check_any(event: Json, aliases: Mapping[str, str], controller: str) -> list[FieldError]:
+    """Check what holds for both groups; *controller* is the shown name of its field."""
+    namespace = event["metadata"].get("namespace") or ""
+    about = event.get(aliases.get("involvedObject", "involvedObject")) or {}
+    regarded = about.get("namespace") or ""
+    errors: list[FieldError] = []
+    if event.get("eventTime") is None:
+        expected = regarded == namespace if regarded else namespace in {"", "default"}
+        if not expected:
+            path = "involvedObject.namespace"
+            errors.append(invalid(path, regarded, _OTHER_NAMESPACE))
+    else:
+        if not regarded and namespace not in {"default", "kube-system"}:
+            path = "involvedObject.namespace"
+            errors.append(invalid(path, regarded, _OTHER_NAMESPACE))
+        errors += _check_report(event, aliases, controller)
+    return errors + invalids("namespace", namespace, names.dns_subdomain(namespace))
+
+
+def _check_report(event: Json, aliases: Mapping[str, str], controller: str) -> list[FieldError]:
+    reporter = event.get(aliases.get("reportingComponent", "reportingComponent")) or ""
+    errors = [] if reporter else [required(controller)]
+    errors += invalids(controller, reporter, names.qualified_name(reporter))
+    for field in ("reportingInstance", "action", "reason"):
+        errors += _check_text(event.get(field) or "", field)
+    note = event.get(aliases.get("message", "message")) or ""
+    if len(note.encode("utf-8", "surrogatepass")) > _MAX_NOTE:
+        errors.append(invalid("message", "", f"can have at most {_MAX_NOTE} characters"))
+    return errors
+
+
+def _check_text(text: str, path: str) -> list[FieldError]:
+    if not text:
+        return [required(path)]
+    if len(text.encode("utf-8", "surrogatepass")) <= _MAX_TEXT:
+        return []
+    return [invalid(path, "", f"can have at most {_MAX_TEXT} characters")]
+
+
+def _check_core(event: Json) -> list[FieldError]:
+    return _check_any(event, {}, "reportingComponent")
+
+
+CORE_EVENT: Final = KindRules(own_metadata=False, check=_check_core)
+
+
+def _check_series(event: Json) -> list[FieldError]:
+    series = event.get("series")
+    if series is None:
+        return []
+    errors = []
+    if (series.get("count") or 0) < 2:
+        errors.append(invalid("series.count", "", "should be at least 2"))
+    if series.get("lastObservedTime") is None:
+        errors.append(required("series.lastObservedTime"))
+    return errors
+
+
+def _check_new(event: Json) -> list[FieldError]:
+    return _check_any(event, _NEW_NAMES, "reportingController")
+
+
+def _check_create(event: Json) -> list[FieldError]:
+    meta = event["metadata"]
+    errors = validate_metadata(meta, namespaced=True, name=names.dns_subdomain)
+    errors += validate_own_finalizers(meta)
+    errors += _check_series(event)
+    if event.get("eventTime") is None:
+        errors.append(required("eventTime"))
+    kind = event.get("type") or ""
+    if kind not in {"Normal", "Warning"}:
+        errors.append(invalid("type", "", f"has invalid value: {kind}"))
+    for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if event.get(_NEW_NAMES[field]):
+            errors.append(invalid(field, "", "needs to be unset"))
+    return errors
+
+
+def _check_change(new: Json, old: Json) -> list[FieldError]:
+    errors = validate_metadata_update(new["metadata"], old["metadata"])
+    errors += validate_own_finalizers(new["metadata"])
+    if new.get("series") != old.get("series"):
+        errors += _check_series(new)
+    for field in _FIXED_FIRST:
+        key = _NEW_NAMES.get(field, field)
+        path = "reportingController" if field == "reportingComponent" else field
+        empty = _EMPTY.get(field)
+        errors += immutable(new.get(key) or empty, old.get(key) or empty, path)
+    return errors
+
+
+NEW_EVENT: Final = KindRules(
+    own_metadata=False, check=_check_new, check_create=_check_create, check_change=_check_change
+)

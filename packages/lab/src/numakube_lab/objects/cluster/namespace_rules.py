@@ -1,0 +1,97 @@
+"""Namespaces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api import name_checks as names
+from numakube.api.field_errors import FieldError, invalid, invalids
+from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
+from numakube_lab.objects.checks.metadata import validate_finalizer_name
+
+if TYPE_CHECKING:
+    from numakube_lab.kinds import Json
+
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+_KUBERNETES: Final = "kubernetes"
+
+
+def _default(namespace: Json) -> None:
+    _label(namespace)
+    status = namespace.setdefault("status", {})
+    status["phase"] = status.get("phase") or "Active"
+
+
+def _label(namespace: Json) -> None:
+    meta = namespace.setdefault("metadata", {})
+    if name := meta.get("name"):
+        meta["labels"] = (meta.get("labels") or {}) | {NAME_LABEL: name}
+
+
+def _on_create(namespace: Json) -> None:
+    namespace["status"] = {"phase": "Active"}
+    spec = namespace.setdefault("spec", {})
+    finalizers = spec.get("finalizers") or []
+    if _KUBERNETES not in finalizers:
+        spec["finalizers"] = [*finalizers, _KUBERNETES]
+    _label(namespace)
+
+
+def _on_update(new: Json, old: Json) -> None:
+    keep(new.setdefault("spec", {}), old.get("spec") or {}, "finalizers")
+    _label(new)
+
+
+def _prepare_finalize(new: Json, old: Json, now: str) -> None:
+    del now
+    keep(new, old, "status")
+
+
+def _check(namespace: Json) -> list[FieldError]:
+    return _check_finalizers(namespace, "spec.finalizers")
+
+
+def _check_finalizers(namespace: Json, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for finalizer in (namespace.get("spec") or {}).get("finalizers") or []:
+        errors += invalids(path, finalizer, names.qualified_name(finalizer))
+        errors += validate_finalizer_name(finalizer, path)
+    return errors
+
+
+def _check_finalize(new: Json, old: Json) -> list[FieldError]:
+    del old
+    errors: list[FieldError] = []
+    for index, finalizer in enumerate((new.get("spec") or {}).get("finalizers") or []):
+        path = f"spec.finalizers[{index}]"
+        errors += invalids(path, finalizer, names.qualified_name(finalizer))
+        errors += validate_finalizer_name(finalizer, path)
+    return errors
+
+
+def _check_status(new: Json, old: Json) -> list[FieldError]:
+    del old
+    phase = (new.get("status") or {}).get("phase") or ""
+    if new["metadata"].get("deletionTimestamp") is None:
+        wanted, when = "Active", "if `deletionTimestamp` is empty"
+    else:
+        wanted, when = "Terminating", "if `deletionTimestamp` is not empty"
+    if phase == wanted:
+        return []
+    return [invalid("status.Phase", phase, f"may only be '{wanted}' {when}")]
+
+
+NAMESPACE: Final = KindRules(
+    namespaced=False,
+    name_check=names.dns_label,
+    parts={
+        "status": PartRules(check=_check_status),
+        "finalize": PartRules(prepare=_prepare_finalize, check=_check_finalize),
+    },
+    default=_default,
+    on_create=_on_create,
+    on_update=_on_update,
+    check=_check,
+    whole_first=True,
+    rechecks_name=True,
+)

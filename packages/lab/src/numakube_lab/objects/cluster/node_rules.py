@@ -1,0 +1,132 @@
+"""Nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.field_errors import FieldError, duplicate, forbidden, invalid
+from numakube.api.resource_names import validate_amount
+from numakube.api.resource_requirements import round_to_milli
+from numakube_lab.objects.checks.ip_addresses import check_network, network_warnings, parse_network
+from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep_spec
+from numakube_lab.objects.checks.taints import validate_taints
+
+if TYPE_CHECKING:
+    from numakube_lab.kinds import Json
+
+_FIXED: Final = 'node updates may not change {} except from "" to valid'
+
+
+def _default(node: Json) -> None:
+    status = node.setdefault("status", {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+    round_to_milli(status.get("capacity"))
+    round_to_milli(status.get("allocatable"))
+    spec = node.setdefault("spec", {})
+    first, listed = spec.get("podCIDR"), spec.get("podCIDRs") or []
+    if first and (not listed or listed[0] != first):
+        spec["podCIDRs"] = [first]
+    elif listed and not first:
+        spec["podCIDR"] = listed[0]
+
+
+def _check(node: Json) -> list[FieldError]:
+    spec = node.get("spec") or {}
+    errors = validate_taints(spec.get("taints") or [], "metadata.taints")
+    return errors + _check_resources(node) + _check_networks(spec.get("podCIDRs") or [])
+
+
+def _check_resources(node: Json) -> list[FieldError]:
+    status = node.get("status") or {}
+    errors: list[FieldError] = []
+    for field in ("capacity", "allocatable"):
+        for name, text in sorted((status.get(field) or {}).items()):
+            errors += validate_amount(name, text, f"status.{field}.{name}")
+    return errors
+
+
+def _check_networks(networks: list[str]) -> list[FieldError]:
+    path = "spec.podCIDRs"
+    errors: list[FieldError] = []
+    for index, text in enumerate(networks):
+        errors += check_network(text, f"{path}[{index}]")
+    if len(networks) > 1:
+        versions = {parsed[0].version for text in networks if (parsed := parse_network(text))}
+        if len(versions) != 2 or len(networks) > 2:
+            detail = "may specify no more than one CIDR for each IP family"
+            errors.append(invalid(path, networks, detail))
+    return errors
+
+
+def _check_change(new: Json, old: Json) -> list[FieldError]:
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    errors = _check_resources(new)
+    errors += _check_addresses(new)
+    networks = before.get("podCIDRs") or []
+    if networks and networks != (spec.get("podCIDRs") or []):
+        errors.append(forbidden("spec.podCIDRs", _FIXED.format("podCIDR")))
+    provider = before.get("providerID") or ""
+    if provider and provider != spec.get("providerID"):
+        errors.append(forbidden("spec.providerID", _FIXED.format("providerID")))
+    errors += validate_taints(spec.get("taints") or [], "metadata.taints")
+    if (spec.get("externalID") or "") != (before.get("externalID") or ""):
+        errors.append(forbidden("spec.externalID", "may not be updated"))
+    return errors
+
+
+def _check_addresses(node: Json) -> list[FieldError]:
+    addresses = (node.get("status") or {}).get("addresses") or []
+    return [
+        duplicate(f"status.addresses[{index}]", address)
+        for index, address in enumerate(addresses)
+        if address in addresses[:index]
+    ]
+
+
+def _warn(node: Json, old: Json | None) -> list[str]:
+    del old
+    spec = node.get("spec") or {}
+    warnings = []
+    if spec.get("configSource") is not None:
+        warnings.append("spec.configSource: the feature is removed")
+    if spec.get("externalID"):
+        rule = "this field is deprecated, and is unused by Kubernetes"
+        warnings.append(f"spec.externalID: {rule}")
+    for index, text in enumerate(spec.get("podCIDRs") or []):
+        warnings += network_warnings(text, f"spec.podCIDRs[{index}]")
+    return warnings
+
+
+def _on_create(node: Json) -> None:
+    """Drop what features that were removed or are off would use."""
+    (node.get("spec") or {}).pop("configSource", None)
+    for field in ("config", "declaredFeatures"):
+        (node.get("status") or {}).pop(field, None)
+
+
+def _on_update(new: Json, old: Json) -> None:
+    if not (old.get("spec") or {}).get("configSource"):
+        (new.get("spec") or {}).pop("configSource", None)
+
+
+def _prepare_status(new: Json, old: Json, now: str) -> None:
+    keep_spec(new, old, now)
+    for field in ("config", "declaredFeatures"):
+        if not (old.get("status") or {}).get(field):
+            (new.get("status") or {}).pop(field, None)
+
+
+NODE: Final = KindRules(
+    namespaced=False,
+    parts={"status": PartRules(prepare=_prepare_status, check=_check_change)},
+    creates_status=True,
+    default=_default,
+    on_create=_on_create,
+    on_update=_on_update,
+    check=_check,
+    check_change=_check_change,
+    whole_first=True,
+    rechecks_name=True,
+    warn=_warn,
+)

@@ -1,0 +1,1 @@
+"""Devices: claims, classes and slices (dynamic resource allocation)."""

@@ -1,0 +1,1 @@
+"""Pods and their templates: defaults, checks, admission and warnings."""

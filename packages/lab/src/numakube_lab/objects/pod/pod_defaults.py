@@ -1,0 +1,245 @@
+"""What kube-apiserver fills into pods and pod templates before anything else looks at them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.resource_names import (
+    is_huge_pages,
+    is_overcommit_allowed,
+    is_pod_level,
+)
+from numakube.api.resource_requirements import round_to_milli
+from numakube_lab.objects.pod.image_names import default_pull_policy
+from numakube_lab.objects.pod.pod_resources import sum_containers
+from numakube_lab.objects.pod.probes import PROBES
+from numakube_lab.objects.pod.volume_claim_specs import default_claim_spec
+from numakube_lab.objects.pod.windows_options import CONTAINER_LISTS
+
+if TYPE_CHECKING:
+    from numakube_lab.kinds import Json
+
+_READABLE: Final = 0o644
+_HOUR: Final = 3600
+_PROBE_DEFAULTS: Final = (
+    ("timeoutSeconds", 1),
+    ("periodSeconds", 10),
+    ("successThreshold", 1),
+    ("failureThreshold", 3),
+)
+_OLD_ANNOTATIONS: Final = frozenset(
+    f"pod.{stage}.kubernetes.io/init-container{what}"
+    for stage in ("alpha", "beta")
+    for what in ("s", "-statuses")
+)
+_SPEC_DEFAULTS: Final = (
+    ("dnsPolicy", "ClusterFirst"),
+    ("restartPolicy", "Always"),
+    ("schedulerName", "default-scheduler"),
+)
+
+
+def default_pod(pod: Json) -> None:
+    """Fill in the defaults of a pod: those of any pod specification and a few of its own."""
+    spec = pod.setdefault("spec", {})
+    for container in [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]:
+        _default_requests(container)
+    _default_pod_level(spec)
+    if spec.get("enableServiceLinks") is None:
+        spec["enableServiceLinks"] = True
+    if spec.get("hostNetwork"):
+        _default_host_ports(spec)
+    default_pod_spec(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        # Only in a pod; a template keeps what it has.
+        spec["terminationGracePeriodSeconds"] = 1
+    _match_addresses(pod.get("status") or {})
+    _drop_old_annotations(pod.get("metadata") or {})
+
+
+def _default_requests(container: Json) -> None:
+    """Let requests follow limits."""
+    requirements = container.get("resources") or {}
+    if limits := requirements.get("limits"):
+        requirements["requests"] = limits | (requirements.get("requests") or {})
+
+
+def _default_pod_level(spec: Json) -> None:
+    """Complete requests and limits of the pod as a whole from those of its containers."""
+    requirements = spec.get("resources")
+    if not requirements:
+        return
+    limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
+    if limits or requests:
+        for name, amount in sum_containers(spec, "limits").items():
+            if is_huge_pages(name) and name not in requests:
+                limits.setdefault(name, str(amount))
+    if limits:
+        _default_pod_requests(spec, requests, limits)
+    requirements |= {
+        side: amounts for side, amounts in (("limits", limits), ("requests", requests)) if amounts
+    }
+
+
+def _default_pod_requests(spec: Json, requests: Json, limits: Json) -> None:
+    for name, amount in sum_containers(spec, "requests").items():
+        if is_pod_level(name) and is_overcommit_allowed(name):
+            requests.setdefault(name, str(amount))
+    for name, text in limits.items():
+        if is_pod_level(name):
+            requests.setdefault(name, text)
+
+
+def _default_host_ports(spec: Json) -> None:
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field) or []:
+            for port in container.get("ports") or []:
+                port["hostPort"] = port.get("hostPort") or port.get("containerPort") or 0
+
+
+def _match_addresses(status: Json) -> None:
+    """Keep the one address and the list of addresses in step; the single one wins."""
+    first, listed = status.get("podIP"), status.get("podIPs") or []
+    if first and (not listed or listed[0].get("ip") != first):
+        status["podIPs"] = [{"ip": first}]
+    elif listed and not first:
+        status["podIP"] = listed[0].get("ip") or ""
+
+
+def default_pod_template(template: Json) -> None:
+    """Fill in the defaults of the template in a controller."""
+    default_pod_spec(template.setdefault("spec", {}))
+    _drop_old_annotations(template.get("metadata") or {})
+
+
+def _drop_old_annotations(meta: Json) -> None:
+    """Drop what init containers were before they had a field."""
+    annotations = meta.get("annotations") or {}
+    for key in _OLD_ANNOTATIONS & annotations.keys():
+        del annotations[key]
+
+
+def default_pod_spec(spec: Json) -> None:
+    """Fill in the defaults of any pod specification."""
+    for field, value in _SPEC_DEFAULTS:
+        if not spec.get(field):
+            spec[field] = value
+    if spec.get("securityContext") is None:
+        spec["securityContext"] = {}
+    if spec.get("terminationGracePeriodSeconds") is None:
+        spec["terminationGracePeriodSeconds"] = 30
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        # The older of the two fields is printed next to the newer one.
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for volume in spec.get("volumes") or []:
+        _default_volume(volume)
+    for field in CONTAINER_LISTS:
+        for container in spec.get(field) or []:
+            _default_container(container)
+    round_to_milli(spec.get("overhead"))
+    _round_requirements(spec)
+
+
+def _round_requirements(owner: Json) -> None:
+    requirements = owner.get("resources") or {}
+    round_to_milli(requirements.get("limits"))
+    round_to_milli(requirements.get("requests"))
+
+
+_CONTAINER_DEFAULTS: Final = (
+    ("terminationMessagePath", "/dev/termination-log"),
+    ("terminationMessagePolicy", "File"),
+)
+
+
+def _default_container(container: Json) -> None:
+    if not container.get("imagePullPolicy"):
+        container["imagePullPolicy"] = default_pull_policy(container.get("image") or "")
+    for field, value in _CONTAINER_DEFAULTS:
+        container[field] = container.get(field) or value
+    if container.get("resources") is None:
+        container["resources"] = {}
+    _round_requirements(container)
+    for port in container.get("ports") or []:
+        port["protocol"] = port.get("protocol") or "TCP"
+    for variable in container.get("env") or []:
+        if source := variable.get("valueFrom"):
+            _default_reference(source)
+    for kind in PROBES:
+        if (probe := container.get(kind)) is not None:
+            _default_probe(probe)
+    lifecycle = container.get("lifecycle") or {}
+    for hook in ("postStart", "preStop"):
+        _default_http_get(lifecycle.get(hook) or {})
+
+
+def _default_probe(probe: Json) -> None:
+    for field, value in _PROBE_DEFAULTS:
+        probe[field] = probe.get(field) or value
+    _default_http_get(probe)
+    if (grpc := probe.get("grpc")) is not None and grpc.get("service") is None:
+        grpc["service"] = ""
+
+
+def _default_http_get(handler: Json) -> None:
+    if (action := handler.get("httpGet")) is not None:
+        action["path"] = action.get("path") or "/"
+        action["scheme"] = action.get("scheme") or "HTTP"
+
+
+def _default_reference(source: Json) -> None:
+    if (ref := source.get("fieldRef")) is not None:
+        ref["apiVersion"] = ref.get("apiVersion") or "v1"
+    if (ref := source.get("resourceFieldRef")) is not None:
+        ref["divisor"] = ref.get("divisor") or "0"
+    if (ref := source.get("fileKeyRef")) is not None and ref.get("optional") is None:
+        ref["optional"] = False
+
+
+def _default_volume(volume: Json) -> None:
+    if all(field == "name" or value is None for field, value in volume.items()):
+        volume["emptyDir"] = {}
+    for kind in ("secret", "configMap", "downwardAPI", "projected"):
+        if (source := volume.get(kind)) is not None and source.get("defaultMode") is None:
+            source["defaultMode"] = _READABLE
+    if (source := volume.get("hostPath")) is not None and source.get("type") is None:
+        source["type"] = ""
+    for file in (volume.get("downwardAPI") or {}).get("items") or []:
+        _default_reference(file)
+    for projection in (volume.get("projected") or {}).get("sources") or []:
+        _default_projection(projection)
+    if (image := volume.get("image")) is not None and not image.get("pullPolicy"):
+        image["pullPolicy"] = default_pull_policy(image.get("reference") or "")
+    if template := (volume.get("ephemeral") or {}).get("volumeClaimTemplate"):
+        default_claim_spec(template.setdefault("spec", {}))
+    default_network_source(volume)
+
+
+def _default_projection(projection: Json) -> None:
+    for file in (projection.get("downwardAPI") or {}).get("items") or []:
+        _default_reference(file)
+    token = projection.get("serviceAccountToken")
+    if token is not None and token.get("expirationSeconds") is None:
+        token["expirationSeconds"] = _HOUR
+
+
+_NETWORK_DEFAULTS: Final[dict[str, Json]] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {
+        "cachingMode": "ReadWrite",
+        "fsType": "ext4",
+        "readOnly": False,
+        "kind": "Shared",
+    },
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def default_network_source(volume: Json) -> None:
+    """Fill in the source of a volume or persistent volume on a storage system."""
+    for kind, values in _NETWORK_DEFAULTS.items():
+        if (source := volume.get(kind)) is not None:
+            for field, value in values.items():
+                if source.get(field) in {None, ""}:
+                    source[field] = value

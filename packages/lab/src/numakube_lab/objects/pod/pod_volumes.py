@@ -1,0 +1,216 @@
+"""Volumes of pods: their names, their one source each, and the files projected into them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api import name_checks as names
+from numakube.api.field_errors import (
+    FieldError,
+    duplicate,
+    forbidden,
+    go_quote,
+    invalid,
+    invalids,
+    not_supported,
+    required,
+)
+from numakube_lab.objects.checks.file_paths import validate_mode, validate_not_reserved
+from numakube_lab.objects.pod import volume_sources as sources
+from numakube_lab.objects.pod.container_environment import (
+    VOLUME_FIELDS,
+    validate_field_ref,
+    validate_resource_ref,
+)
+from numakube_lab.objects.pod.volume_claim_specs import validate_claim_template
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube_lab.kinds import Json
+    from numakube_lab.objects.pod.volume_sources import SourceCheck
+
+PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_TEN_MINUTES: Final = 600
+_SAME_PATH: Final = "conflicting duplicate paths"
+# Where kube-apiserver reports a source under another name than that of its field.
+_ALIASES: Final = {"gcePersistentDisk": "persistentDisk"}
+
+
+def validate_volumes(
+    volumes: Sequence[Json], pod_name: str, path: str
+) -> tuple[dict[str, Json], list[FieldError]]:
+    """Return the good volumes by name, and what is wrong with the others."""
+    made = {f"{pod_name}-{v.get('name')}" for v in volumes if pod_name and v.get("ephemeral")}
+    good: dict[str, Json] = {}
+    errors: list[FieldError] = []
+    for index, volume in enumerate(volumes):
+        place = f"{path}[{index}]"
+        name = volume.get("name") or ""
+        own = _validate_source(volume, name, pod_name, place)
+        own += _validate_name(name, f"{place}.name")
+        if name in good:
+            own.append(duplicate(f"{place}.name", name))
+        if not own:
+            good[name] = volume
+        errors += own
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName") or ""
+        if claim in made:
+            detail = "must not reference a PVC that gets created for an ephemeral volume"
+            errors.append(invalid(f"{place}.persistentVolumeClaim.claimName", claim, detail))
+    return good, errors
+
+
+def _validate_name(name: str, path: str) -> list[FieldError]:
+    return invalids(path, name, names.dns_label(name)) if name else [required(path)]
+
+
+def _validate_source(volume: Json, name: str, pod_name: str, path: str) -> list[FieldError]:
+    errors = sources.validate_one_source(volume, _POD_SOURCES, path, _ALIASES)
+    if volume.get("ephemeral") is not None and pod_name and name:
+        claim = f"{pod_name}-{name}"
+        wrong = names.dns_subdomain(claim)
+        details = [f"PVC name {go_quote(claim)}: {message}" for message in wrong]
+        errors += invalids(f"{path}.name", name, details)
+    return errors
+
+
+def validate_pull_policy(policy: str, path: str) -> list[FieldError]:
+    """Check when an image is pulled."""
+    if not policy:
+        return [required(path)]
+    return [] if policy in PULL_POLICIES else [not_supported(path, policy, PULL_POLICIES)]
+
+
+def _validate_ephemeral(source: Json, path: str) -> list[FieldError]:
+    place = f"{path}.volumeClaimTemplate"
+    template = source.get("volumeClaimTemplate")
+    return [required(place)] if template is None else validate_claim_template(template, place)
+
+
+def _validate_image(source: Json, path: str) -> list[FieldError]:
+    errors = [] if source.get("reference") else [required(f"{path}.reference")]
+    return errors + validate_pull_policy(source.get("pullPolicy") or "", f"{path}.pullPolicy")
+
+
+def _validate_downward(source: Json, path: str) -> list[FieldError]:
+    errors = validate_mode(source.get("defaultMode"), f"{path}.defaultMode")
+    for file in source.get("items") or []:
+        errors += _validate_downward_file(file, path)
+    return errors
+
+
+def _validate_downward_file(file: Json, path: str) -> list[FieldError]:
+    errors = [] if file.get("path") else [required(f"{path}.path")]
+    errors += validate_not_reserved(file.get("path") or "", f"{path}.path")
+    field, resource = file.get("fieldRef"), file.get("resourceFieldRef")
+    if field is not None:
+        errors += validate_field_ref(field, VOLUME_FIELDS, f"{path}.fieldRef")
+        if resource is not None:
+            detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            errors.append(invalid(path, "resource", detail))
+    elif resource is not None:
+        place = f"{path}.resourceFieldRef"
+        errors += validate_resource_ref(resource, place, in_volume=True)
+    else:
+        errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
+    return errors + validate_mode(file.get("mode"), f"{path}.mode")
+
+
+def _validate_projected(source: Json, path: str) -> list[FieldError]:
+    errors = validate_mode(source.get("defaultMode"), f"{path}.defaultMode")
+    seen: set[str] = set()
+    for index, projection in enumerate(source.get("sources") or []):
+        place = f"{path}.sources[{index}]"
+        errors += _validate_projection(projection, place, path, seen)
+        if sum(1 for part in projection.values() if part is not None) > 1:
+            detail = "may not specify more than 1 volume type per source"
+            errors.append(forbidden(place, detail))
+    return errors
+
+
+def _validate_projection(
+    projection: Json, path: str, volume_path: str, seen: set[str]
+) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for kind in ("secret", "configMap"):
+        if (part := projection.get(kind)) is not None:
+            errors += _validate_projected_keys(part, f"{path}.{kind}", volume_path, seen)
+    if (part := projection.get("downwardAPI")) is not None:
+        for file in part.get("items") or []:
+            errors += _validate_downward_file(file, f"{path}.downwardAPI")
+            errors += _note_path(file.get("path"), file.get("path"), volume_path, seen)
+    if (part := projection.get("serviceAccountToken")) is not None:
+        errors += _validate_token(part, f"{path}.serviceAccountToken", volume_path)
+    return errors
+
+
+def _validate_projected_keys(
+    part: Json, path: str, volume_path: str, seen: set[str]
+) -> list[FieldError]:
+    errors = [] if part.get("name") else [required(f"{path}.name")]
+    for index, item in enumerate(part.get("items") or []):
+        errors += sources.validate_key_to_path(item, f"{path}.items[{index}]")
+        errors += _note_path(item.get("path"), part.get("name") or "", volume_path, seen)
+    return errors
+
+
+def _note_path(
+    path_text: str | None, shown: str | None, volume_path: str, seen: set[str]
+) -> list[FieldError]:
+    """Refuse a file that another source has put into the volume."""
+    if not path_text:
+        return []
+    if path_text in seen:
+        return [invalid(volume_path, shown, _SAME_PATH)]
+    seen.add(path_text)
+    return []
+
+
+def _validate_token(part: Json, path: str, volume_path: str) -> list[FieldError]:
+    errors = []
+    seconds = part.get("expirationSeconds") or 0
+    place = f"{path}.expirationSeconds"
+    if seconds < _TEN_MINUTES:
+        errors.append(invalid(place, seconds, "may not specify a duration less than 10 minutes"))
+    if seconds > 1 << 32:
+        detail = "may not specify a duration larger than 2^32 seconds"
+        errors.append(invalid(place, seconds, detail))
+    file = part.get("path") or ""
+    place = f"{volume_path}.path"
+    return errors + (validate_not_reserved(file, place) if file else [required(place)])
+
+
+_legacy = sources.NETWORK_SOURCES
+_POD_SOURCES: Final[dict[str, SourceCheck]] = {
+    "emptyDir": sources.validate_empty_dir,
+    "hostPath": sources.validate_host_path,
+    "gitRepo": sources.validate_git_repo,
+    "gcePersistentDisk": _legacy["gcePersistentDisk"],
+    "awsElasticBlockStore": _legacy["awsElasticBlockStore"],
+    "secret": sources.validate_secret,
+    "nfs": sources.validate_nfs,
+    "iscsi": _legacy["iscsi"],
+    "glusterfs": _legacy["glusterfs"],
+    "flocker": sources.validate_flocker,
+    "persistentVolumeClaim": sources.needs("claimName"),
+    "rbd": _legacy["rbd"],
+    "cinder": _legacy["cinder"],
+    "cephfs": _legacy["cephfs"],
+    "quobyte": _legacy["quobyte"],
+    "downwardAPI": _validate_downward,
+    "fc": sources.validate_fibre_channel,
+    "flexVolume": _legacy["flexVolume"],
+    "configMap": sources.validate_config_map,
+    "azureFile": _legacy["azureFile"],
+    "vsphereVolume": _legacy["vsphereVolume"],
+    "photonPersistentDisk": _legacy["photonPersistentDisk"],
+    "portworxVolume": _legacy["portworxVolume"],
+    "azureDisk": _legacy["azureDisk"],
+    "storageos": _legacy["storageos"],
+    "projected": _validate_projected,
+    "scaleIO": _legacy["scaleIO"],
+    "csi": sources.validate_inline_csi,
+    "ephemeral": _validate_ephemeral,
+    "image": _validate_image,
+}

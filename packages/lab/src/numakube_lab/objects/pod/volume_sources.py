@@ -1,0 +1,229 @@
+"""Where the data of a volume comes from: the sources of pods' volumes and of persistent volumes.
+
+A volume has exactly one source. Those of storage systems that Kubernetes itself no longer attaches
+(GCE, AWS, Ceph, ...) are checked for the fields that they require and no further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from numakube.api import name_checks as names
+from numakube.api.field_errors import (
+    FieldError,
+    forbidden,
+    invalid,
+    invalids,
+    not_supported,
+    required,
+    too_long,
+)
+from numakube.values.quantity import parse_quantity
+from numakube_lab.objects.checks.file_paths import (
+    validate_descending,
+    validate_mode,
+    validate_no_backsteps,
+    validate_not_reserved,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube_lab.kinds import Json
+
+SourceCheck: TypeAlias = Callable[["Json", str], list[FieldError]]
+ONE_TYPE: Final = "may not specify more than 1 volume type"
+NO_TYPE: Final = "must specify a volume type"
+_HOST_PATH_TYPES: Final = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+_MAX_DRIVER_NAME: Final = 63
+
+
+def validate_one_source(
+    owner: Json, checks: Mapping[str, SourceCheck], path: str, aliases: Mapping[str, str]
+) -> list[FieldError]:
+    """Check that *owner* has exactly one source; *checks* are in the order of their check.
+
+    *aliases* holds the paths under which some sources are reported, which differ from their names.
+    """
+    given = [field for field in checks if owner.get(field) is not None]
+    if not given:
+        return [required(path, NO_TYPE)]
+    first = given[0]
+    errors = checks[first](owner[first], f"{path}.{aliases.get(first, first)}")
+    return errors + [forbidden(f"{path}.{field}", ONE_TYPE) for field in given[1:]]
+
+
+def needs(*fields: str) -> SourceCheck:
+    """Return a check that a source has the given *fields*."""
+
+    def check(source: Json, path: str) -> list[FieldError]:
+        return [required(f"{path}.{field}") for field in fields if not source.get(field)]
+
+    return check
+
+
+def validate_empty_dir(source: Json, path: str) -> list[FieldError]:
+    """Check the size of an empty directory."""
+    size = source.get("sizeLimit")
+    if size is None or parse_quantity(size).unscaled >= 0:
+        return []
+    return [forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")]
+
+
+def validate_host_path(source: Json, path: str) -> list[FieldError]:
+    """Check a path of the node."""
+    place = source.get("path") or ""
+    if not place:
+        return [required(f"{path}.path")]
+    errors = validate_no_backsteps(place, f"{path}.path")
+    kind = source.get("type")
+    if kind is not None and kind not in _HOST_PATH_TYPES:
+        errors.append(not_supported(f"{path}.type", kind, _HOST_PATH_TYPES))
+    return errors
+
+
+def validate_git_repo(source: Json, path: str) -> list[FieldError]:
+    """Check a repository to clone."""
+    errors = needs("repository")(source, path)
+    return errors + validate_descending(source.get("directory") or "", f"{path}.directory")
+
+
+def validate_local(source: Json, path: str) -> list[FieldError]:
+    """Check a disk of the node."""
+    place = source.get("path") or ""
+    return validate_no_backsteps(place, f"{path}.path") if place else [required(f"{path}.path")]
+
+
+def validate_nfs(source: Json, path: str) -> list[FieldError]:
+    """Check an NFS export."""
+    errors = needs("server", "path")(source, path)
+    place = source.get("path") or ""
+    if not place.startswith("/"):
+        errors.append(invalid(f"{path}.path", place, "must be an absolute path"))
+    return errors
+
+
+def validate_secret(source: Json, path: str) -> list[FieldError]:
+    """Check a volume with the keys of a Secret."""
+    return _validate_keyed(source, "secretName", path)
+
+
+def validate_config_map(source: Json, path: str) -> list[FieldError]:
+    """Check a volume with the keys of a ConfigMap."""
+    return _validate_keyed(source, "name", path)
+
+
+def _validate_keyed(source: Json, name_field: str, path: str) -> list[FieldError]:
+    errors = needs(name_field)(source, path)
+    errors += validate_mode(source.get("defaultMode"), f"{path}.defaultMode")
+    for index, item in enumerate(source.get("items") or []):
+        errors += validate_key_to_path(item, f"{path}.items[{index}]")
+    return errors
+
+
+def validate_key_to_path(item: Json, path: str) -> list[FieldError]:
+    """Check which file a key becomes."""
+    errors = needs("key", "path")(item, path)
+    errors += validate_not_reserved(item.get("path") or "", f"{path}.path")
+    return errors + validate_mode(item.get("mode"), f"{path}.mode")
+
+
+def validate_driver_name(name: str, path: str) -> list[FieldError]:
+    """Check the name of a CSI driver, in which case does not matter."""
+    if not name:
+        return [required(path)]
+    errors = []
+    if len(name.encode()) > _MAX_DRIVER_NAME:
+        errors.append(too_long(path, _MAX_DRIVER_NAME))
+    return errors + invalids(path, name, names.dns_subdomain(name.lower()))
+
+
+def validate_inline_csi(source: Json, path: str) -> list[FieldError]:
+    """Check a CSI volume that lives as long as its pod."""
+    errors = validate_driver_name(source.get("driver") or "", f"{path}.driver")
+    if (secret := source.get("nodePublishSecretRef")) is not None:
+        if name := secret.get("name"):
+            errors += invalids(f"{path}.name", name, names.dns_subdomain(name))
+        else:
+            errors.append(required(f"{path}.nodePublishSecretRef.name"))
+    return errors
+
+
+def validate_persistent_csi(source: Json, path: str) -> list[FieldError]:
+    """Check the CSI volume behind a persistent volume."""
+    errors = validate_driver_name(source.get("driver") or "", f"{path}.driver")
+    errors += needs("volumeHandle")(source, path)
+    for field in (
+        "controllerPublishSecretRef",
+        "controllerExpandSecretRef",
+        "nodePublishSecretRef",
+        "nodeExpandSecretRef",
+    ):
+        if (secret := source.get(field)) is not None:
+            errors += _validate_secret_reference(secret, f"{path}.{field}")
+    return errors
+
+
+def _validate_secret_reference(secret: Json, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field, check in (("name", names.dns_subdomain), ("namespace", names.dns_label)):
+        value = secret.get(field) or ""
+        place = f"{path}.{field}"
+        errors += invalids(place, value, check(value)) if value else [required(place)]
+    return errors
+
+
+NETWORK_SOURCES: Final[dict[str, SourceCheck]] = {
+    "gcePersistentDisk": needs("pdName"),
+    "awsElasticBlockStore": needs("volumeID"),
+    "iscsi": needs("targetPortal", "iqn"),
+    "glusterfs": needs("endpoints", "path"),
+    "rbd": needs("monitors", "image"),
+    "cinder": needs("volumeID"),
+    "cephfs": needs("monitors"),
+    "quobyte": needs("registry", "volume"),
+    "flexVolume": needs("driver"),
+    "azureFile": needs("secretName", "shareName"),
+    "vsphereVolume": needs("volumePath"),
+    "photonPersistentDisk": needs("pdID"),
+    "portworxVolume": needs("volumeID"),
+    "azureDisk": needs("diskName", "diskURI"),
+    "storageos": needs("volumeName"),
+    "scaleIO": needs("gateway", "system", "volumeName"),
+}
+
+
+def validate_flocker(source: Json, path: str) -> list[FieldError]:
+    """Check a Flocker dataset, which is given by name or by id."""
+    given = [source[field] for field in ("datasetName", "datasetUUID") if source.get(field)]
+    if len(given) == 1:
+        return []
+    if not given:
+        return [required(path, "one of datasetName and datasetUUID is required")]
+    detail = "datasetName and datasetUUID can not be specified simultaneously"
+    return [invalid(path, "resource", detail)]
+
+
+def validate_fibre_channel(source: Json, path: str) -> list[FieldError]:
+    """Check a Fibre Channel volume, which is given by world-wide names or ids."""
+    targets, ids = source.get("targetWWNs") or [], source.get("wwids") or []
+    place = f"{path}.targetWWNs"
+    if not targets and not ids:
+        return [required(place, "must specify either targetWWNs or wwids, but not both")]
+    errors = []
+    if targets and ids:
+        detail = "targetWWNs and wwids can not be specified simultaneously"
+        errors.append(invalid(place, targets, detail))
+    if targets and source.get("lun") is None:
+        errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
+    return errors

@@ -1,0 +1,129 @@
+"""ReplicaSets, ReplicationControllers, and PodTemplates, which nothing runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.field_errors import FieldError, required
+from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
+from numakube_lab.objects.checks.metadata import immutable
+from numakube_lab.objects.checks.numbers import not_greater, not_negative
+from numakube_lab.objects.pod.pod_defaults import default_pod_template
+from numakube_lab.objects.pod.pod_templates import (
+    template_warnings,
+    validate_endless,
+    validate_match,
+    validate_replicated,
+    validate_template,
+    warn_of_template,
+)
+from numakube_lab.objects.workloads.deployment_rules import ABOVE_REPLICAS
+
+if TYPE_CHECKING:
+    from numakube_lab.kinds import Json
+
+_STATUS_COUNTS: Final = (
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+    "terminatingReplicas",
+)
+
+
+def _default_replicas(owner: Json) -> Json:
+    spec: Json = owner.setdefault("spec", {})
+    if spec.get("replicas") is None:
+        spec["replicas"] = 1
+    return spec
+
+
+def _default_replica_set(replica_set: Json) -> None:
+    spec = _default_replicas(replica_set)
+    default_pod_template(spec.setdefault("template", {}))
+
+
+def _default_controller(controller: Json) -> None:
+    spec = _default_replicas(controller)
+    template = spec.get("template")
+    if template is None:
+        return
+    default_pod_template(template)
+    if labels := (template.get("metadata") or {}).get("labels"):
+        spec["selector"] = spec.get("selector") or dict(labels)
+        meta = controller.setdefault("metadata", {})
+        meta["labels"] = meta.get("labels") or dict(labels)
+
+
+def _check_replica_set(replica_set: Json) -> list[FieldError]:
+    spec = replica_set["spec"]
+    errors = not_negative(spec, ("replicas", "minReadySeconds"), "spec")
+    return errors + validate_replicated(spec, "spec")
+
+
+def _check_controller(controller: Json) -> list[FieldError]:
+    spec = controller["spec"]
+    errors = not_negative(spec, ("minReadySeconds",), "spec")
+    labels = spec.get("selector")
+    if not labels:
+        errors.append(required("spec.selector"))
+    errors += not_negative(spec, ("replicas",), "spec")
+    template = spec.get("template")
+    if template is None:
+        return [*errors, required("spec.template")]
+    errors += validate_match({"matchLabels": labels}, template, "spec.template")
+    errors += validate_template(template, "spec.template")
+    return errors + validate_endless(template, "ReplicationController", "spec.template")
+
+
+def _check_change(new: Json, old: Json) -> list[FieldError]:
+    return immutable(new["spec"].get("selector"), old["spec"].get("selector"), "spec.selector")
+
+
+def _check_status(new: Json, old: Json) -> list[FieldError]:
+    del old
+    status = new.get("status") or {}
+    errors = not_negative(status, _STATUS_COUNTS, "status")
+    fields = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+    errors += not_greater(status, fields, "replicas", "status", ABOVE_REPLICAS)
+    detail = "cannot be greater than readyReplicas"
+    return errors + not_greater(status, ("availableReplicas",), "readyReplicas", "status", detail)
+
+
+REPLICA_SET: Final = KindRules(
+    counted=("spec",),
+    parts={"status": PartRules(check=_check_status)},
+    default=_default_replica_set,
+    check=_check_replica_set,
+    check_change=_check_change,
+    warn=warn_of_template,
+)
+
+REPLICATION_CONTROLLER: Final = KindRules(
+    counted=("spec",),
+    parts={"status": PartRules(check=_check_status)},
+    default=_default_controller,
+    check=_check_controller,
+    warn=warn_of_template,
+)
+
+
+def _default_pod_template(obj: Json) -> None:
+    default_pod_template(obj.setdefault("template", {}))
+
+
+def _check_pod_template(obj: Json) -> list[FieldError]:
+    return validate_template(obj.get("template") or {}, "template")
+
+
+def _warn_pod_template(obj: Json, old: Json | None) -> list[str]:
+    return template_warnings(obj, old, "template")
+
+
+POD_TEMPLATE: Final = KindRules(
+    counted=("template",),
+    default=_default_pod_template,
+    check=_check_pod_template,
+    warn=_warn_pod_template,
+)

@@ -1,0 +1,1 @@
+"""Types of custom resources, from the schemas of their definitions."""

@@ -1,0 +1,328 @@
+"""Whether the schema of a custom resource definition can be used.
+
+What is wrong is reported as kube-apiserver 1.35 reports it. Not checked is the estimated cost of
+rules: a rule that a real server would refuse as too expensive is accepted here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.field_errors import (
+    FieldError,
+    Verbatim,
+    forbidden,
+    go_quote,
+    invalid,
+    not_supported,
+    required,
+)
+from numakube_lab.schema.cel import CompileError, compile_expression
+from numakube_lab.schema.custom.cel_rules import normalized_path, rule_variables
+from numakube_lab.schema.custom.default_checks import check_defaults
+from numakube_lab.schema.custom.formats import is_known
+from numakube_lab.schema.custom.list_type_checks import check_list_types
+from numakube_lab.schema.custom.structural import read_schema
+from numakube_lab.schema.custom.structural_checks import check_structural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube_lab.schema.custom.structural import Structural
+
+Schema = dict[str, Any]
+
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+_REASONS: Final = (
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+)
+_META_FIELDS: Final = frozenset({"metadata", "kind", "apiVersion"})
+_UNSUPPORTED: Final = (
+    "id",
+    "additionalItems",
+    "patternProperties",
+    "definitions",
+    "dependencies",
+    "$ref",
+)
+# Go's names of what may stand at the root next to a status subresource, by their names in JSON.
+_ALLOWED_AT_ROOT: Final = {
+    "description": "Description",
+    "type": "Type",
+    "format": "Format",
+    "title": "Title",
+    "maximum": "Maximum",
+    "exclusiveMaximum": "ExclusiveMaximum",
+    "minimum": "Minimum",
+    "exclusiveMinimum": "ExclusiveMinimum",
+    "maxLength": "MaxLength",
+    "minLength": "MinLength",
+    "pattern": "Pattern",
+    "maxItems": "MaxItems",
+    "minItems": "MinItems",
+    "uniqueItems": "UniqueItems",
+    "multipleOf": "MultipleOf",
+    "required": "Required",
+    "items": "Items",
+    "properties": "Properties",
+    "externalDocs": "ExternalDocs",
+    "example": "Example",
+    "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
+    "x-kubernetes-validations": "XValidations",
+}
+_LINE_BREAK: Final = re.compile(r"[\n\r]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What is to be known of where a part of the schema stands.
+
+    Attributes:
+        structural: the same part as a structural schema, if rules can be compiled against it.
+        no_defaults: why there may be no default here; empty if there may.
+        inside_meta: whether this is the kind or the metadata of an object.
+        uncorrelated: the path of the list or map from which on old values cannot be told.
+    """
+
+    path: str
+    structural: Structural | None
+    root: bool = False
+    no_defaults: str = ""
+    inside_meta: bool = False
+    uncorrelated: str = ""
+
+
+def check_schema(schema: Schema, path: str, *, status: bool) -> Iterator[FieldError]:
+    """Check a schema; *status* tells whether objects have a status of their own."""
+    if status:
+        yield from _check_root(schema, path)
+    if schema.get("nullable"):
+        yield forbidden(f"{path}.nullable", "nullable cannot be true at the root")
+    structural = read_schema(schema)
+    problems = check_structural(schema, path) or list(check_defaults(structural, path))
+    yield from problems
+    place = _Place(path, None if problems else structural, root=True)
+    schema_errors: list[FieldError] = []
+    rule_errors: list[FieldError] = []
+    _check(schema, place, schema_errors, rule_errors)
+    yield from (*schema_errors, *rule_errors)
+
+
+def unrecognized_formats(schema: Schema) -> list[str]:
+    """Return the formats of strings in *schema* that are not known, hence never checked."""
+    name = str(schema.get("format") or "")
+    unknown = name and schema.get("type") == "string" and not is_known(name)
+    found = [name] if unknown else []
+    place = _Place("", None)
+    return found + [
+        more for child, _ in _children(schema, place) for more in unrecognized_formats(child)
+    ]
+
+
+def _check_root(schema: Schema, path: str) -> Iterator[FieldError]:
+    if schema.get("type") not in (None, "", "object"):
+        detail = (
+            'only "object" is allowed as the type at the root of the schema '
+            "if the status subresource is enabled"
+        )
+        yield invalid(f"{path}.type", schema["type"], detail)
+    elif any(value and name not in _ALLOWED_AT_ROOT for name, value in schema.items()):
+        detail = (
+            f"only [{' '.join(_ALLOWED_AT_ROOT.values())}] fields are allowed at the root of the "
+            "schema if the status subresource is enabled"
+        )
+        yield invalid(path, Verbatim("apiextensions.JSONSchemaProps{...}"), detail)
+
+
+def _check(
+    schema: Schema, place: _Place, errors: list[FieldError], rule_errors: list[FieldError]
+) -> None:
+    """Check one part of the schema and everything in it."""
+    before = len(errors)
+    errors += _check_supported(schema, place)
+    if schema.get("uniqueItems"):
+        detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        errors.append(forbidden(f"{place.path}.uniqueItems", detail))
+    if schema.get("properties") and isinstance(schema.get("additionalProperties"), dict):
+        detail = "additionalProperties and properties are mutual exclusive"
+        errors.append(forbidden(f"{place.path}.additionalProperties", detail))
+    for child, below in _children(schema, place):
+        _check(child, below, errors, rule_errors)
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        name = f"{place.path}.x-kubernetes-preserve-unknown-fields"
+        errors.append(invalid(name, False, "must be true or undefined"))
+    errors += check_list_types(schema, place.path)
+    rules = schema.get("x-kubernetes-validations") or []
+    for index, rule in enumerate(rules):
+        errors += _check_rule_form(rule, f"{place.path}.x-kubernetes-validations[{index}]", place)
+    if len(errors) == before and place.structural is not None:
+        for index, rule in enumerate(rules):
+            where = f"{place.path}.x-kubernetes-validations[{index}]"
+            rule_errors += _check_rule(rule, where, place)
+
+
+def _check_supported(schema: Schema, place: _Place) -> Iterator[FieldError]:
+    path, kind = place.path, schema.get("type") or ""
+    if kind and kind not in _TYPES:
+        yield not_supported(f"{path}.type", kind, _TYPES)
+    if schema.get("default") is not None and place.no_defaults:
+        yield forbidden(f"{path}.default", f"must not be set {place.no_defaults}")
+    for name in _UNSUPPORTED:
+        if schema.get(name):
+            yield forbidden(f"{path}.{name}", f"{name} is not supported")
+    if kind == "null":
+        detail = "type cannot be set to null, use nullable as an alternative"
+        yield forbidden(f"{path}.type", detail)
+    if isinstance(schema.get("items"), list):
+        yield forbidden(f"{path}.items", "items must be a schema object and not an array")
+    if place.inside_meta and schema.get("x-kubernetes-embedded-resource"):
+        detail = "must not be used inside of resource meta"
+        yield forbidden(f"{path}.x-kubernetes-embedded-resource", detail)
+
+
+def _children(schema: Schema, place: _Place) -> Iterator[tuple[Schema, _Place]]:
+    """Yield the parts below, in the order in which they are reported."""
+    path, structural = place.path, place.structural
+    below = replace(place, root=False)
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict):
+        reason = "inside additionalProperties applying to object metadata"
+        yield (
+            additional,
+            replace(
+                below,
+                path=f"{path}.additionalProperties",
+                structural=structural.additional if structural else None,
+                no_defaults=reason if place.inside_meta else place.no_defaults,
+            ),
+        )
+    for name, child in sorted((schema.get("properties") or {}).items()):
+        yield child, _property_place(name, schema, place, below)
+    for member in ("not", "allOf", "oneOf", "anyOf"):
+        parts = schema.get(member)
+        if isinstance(parts, dict):
+            yield parts, replace(below, path=f"{path}.{member}", structural=None)
+        for index, part in enumerate(parts if isinstance(parts, list) else ()):
+            yield part, replace(below, path=f"{path}.{member}[{index}]", structural=None)
+    if isinstance(schema.get("items"), dict):
+        keyed = schema.get("x-kubernetes-list-type") == "map"
+        yield (
+            schema["items"],
+            replace(
+                below,
+                path=f"{path}.items",
+                structural=structural.items if structural else None,
+                uncorrelated=place.uncorrelated or ("" if keyed else path),
+            ),
+        )
+
+
+def _property_place(name: str, schema: Schema, place: _Place, below: _Place) -> _Place:
+    atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    meta = (place.root or schema.get("x-kubernetes-embedded-resource")) and name in _META_FIELDS
+    return replace(
+        below,
+        path=f"{place.path}.properties[{name}]",
+        structural=place.structural.properties.get(name) if place.structural else None,
+        uncorrelated=place.uncorrelated or (place.path if atomic else ""),
+        inside_meta=place.inside_meta or bool(meta),
+        no_defaults=f"in top-level {name}" if meta and place.root else place.no_defaults,
+    )
+
+
+def _check_rule_form(rule: Schema, path: str, place: _Place) -> Iterator[FieldError]:
+    text, message = str(rule.get("rule") or ""), str(rule.get("message") or "")
+    if not text.strip():
+        yield required(f"{path}.rule", "rule is not specified")
+    elif message and not message.strip():
+        yield invalid(f"{path}.message", message, "must be non-empty if specified")
+    elif _LINE_BREAK.search(message.strip()):
+        yield invalid(f"{path}.message", message, "must not contain line breaks")
+    elif _LINE_BREAK.search(text.strip()) and not message.strip():
+        detail = "message must be specified if rule contains line breaks"
+        yield required(f"{path}.message", detail)
+    expression = str(rule.get("messageExpression") or "")
+    if expression and not expression.strip():
+        detail = "messageExpression must be non-empty if specified"
+        yield required(f"{path}.messageExpression", detail)
+    reason = rule.get("reason")
+    if reason is not None and reason not in _REASONS:
+        yield not_supported(f"{path}.reason", reason, _REASONS)
+    yield from _check_field_path(str(rule.get("fieldPath") or ""), f"{path}.fieldPath", place)
+
+
+def _check_field_path(text: str, path: str, place: _Place) -> Iterator[FieldError]:
+    if text and not text.strip():
+        yield invalid(path, text, "must be non-empty if specified")
+    if _LINE_BREAK.search(text):
+        yield invalid(path, text, "must not contain line breaks")
+    if text and place.structural is not None and not _is_field(text, place.structural):
+        yield invalid(path, text, "must be a valid path")
+
+
+def _is_field(text: str, schema: Structural) -> bool:
+    """Tell whether *text* leads to a field of *schema*."""
+    here: Structural | None = schema
+    for name in normalized_path(text).split("."):
+        if here is None:
+            return False
+        here = here.properties.get(name) if here.properties else here.additional
+    return here is not None and text[:1] in (".", "[")
+
+
+def _check_rule(rule: Schema, path: str, place: _Place) -> Iterator[FieldError]:
+    assert place.structural is not None  # noqa: S101 - the caller has looked
+    variables = rule_variables(rule, place.structural, root=place.root)
+    dump = Verbatim(_dump(rule))
+    try:
+        program = compile_expression(str(rule["rule"]).strip(), variables)
+    except CompileError as error:
+        yield invalid(f"{path}.rule", dump, f"compilation failed: {error}")
+        return
+    if program.result.name not in ("bool", "dyn"):
+        yield invalid(f"{path}.rule", dump, "cel expression must evaluate to a bool")
+    yield from _check_message(rule, path, dump, place)
+    if program.mentions("oldSelf"):
+        if place.uncorrelated:
+            detail = (
+                "oldSelf cannot be used on the uncorrelatable portion of the schema within "
+                f"{place.uncorrelated}"
+            )
+            yield invalid(f"{path}.rule", rule["rule"], detail)
+    elif rule.get("optionalOldSelf") is not None:
+        detail = "may not be set if oldSelf is not used in rule"
+        yield invalid(f"{path}.optionalOldSelf", rule["optionalOldSelf"], detail)
+
+
+def _check_message(rule: Schema, path: str, dump: Verbatim, place: _Place) -> Iterator[FieldError]:
+    assert place.structural is not None  # noqa: S101 - the caller has looked
+    expression = rule.get("messageExpression")
+    if not expression:
+        return
+    variables = rule_variables(rule, place.structural, root=place.root)
+    try:
+        program = compile_expression(str(expression).strip(), variables)
+    except CompileError as error:
+        detail = f"messageExpression compilation failed: {error}"
+        yield invalid(f"{path}.messageExpression", dump, detail)
+        return
+    if program.result.name not in ("string", "dyn"):
+        detail = "messageExpression must evaluate to a string"
+        yield invalid(f"{path}.messageExpression", dump, detail)
+
+
+def _dump(rule: Schema) -> str:
+    """Return *rule* as Go prints the struct that it reads it into."""
+    texts = ("rule", "Rule"), ("message", "Message"), ("messageExpression", "MessageExpression")
+    shown = [f"{go}:{go_quote(str(rule.get(name) or ''))}" for name, go in texts]
+    shown += [
+        "Reason:(*apiextensions.FieldValueErrorReason)(nil)",
+        f"FieldPath:{go_quote(str(rule.get('fieldPath') or ''))}",
+        "OptionalOldSelf:(*bool)(nil)",
+    ]
+    return f"apiextensions.ValidationRule{{{', '.join(shown)}}}"
