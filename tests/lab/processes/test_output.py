@@ -11,10 +11,9 @@ import pytest
 from tests.waiting import turns, until
 
 from numakube.kube.clock import ManualClock
-from numakube_lab.processes.expansion import expand
-from numakube_lab.processes.images import is_own
+from numakube_lab.processes.environment import expand
 from numakube_lab.processes.output import CURRENT, Output, Routed
-from numakube_lab.processes.programs import words_of
+from numakube_lab.processes.programs import is_own, words_of
 from numakube_lab.processes.volumes import File, write_files
 
 

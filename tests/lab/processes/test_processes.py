@@ -30,7 +30,7 @@ from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.processes.table import PROGRAMS
+from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.rundir import RunDir
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "probe-daemonset.yaml"

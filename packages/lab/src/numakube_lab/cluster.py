@@ -26,19 +26,17 @@ from numakube.kubelet.option_words import lab_configuration, parse_kubelet_optio
 from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
 from numakube_lab.api.access.certificates import server_context
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.cluster_parts import Crew
+from numakube_lab.cluster_parts import Crew, deploy_enforcers, node_summaries
 from numakube_lab.control import ControlServer
 from numakube_lab.dashboard import LabDashboard
 from numakube_lab.dumps.bring_pods import Bringing
-from numakube_lab.enforcers import deploy_enforcers
-from numakube_lab.exporters.steering import steer
+from numakube_lab.exporters.exporter_pool import steer
 from numakube_lab.faults import FaultKind, FaultRule, Faults
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.processes.logs import ContainerLogs
 from numakube_lab.processes.sources import InsideAddress
 from numakube_lab.rundir import LabInfo
-from numakube_lab.summaries import node_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ import msgspec
 from numakube.kubelet.outcome import Admitted
 from numakube.topology.exact import Holding, uid_hash
 from numakube.topology.rebuild import report_of
-from numakube_lab.processes.images import OWN, is_own
+from numakube_lab.processes.programs import OWN, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -5,13 +5,14 @@
 
 They are the real ones: their loop, their computation and their writes. Only what they read comes
 straight from the kubelet, which also tells them of changes. What has changed within the last
-moments is published together.
+moments is published together. `steer` passes on what other processes ask of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from prometheus_client import CollectorRegistry
@@ -23,22 +24,23 @@ from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
 from numakube.apps.exporter.nrt_writer import ObjectPublisher
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
-from numakube.errors import ConfigError
+from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 from numakube_lab.exporters.definition import install_definition
-from numakube_lab.exporters.exporter_faults import Freezer, Skew, SkewedPublisher
+from numakube_lab.exporters.exporter_faults import Freezer, Skew, SkewedPublisher, parse_amounts
 from numakube_lab.exporters.source import HardwareShelf, LabSource
 from numakube_lab.nodes.kubelet import KubeletState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
 
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube_lab.nodes.node_pool import NodePool
+
 
 PERIOD_SECONDS: Final = 600.0
 """How often an exporter looks by itself: rarely, since the kubelet tells it of every change."""
@@ -215,3 +217,38 @@ class ExporterPool:
             seat.exporter.has_published.set()
             seat.task.cancel()
             self._ended.append(seat.task)
+
+
+def steer(exporters: ExporterPool, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Do what *request* says: ``action``, ``nodes`` and what the action needs.
+
+    Raises:
+        ConfigError: an action, a node or an amount that does not exist.
+        MalformedObject: something else than a request.
+    """
+    nodes = request.get("nodes")
+    if not isinstance(nodes, list) or not all(isinstance(name, str) for name in nodes):
+        raise MalformedObject("request", "must be a list of node names", path="nodes")
+    match request.get("action"):
+        case "freeze":
+            exporters.freeze(nodes)
+        case "thaw":
+            exporters.thaw(nodes)
+        case "skew":
+            exporters.skew(nodes, _skew(request))
+        case action:
+            raise ConfigError(f"unknown action {action!r} for exporters")
+    return {"nodes": nodes}
+
+
+def _skew(request: Mapping[str, Any]) -> Skew:
+    try:
+        words = {str(name): str(text) for name, text in dict(request.get("amounts") or {}).items()}
+        delay = float(request.get("delay") or 0.0)
+    except (TypeError, ValueError) as error:
+        raise MalformedObject("request", f"cannot skew reports: {error}") from None
+    return Skew(
+        amounts=MappingProxyType(parse_amounts(words)),
+        zone=str(request.get("zone") or ""),
+        delay=delay,
+    )

@@ -7,7 +7,7 @@ gives. Follows kube-apiserver 1.35 with its default feature gates.
 The order of a creation: `default`, `admit_create`, `prepare_create`, `validate_create`, then
 `check_create`; of an update: `default`, `admit_update`, `prepare_update`, `validate_update`, then
 `check_update`. What holds for the metadata of every kind, custom ones included, is in
-`numakube_lab.objects.checks.metadata` (`validate_any_create` and `validate_any_update`).
+`numakube_lab.schema.metadata_checks` (`validate_any_create` and `validate_any_update`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube_lab.patching.comparison import Comparison, compare
-from numakube_lab.patching.conflicts import ApplyConflict, conflicts_of
+from numakube_lab.patching.conflicts import (
+    ApplyConflict,
+    allowed_conflicts,
+    conflicts_of,
+    with_last_applied,
+)
 from numakube_lab.patching.field_sets import (
     FieldSet,
     difference,
@@ -21,7 +26,6 @@ from numakube_lab.patching.field_sets import (
     recursive_difference,
     union,
 )
-from numakube_lab.patching.last_applied import allowed_conflicts, with_last_applied
 from numakube_lab.patching.managers import (
     UPDATE,
     MalformedManagedFields,
@@ -32,9 +36,8 @@ from numakube_lab.patching.managers import (
     decode,
     encode,
 )
-from numakube_lab.patching.merging import merge
+from numakube_lab.patching.merging import merge, remove
 from numakube_lab.patching.patch_errors import MalformedPatch, PatchFailure
-from numakube_lab.patching.removal import remove
 from numakube_lab.patching.set_fields import field_set, with_named_fields
 from numakube_lab.patching.typed_checks import require_valid
 from numakube_lab.patching.typed_values import same_value

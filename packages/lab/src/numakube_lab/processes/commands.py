@@ -7,6 +7,7 @@ container's: its environment, its file system, its output.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,11 +16,15 @@ from numakube.apps.host.program import load_program
 from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import NumakubeError
+from numakube.programs import PROGRAMS as HOSTED
+from numakube_lab.processes.probe import run_probe
+from numakube_lab.processes.programs import print_version
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from numakube_lab.processes.programs import Process, Program
+
 
 USAGE: Final = 2
 FAILED: Final = 1
@@ -76,3 +81,16 @@ def as_told(process: Process) -> Surroundings:
     """Return surroundings in which a container serves where it is told to, on the lab's host."""
     elsewhere = Elsewhere(move=False, announce=process.announce)
     return replace(unreachable(process), serve=True, elsewhere=elsewhere)
+
+
+_SURROUNDINGS: Final = {"extender": as_told, "gc": unreachable, "sriov": unreachable}
+"""What surrounds programs that do not serve behind ``pods/proxy``, as all others do."""
+
+PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
+    {
+        "version": print_version,
+        "lab-probe": run_probe,
+        **{name: hosted(name, _SURROUNDINGS.get(name, proxied)) for name in HOSTED},
+    }
+)
+"""Programs by name."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube_lab.nodes.timeline import ContainerRun, Ended, next_pause, restarts
 from numakube_lab.processes.output import CURRENT, Output
 from numakube_lab.processes.programs import Process, Program
-from numakube_lab.processes.trouble import CannotStart
+from numakube_lab.processes.tasks import CannotStart
 
 if TYPE_CHECKING:
     from datetime import datetime

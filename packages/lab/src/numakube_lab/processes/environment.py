@@ -6,9 +6,9 @@ and port variables are not provided: only those of the API server are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
-from numakube_lab.processes.expansion import expand
 from numakube_lab.processes.fields import field_value, resource_value
 
 if TYPE_CHECKING:
@@ -98,3 +98,20 @@ async def _key(pod: RunnablePod, source: ValueSource, sources: Sources) -> str |
 
 def _text(value: bytes) -> str:
     return value.decode("utf-8", "surrogateescape")
+
+
+_REFERENCE: Final = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
+
+
+def expand(text: str, known: Mapping[str, str]) -> str:
+    """Return *text* with references to *known* variables replaced.
+
+    >>> expand("--node=$(NODE) $(OTHER) $$(NODE)", {"NODE": "n1"})
+    '--node=n1 $(OTHER) $(NODE)'
+    """
+
+    def replaced(match: re.Match[str]) -> str:
+        dollar, name = match.groups()
+        return "$" if dollar else known.get(name, match[0])
+
+    return _REFERENCE.sub(replaced, text)

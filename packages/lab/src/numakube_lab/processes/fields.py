@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.values.quantity import milli_value, value
 from numakube.values.resources import CPU
-from numakube_lab.processes.trouble import CannotStart
+from numakube_lab.processes.tasks import CannotStart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from numakube.kube.config import SERVICE_ACCOUNT
-from numakube_lab.processes.expansion import expand
+from numakube_lab.processes.environment import expand
 from numakube_lab.processes.podspec import Mount
-from numakube_lab.processes.trouble import CannotStart
+from numakube_lab.processes.tasks import CannotStart
 from numakube_lab.processes.volumes import ACCOUNT_VOLUME, files_of, write_files
 
 if TYPE_CHECKING:

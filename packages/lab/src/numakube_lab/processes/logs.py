@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.kube.clock import Clock
-    from numakube_lab.api.subresources.pod_logs import LogOptions
+    from numakube_lab.api.handling.state import LogOptions
     from numakube_lab.kinds import Json
     from numakube_lab.processes.output import Output
     from numakube_lab.processes.runtime import ProcessRuntime

@@ -2,7 +2,7 @@
 
 A container's words are its command and arguments, with or without the leading ``numakube``; the
 first of them names the program, the rest are its arguments. A component joins by one entry in
-`numakube_lab.processes.table.PROGRAMS`:
+`numakube_lab.processes.commands.PROGRAMS`:
 
     async def run(process: Process) -> int:
         async with connect(process.cluster(), clock=process.clock) as client:
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numakube
 from numakube.kube.config import in_cluster_config
-from numakube_lab.processes.images import OWN
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,6 +29,23 @@ if TYPE_CHECKING:
 
     from numakube.kube.clock import Clock
     from numakube.kube.config import ClusterConfig
+
+
+OWN: Final = "numakube"
+"""The last part of the image's name, wherever it is kept and whatever its tag is."""
+
+
+def is_own(image: str) -> bool:
+    """Tell whether *image* is numakube's own.
+
+    >>> is_own("registry.example:5000/team/numakube:1.2@sha256:0f")
+    True
+    >>> is_own("numakube-exporter")
+    False
+    """
+    name = image.partition("@")[0].rpartition("/")[2]
+    return name.partition(":")[0] == OWN
+
 
 NOT_FOUND: Final = 127
 """The exit code of a program that does not exist, as shells report it."""

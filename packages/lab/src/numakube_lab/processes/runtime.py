@@ -21,18 +21,15 @@ from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.node.cgroups.fake import MOUNT
 from numakube_lab.nodes.timeline import observe
+from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.processes.container import ContainerProcess
-from numakube_lab.processes.environment import environment_of
-from numakube_lab.processes.expansion import expand
+from numakube_lab.processes.environment import environment_of, expand
 from numakube_lab.processes.filesystem import NodeFiles, PodFiles
-from numakube_lab.processes.images import is_own
 from numakube_lab.processes.pod import PodProcesses, past_of, policy_of
 from numakube_lab.processes.podspec import RUNNABLE_PODS, RunnableStatus
-from numakube_lab.processes.programs import Process, find_program, words_of
+from numakube_lab.processes.programs import Process, find_program, is_own, words_of
 from numakube_lab.processes.sources import Sources, account_of
-from numakube_lab.processes.table import PROGRAMS
-from numakube_lab.processes.tasks import Tasks
-from numakube_lab.processes.trouble import CannotStart
+from numakube_lab.processes.tasks import CannotStart, Tasks
 
 if TYPE_CHECKING:
     import asyncio

@@ -14,7 +14,7 @@ from numakube.errors import AlreadyExists, ApiError, NotFound
 from numakube.kube.catalog import CONFIG_MAPS, NODES, SECRETS, SERVICE_ACCOUNTS
 from numakube.kube.objects import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube_lab.processes.trouble import CannotStart
+from numakube_lab.processes.tasks import CannotStart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

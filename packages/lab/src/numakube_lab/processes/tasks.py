@@ -1,14 +1,43 @@
-"""The one owner of all tasks that run containers."""
+"""The tasks that run containers, which have one owner, and why a container cannot be started."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import structlog
 
+from numakube.errors import NumakubeError
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+
+
+class CannotStart(NumakubeError):
+    """A container cannot be started now; it is tried again.
+
+    Attributes:
+        reason: the kubelet's reason for the container's waiting.
+        message: what is missing.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+    @classmethod
+    def because(cls, message: str) -> Self:
+        """Return trouble with what the container's own description refers to."""
+        return cls("CreateContainerConfigError", message)
+
+    @classmethod
+    def unmounted(cls, volume: str, message: str) -> Self:
+        """Return trouble with a volume: to a kubelet the container is still being created."""
+        return cls(
+            "ContainerCreating", f'MountVolume.SetUp failed for volume "{volume}" : {message}'
+        )
+
 
 _PATIENCE_SECONDS: Final = 5.0
 """How long tasks have to end once they were cancelled."""

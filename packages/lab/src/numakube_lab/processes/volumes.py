@@ -25,7 +25,7 @@ from numakube_lab.processes.podspec import (
     TokenProjection,
 )
 from numakube_lab.processes.sources import ROOT_AUTHORITY
-from numakube_lab.processes.trouble import CannotStart
+from numakube_lab.processes.tasks import CannotStart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

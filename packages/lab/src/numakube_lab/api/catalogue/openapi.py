@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numakube_lab.api.handling.call import Reply, json_reply
 from numakube_lab.schema.custom.custom_type import CustomType
 from numakube_lab.schema.openapi import (
     Route,
@@ -37,15 +36,15 @@ class OpenApi:
     def __init__(self) -> None:
         self._documents: dict[str, _Document] = {}
 
-    def index(self, registry: Registry) -> Reply:
-        """Answer ``/openapi/v3``."""
+    def index(self, registry: Registry) -> Json:
+        """Return the document at ``/openapi/v3``."""
         digests = {name: self._document(name, held).digest for name, held in _all(registry)}
-        return json_reply(200, openapi_index(digests))
+        return openapi_index(digests)
 
-    def document(self, registry: Registry, name: str) -> Reply | None:
-        """Answer ``/openapi/v3/NAME``."""
+    def document(self, registry: Registry, name: str) -> Json | None:
+        """Return the document at ``/openapi/v3/NAME``."""
         held = dict(_all(registry)).get(name)
-        return json_reply(200, self._document(name, held).text) if held else None
+        return self._document(name, held).text if held else None
 
     def _document(self, name: str, contents: _Contents) -> _Document:
         known = self._documents.get(name)

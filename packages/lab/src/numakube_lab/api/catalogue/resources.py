@@ -6,12 +6,22 @@ import base64
 import hashlib
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from numakube_lab.api.wire.refusals import qualified
+from numakube_lab.kinds import GVK
 
-if TYPE_CHECKING:
-    from numakube_lab.kinds import GVK
+SCALE: Final = GVK("autoscaling", "v1", "Scale")
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where an object has its numbers of replicas and its selector."""
+
+    wanted: str = ".spec.replicas"
+    actual: str = ".status.replicas"
+    selector: str = ""
+
 
 EVERY_VERB: Final = (
     "create",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.api.catalogue.builtin_resources import GROUPS, RESOURCES
-from numakube_lab.api.catalogue.scale_paths import ScalePaths
+from numakube_lab.api.catalogue.resources import ScalePaths
 from numakube_lab.api.catalogue.tables import BuiltinColumns, Columns
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube_lab.api.catalogue.resources import Habits, Resource, Subresource
-from numakube_lab.api.catalogue.scale_paths import SCALE, ScalePaths
+from numakube_lab.api.catalogue.resources import SCALE, Habits, Resource, ScalePaths, Subresource
 from numakube_lab.api.catalogue.served_resources import Served, version_priority
 from numakube_lab.api.catalogue.tables import CustomColumns
 from numakube_lab.api.custom.custom_rules import CustomRules

@@ -8,13 +8,13 @@ from numakube.api.field_errors import go_quote, invalid
 from numakube.api.name_checks import dns_subdomain, qualified_name
 from numakube_lab.api.catalogue.json_paths import find
 from numakube_lab.api.handling.object_meta import with_metadata
-from numakube_lab.objects.checks.metadata import validate_metadata, validate_metadata_update
+from numakube_lab.schema.metadata_checks import validate_metadata, validate_metadata_update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.field_errors import FieldError
-    from numakube_lab.api.catalogue.scale_paths import ScalePaths
+    from numakube_lab.api.catalogue.resources import ScalePaths
     from numakube_lab.kinds import GVK, Json, Problems
     from numakube_lab.schema.custom.custom_type import CustomType
     from numakube_lab.schema.types import Struct

@@ -14,8 +14,8 @@ from numakube_lab.api.custom.definitions import (
     with_stored_version,
 )
 from numakube_lab.api.handling.object_meta import with_metadata
-from numakube_lab.objects.checks.metadata import validate_metadata_update
 from numakube_lab.schema.custom.schema_checks import unrecognized_formats
+from numakube_lab.schema.metadata_checks import validate_metadata_update
 
 if TYPE_CHECKING:
     from numakube.api.field_errors import FieldError

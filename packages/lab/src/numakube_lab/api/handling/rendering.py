@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,9 +15,16 @@ from numakube_lab.api.wire.negotiation import JSON_TYPE, YAML_TYPE, parse_accept
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call
     from numakube_lab.api.store.store import Stored
-    from numakube_lab.api.verbs.reading import Listing
     from numakube_lab.api.wire.refusals import Refusal
     from numakube_lab.kinds import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of objects with the metadata of its list."""
+
+    items: list[Stored]
+    metadata: Json
 
 
 def encode(document: Json, *, as_yaml: bool = False) -> bytes:

@@ -3,28 +3,83 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from numakube_lab.api.catalogue.openapi import OpenApi
 from numakube_lab.api.store.store import Key
-from numakube_lab.api.verbs.watching import Feeds
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from datetime import datetime
     from random import Random
 
     from numakube.api.kubelet_config import KubeletConfiguration
-    from numakube_lab.api.access.authentication import Authenticator
+    from numakube_lab.api.access.authentication import Authenticator, Signer
     from numakube_lab.api.access.authorization import Authorizer
     from numakube_lab.api.catalogue.resources import Resource
     from numakube_lab.api.catalogue.rules import Rules
     from numakube_lab.api.catalogue.served_resources import Registry
     from numakube_lab.api.store.store import Store, Stored
-    from numakube_lab.api.subresources.pod_logs import LogSource
-    from numakube_lab.api.subresources.tokens import Signer
-    from numakube_lab.api.verbs.admitting import Admission
-    from numakube_lab.kinds import GVK
+    from numakube_lab.kinds import GVK, Json
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Which part of a container's output is wanted."""
+
+    container: str
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    since_seconds: int | None = None
+    since_time: str | None = None
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+
+
+class LogSource(Protocol):
+    """Something that keeps what containers print."""
+
+    def open_log(self, pod: Json, options: LogOptions) -> AsyncGenerator[bytes, None] | None:
+        """Return the output of a container of *pod*; None if it is not kept here."""
+        ...
+
+
+class OpenWatch(Protocol):
+    """A watch that can be ended."""
+
+    def end(self) -> None:
+        """Let the client have no more events."""
+        ...
+
+
+class Feeds:
+    """The watches that are open, by the shelf they look at."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, set[int]] = {}
+        self._feeds: dict[int, OpenWatch] = {}
+
+    @property
+    def count(self) -> int:
+        """How many watches are open."""
+        return len(self._feeds)
+
+    def add(self, shelf: str, feed: OpenWatch) -> None:
+        """Take note of an open watch."""
+        self._open.setdefault(shelf, set()).add(id(feed))
+        self._feeds[id(feed)] = feed
+
+    def discard(self, shelf: str, feed: OpenWatch) -> None:
+        """Forget a watch."""
+        self._open.get(shelf, set()).discard(id(feed))
+        self._feeds.pop(id(feed), None)
+
+    def end(self, shelf: str | None = None) -> None:
+        """End the watches of *shelf*, or all."""
+        numbers = self._feeds if shelf is None else self._open.get(shelf, set())
+        for number in list(numbers):
+            self._feeds[number].end()
 
 
 async def _nothing_to_wait_for() -> None:
@@ -37,7 +92,6 @@ class State:
 
     store: Store
     registry: Registry
-    admission: Admission
     authenticator: Authenticator
     authorizer: Authorizer
     signer: Signer

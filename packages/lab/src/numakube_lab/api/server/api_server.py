@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from aiohttp import web
 
-from numakube_lab.api.access.authentication import Authenticator, User
+from numakube_lab.api.access.authentication import Authenticator, Signer, User
 from numakube_lab.api.access.authorization import AllowEverything, RoleBasedAccess
 from numakube_lab.api.access.certificates import Authority, server_context
 from numakube_lab.api.catalogue.builtin_rules import BuiltinRules
@@ -29,8 +29,7 @@ from numakube_lab.api.server.bootstrap import bootstrap
 from numakube_lab.api.server.http_front import MAX_BODY, Front
 from numakube_lab.api.store.journal import Journal
 from numakube_lab.api.store.store import Store
-from numakube_lab.api.subresources.tokens import ServiceAccountTokens, Signer
-from numakube_lab.api.verbs.admitting import Admission
+from numakube_lab.api.subresources.tokens import ServiceAccountTokens
 from numakube_lab.schema.builtin_types import BUILTIN
 
 if TYPE_CHECKING:
@@ -102,7 +101,6 @@ class ApiServer:
         self.state = State(
             store=store,
             registry=Registry(partial(_rules, now=lambda: timestamp(now()))),
-            admission=Admission(),
             authenticator=Authenticator(users or {}, anonymous=anonymous),
             authorizer=RoleBasedAccess(store) if rbac else AllowEverything(),
             signer=Signer(secrets.token_bytes(32)),

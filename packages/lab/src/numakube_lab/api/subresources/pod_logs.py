@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, forbidden
 from numakube.api.field_errors import invalid as invalid_field
 from numakube_lab.api.handling.call import Reply, Stream
+from numakube_lab.api.handling.state import LogOptions
 from numakube_lab.api.wire.refusals import Refusal, bad_request, invalid, not_found
 from numakube_lab.api.wire.request_info import is_true
 from numakube_lab.api.wire.request_options import integer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import Iterator
 
     from numakube_lab.api.handling.call import Call
     from numakube_lab.api.handling.state import State
@@ -21,28 +21,6 @@ if TYPE_CHECKING:
 
 _TEXT: Final = "text/plain"
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """Which part of a container's output is wanted."""
-
-    container: str
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    since_seconds: int | None = None
-    since_time: str | None = None
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-
-
-class LogSource(Protocol):
-    """Something that keeps what containers print."""
-
-    def open_log(self, pod: Json, options: LogOptions) -> AsyncGenerator[bytes, None] | None:
-        """Return the output of a container of *pod*; None if it is not kept here."""
-        ...
 
 
 def read_log(state: State, call: Call) -> Reply | Stream:

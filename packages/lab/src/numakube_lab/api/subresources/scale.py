@@ -8,7 +8,7 @@ from numakube.api.field_errors import go_quote
 from numakube.api.field_errors import invalid as invalid_field
 from numakube.api.selector_text import selector_text
 from numakube_lab.api.catalogue.json_paths import find
-from numakube_lab.api.catalogue.scale_paths import SCALE
+from numakube_lab.api.catalogue.resources import SCALE
 from numakube_lab.api.catalogue.tables import CREATED_DESCRIPTION, NAME_DESCRIPTION, definition
 from numakube_lab.api.handling.body_decoding import decode_object
 from numakube_lab.api.handling.field_managers import manager_of
@@ -39,8 +39,8 @@ from numakube_lab.patching import (
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from numakube_lab.api.catalogue.resources import ScalePaths
     from numakube_lab.api.catalogue.rules import Rules
-    from numakube_lab.api.catalogue.scale_paths import ScalePaths
     from numakube_lab.api.handling.call import Call, Reply
     from numakube_lab.api.handling.state import State
     from numakube_lab.api.store.store import Stored

@@ -1,13 +1,7 @@
-"""Tokens of service accounts: JSON web tokens that the server signs and recognises."""
+"""Tokens of service accounts: how they are asked for, and whose they are."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import hmac
-import json
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -32,41 +26,6 @@ _DEFAULT_SECONDS: Final = 3600
 _MIN_SECONDS: Final = 600
 _MAX_SECONDS: Final = 1 << 32
 _BOUND_KINDS: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
-
-
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """Signs and checks tokens with a secret of the server's own."""
-
-    secret: bytes
-
-    def sign(self, claims: Json) -> str:
-        """Return the token that makes *claims*."""
-        head = _encode(json.dumps({"alg": "HS256", "typ": "JWT"}).encode())
-        body = _encode(json.dumps(claims, separators=(",", ":")).encode())
-        return f"{head}.{body}.{_encode(self._mac(f'{head}.{body}'))}"
-
-    def claims(self, token: str) -> Json | None:
-        """Return what a token claims; None if the server did not sign it."""
-        signed, _, signature = token.rpartition(".")
-        try:
-            if not hmac.compare_digest(_decode(signature), self._mac(signed)):
-                return None
-            claims: Json = json.loads(_decode(signed.partition(".")[2]))
-        except (ValueError, binascii.Error):
-            return None
-        return claims
-
-    def _mac(self, text: str) -> bytes:
-        return hmac.digest(self.secret, text.encode(), hashlib.sha256)
-
-
-def _encode(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def _decode(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 class ServiceAccountTokens:

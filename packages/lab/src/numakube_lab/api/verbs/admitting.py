@@ -1,4 +1,7 @@
-"""Admission: what the server adds to or refuses of writes, looking at other objects."""
+"""Admission: what the server adds to or refuses of writes, looking at other objects.
+
+The life cycle of namespaces comes first, then what each kind's objects ask for.
+"""
 
 from __future__ import annotations
 
@@ -24,72 +27,73 @@ _SYSTEM_PRIORITIES: Final = ("system-node-critical", "system-cluster-critical")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
-class Admission:
-    """The admission chain: the life cycle of namespaces, then what each kind's objects ask for."""
+def admit_create(state: State, call: Call, obj: Json) -> Json:
+    """Return a new object with what admission adds; refuse what may not be created."""
+    if call.resource.namespaced:
+        _check_namespace(state, call, obj)
+    if call.served is not None and call.served.terminating:
+        name = metadata_of(obj).get("name") or ""
+        why = "create not allowed while custom resource definition is terminating"
+        raise forbidden(call.resource.group, call.resource.plural, name, why)
+    if call.resource.custom:
+        return obj
+    view = StoreView(state)
+    admitted = _accepted(call, obj, objects.admit_create(call.resource.kind, obj, view))
+    check_escalation(state, call, admitted)
+    return admitted
 
-    def admit_create(self, state: State, call: Call, obj: Json) -> Json:
-        """Return a new object with what admission adds; refuse what may not be created."""
-        if call.resource.namespaced:
-            _check_namespace(state, call, obj)
-        if call.served is not None and call.served.terminating:
-            name = metadata_of(obj).get("name") or ""
-            why = "create not allowed while custom resource definition is terminating"
-            raise forbidden(call.resource.group, call.resource.plural, name, why)
-        if call.resource.custom:
-            return obj
+
+def validate_create(state: State, call: Call, obj: Json) -> None:
+    """Refuse a complete new object that may not be stored."""
+    if not call.resource.custom:
         view = StoreView(state)
-        admitted = _accepted(call, obj, objects.admit_create(call.resource.kind, obj, view))
-        check_escalation(state, call, admitted)
-        return admitted
+        _check(call, obj, objects.check_create(call.resource.kind, obj, view))
 
-    def validate_create(self, state: State, call: Call, obj: Json) -> None:
-        """Refuse a complete new object that may not be stored."""
-        if not call.resource.custom:
-            view = StoreView(state)
-            _check(call, obj, objects.check_create(call.resource.kind, obj, view))
 
-    def admit_update(self, state: State, call: Call, obj: Json, old: Json) -> Json:
-        """Return a changed object with what admission adds."""
-        if call.resource.custom:
-            return obj
-        part = call.info.subresource
-        admitted = objects.admit_update(
-            call.resource.kind, obj, old, StoreView(state), subresource=part
-        )
-        accepted = _accepted(call, obj, admitted)
-        if _content(accepted) != _content(old):
-            check_escalation(state, call, accepted)
-        return accepted
+def admit_update(state: State, call: Call, obj: Json, old: Json) -> Json:
+    """Return a changed object with what admission adds."""
+    if call.resource.custom:
+        return obj
+    part = call.info.subresource
+    admitted = objects.admit_update(
+        call.resource.kind, obj, old, StoreView(state), subresource=part
+    )
+    accepted = _accepted(call, obj, admitted)
+    if _content(accepted) != _content(old):
+        check_escalation(state, call, accepted)
+    return accepted
 
-    def validate_update(self, state: State, call: Call, obj: Json, old: Json) -> None:
-        """Refuse a complete changed object that may not be stored."""
-        if call.resource.custom:
+
+def validate_update(state: State, call: Call, obj: Json, old: Json) -> None:
+    """Refuse a complete changed object that may not be stored."""
+    if call.resource.custom:
+        return
+    part = call.info.subresource
+    _check(
+        call,
+        obj,
+        objects.check_update(call.resource.kind, obj, old, StoreView(state), subresource=part),
+    )
+
+
+def validate_delete(call: Call, obj: Json) -> None:
+    """Refuse a deletion."""
+    name = metadata_of(obj)["name"]
+    match call.resource.shelf:
+        case "namespaces":
+            check_namespace_deletion(name)
+        case "scheduling.k8s.io/priorityclasses" if name in _SYSTEM_PRIORITIES:
+            why = "this is a system priority class and cannot be deleted"
+            raise forbidden(call.resource.group, call.resource.plural, name, why)
+        case _:
             return
-        part = call.info.subresource
-        _check(
-            call,
-            obj,
-            objects.check_update(call.resource.kind, obj, old, StoreView(state), subresource=part),
-        )
 
-    def validate_delete(self, state: State, call: Call, obj: Json) -> None:
-        """Refuse a deletion."""
-        del state
-        name = metadata_of(obj)["name"]
-        match call.resource.shelf:
-            case "namespaces":
-                check_namespace_deletion(name)
-            case "scheduling.k8s.io/priorityclasses" if name in _SYSTEM_PRIORITIES:
-                why = "this is a system priority class and cannot be deleted"
-                raise forbidden(call.resource.group, call.resource.plural, name, why)
-            case _:
-                return
 
-    def authorize_create(self, state: State, call: Call) -> None:
-        """Refuse to a user without the right to create that an update creates."""
-        action = replace(action_of(call.info), verb="create")
-        if not state.authorizer.decide(call.user, action).allowed:
-            raise denied(call.user, action)
+def authorize_create(state: State, call: Call) -> None:
+    """Refuse to a user without the right to create that an update creates."""
+    action = replace(action_of(call.info), verb="create")
+    if not state.authorizer.decide(call.user, action).allowed:
+        raise denied(call.user, action)
 
 
 class StoreView:

@@ -13,6 +13,7 @@ from numakube_lab.api.handling.object_meta import (
     with_metadata,
 )
 from numakube_lab.api.handling.rendering import object_reply
+from numakube_lab.api.verbs.admitting import authorize_create
 from numakube_lab.api.verbs.creating import store_new
 from numakube_lab.api.verbs.updating import check_name, store_changed
 from numakube_lab.api.wire.refusals import Refusal, bad_request, conflict, failed, not_found
@@ -49,7 +50,7 @@ def apply_patch(state: State, call: Call, options: WriteOptions) -> Reply:
             "and no existing object was found"
         )
         raise conflict(call.resource.group, call.resource.plural, call.info.name, why)
-    state.admission.authorize_create(state, call)
+    authorize_create(state, call)
     obj = with_metadata(obj, resourceVersion=None)
     return object_reply(call, 201, store_new(state, call, obj, options))
 

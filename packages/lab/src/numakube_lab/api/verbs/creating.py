@@ -18,9 +18,10 @@ from numakube_lab.api.handling.object_meta import (
 )
 from numakube_lab.api.handling.rendering import object_reply
 from numakube_lab.api.store.store import Key, Stored
+from numakube_lab.api.verbs.admitting import admit_create, validate_create
 from numakube_lab.api.wire.refusals import already_exists, failed, invalid
 from numakube_lab.api.wire.request_options import WriteOptions, write_options
-from numakube_lab.objects.checks.metadata import validate_any_create
+from numakube_lab.schema.metadata_checks import validate_any_create
 
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call, Reply
@@ -42,7 +43,7 @@ def create(state: State, call: Call) -> Reply:
 
 def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Stored:
     """Admit, complete, check and store a decoded object that is to be created."""
-    obj = state.admission.admit_create(state, call, obj)
+    obj = admit_create(state, call, obj)
     generated = not metadata_of(obj).get("name") and metadata_of(obj).get("generateName")
     attempts = _NAME_ATTEMPTS if generated else 1
     for attempt in range(attempts):
@@ -73,7 +74,7 @@ def _ready(state: State, call: Call, obj: Json) -> Json:
         kind = call.resource.stored_as
         raise invalid(kind.group, kind.kind, name or "", errors)
     call.warnings.extend(call.rules.warnings(obj, None))
-    state.admission.validate_create(state, call, obj)
+    validate_create(state, call, obj)
     return obj
 
 

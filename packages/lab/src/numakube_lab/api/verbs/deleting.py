@@ -11,9 +11,10 @@ from numakube_lab.api.custom.definitions import SHELF as DEFINITIONS
 from numakube_lab.api.custom.definitions import is_terminating, marked_for_deletion
 from numakube_lab.api.handling.body_decoding import KIND_UNKNOWN, read_body, unregistered
 from numakube_lab.api.handling.object_meta import metadata_of, timestamp, with_metadata
-from numakube_lab.api.handling.rendering import document_reply, list_reply, object_reply
+from numakube_lab.api.handling.rendering import Listing, document_reply, list_reply, object_reply
 from numakube_lab.api.store.store import Stored
-from numakube_lab.api.verbs.reading import Listing, list_objects
+from numakube_lab.api.verbs.admitting import validate_delete
+from numakube_lab.api.verbs.reading import list_objects
 from numakube_lab.api.wire.refusals import bad_request, conflict, not_found, target
 from numakube_lab.api.wire.request_options import DeleteOptions, delete_options, list_options
 from numakube_lab.kinds import GVK
@@ -121,7 +122,7 @@ def delete_object(state: State, call: Call, existing: Stored, options: DeleteOpt
     if call.resource.shelf == DEFINITIONS and not is_terminating(existing.obj):
         return _delete_definition(state, call, existing, options)
     check_preconditions(call, existing, options)
-    state.admission.validate_delete(state, call, existing.obj)
+    validate_delete(call, existing.obj)
     marked = _gracefully(state, existing.obj, options)
     if marked is _PENDING:
         return Deletion(existing, gone=False)
@@ -163,7 +164,7 @@ def _delete_namespace(
             f"ResourceVersion in object meta: {actual['resourceVersion']}"
         )
         raise conflict(call.resource.group, call.resource.plural, existing.key.name, why)
-    state.admission.validate_delete(state, call, existing.obj)
+    validate_delete(call, existing.obj)
     obj = existing.obj
     if not obj["metadata"].get("deletionTimestamp"):
         finalizers = _finalizers(call, obj, options)

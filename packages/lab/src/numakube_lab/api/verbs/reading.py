@@ -14,7 +14,7 @@ from numakube_lab.api.catalogue.field_selectors import (
     matches_fields,
     parse_field_selector,
 )
-from numakube_lab.api.handling.rendering import list_reply, object_reply
+from numakube_lab.api.handling.rendering import Listing, list_reply, object_reply
 from numakube_lab.api.store.store import Expired, Stored
 from numakube_lab.api.wire.continuation import INCONSISTENT, Continuation, parse_continuation
 from numakube_lab.api.wire.label_selectors import parse_label_selector
@@ -55,14 +55,6 @@ class Selection:
         return (not self.labels or matches(self.labels, obj["metadata"].get("labels"))) and (
             not self.fields or matches_fields(self.fields, obj)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """A page of objects with the metadata of its list."""
-
-    items: list[Stored]
-    metadata: Json
 
 
 def get(state: State, call: Call) -> Reply:

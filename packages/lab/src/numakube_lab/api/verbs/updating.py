@@ -18,11 +18,12 @@ from numakube_lab.api.handling.object_meta import (
 )
 from numakube_lab.api.handling.rendering import object_reply
 from numakube_lab.api.store.store import Stored
+from numakube_lab.api.verbs.admitting import admit_update, authorize_create, validate_update
 from numakube_lab.api.verbs.creating import store_new
 from numakube_lab.api.wire.refusals import bad_request, conflict, failed, invalid, not_found
 from numakube_lab.api.wire.request_options import WriteOptions, write_options
-from numakube_lab.objects.checks.metadata import validate_any_update
 from numakube_lab.patching import keep_times
+from numakube_lab.schema.metadata_checks import validate_any_update
 
 if TYPE_CHECKING:
     from numakube_lab.api.catalogue.resources import Resource
@@ -70,7 +71,7 @@ def check_name(obj: Json, name: str) -> None:
 def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) -> Reply:
     if not call.resource.habits.create_on_update or call.info.subresource:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
-    state.admission.authorize_create(state, call)
+    authorize_create(state, call)
     if uid := metadata_of(obj).get("uid"):
         raise precondition_failed(call.resource, (call.namespace, call.info.name), uid)
     obj = dedupe_owners(call, with_metadata(wiped(obj), resourceVersion=None))
@@ -114,7 +115,7 @@ def store_changed(
         last finalizer of an object that was waiting for that to be deleted.
     """
     old = call.read(existing)
-    obj = state.admission.admit_update(state, call, obj, old)
+    obj = admit_update(state, call, obj, old)
     _check_version(call, existing, obj)
     obj = _prepared(state, call, obj, old, call.info.subresource if part is None else part)
     if should_delete(obj, old):
@@ -164,7 +165,7 @@ def _prepared(state: State, call: Call, obj: Json, old: Json, part: str) -> Json
         kind = call.resource.stored_as
         raise invalid(kind.group, kind.kind, before["name"], errors)
     call.warnings.extend(call.rules.warnings(obj, old, part))
-    state.admission.validate_update(state, call, obj, old)
+    validate_update(state, call, obj, old)
     return call.rules.canonical(obj)
 
 

@@ -236,32 +236,3 @@ async def _wait(feed: Feed, seconds: float) -> None:
             await feed.ready.wait()
     except TimeoutError:
         return
-
-
-class Feeds:
-    """The watches that are open, by the shelf they look at."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, set[int]] = {}
-        self._feeds: dict[int, Feed] = {}
-
-    @property
-    def count(self) -> int:
-        """How many watches are open."""
-        return len(self._feeds)
-
-    def add(self, shelf: str, feed: Feed) -> None:
-        """Take note of an open watch."""
-        self._open.setdefault(shelf, set()).add(id(feed))
-        self._feeds[id(feed)] = feed
-
-    def discard(self, shelf: str, feed: Feed) -> None:
-        """Forget a watch."""
-        self._open.get(shelf, set()).discard(id(feed))
-        self._feeds.pop(id(feed), None)
-
-    def end(self, shelf: str | None = None) -> None:
-        """End the watches of *shelf*, or all."""
-        numbers = self._feeds if shelf is None else self._open.get(shelf, set())
-        for number in list(numbers):
-            self._feeds[number].end()

@@ -7,6 +7,8 @@ the object that they are given, which is the caller's own copy: the functions of
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -16,7 +18,7 @@ import msgspec
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError
 from numakube_lab.kinds import Json
-from numakube_lab.objects.checks.metadata import (
+from numakube_lab.schema.metadata_checks import (
     validate_metadata,
     validate_metadata_update,
     validate_own_finalizers,
@@ -219,3 +221,12 @@ def copy_json(obj: Json) -> Json:
     """Return a deep copy of a JSON object, many times as fast as ``copy.deepcopy``."""
     copied: Json = msgspec.to_builtins(obj)
     return copied
+
+
+def json_diff(old: object, new: object) -> str:
+    """Return a unified diff of the two values printed with one space of indentation."""
+    before, after = (
+        json.dumps(value, indent=1, sort_keys=True).splitlines() for value in (old, new)
+    )
+    lines = list(difflib.unified_diff(before, after, lineterm=""))
+    return "".join(f"{line}\n" for line in lines[2:])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden, invalid, invalids, required
-from numakube_lab.objects.checks.metadata import validate_labels
+from numakube_lab.schema.metadata_checks import validate_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden, invalid, invalids, required, too_long
 from numakube_lab.objects.checks.kind_rules import KindRules
-from numakube_lab.objects.checks.metadata import immutable
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

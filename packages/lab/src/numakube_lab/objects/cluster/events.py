@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids, required
 from numakube_lab.objects.checks.kind_rules import KindRules
-from numakube_lab.objects.checks.metadata import (
+from numakube_lab.schema.metadata_checks import (
     immutable,
     validate_metadata,
     validate_metadata_update,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
-from numakube_lab.objects.checks.metadata import validate_finalizer_name
+from numakube_lab.schema.metadata_checks import validate_finalizer_name
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -16,10 +16,10 @@ from numakube.api.field_errors import (
 )
 from numakube.api.resource_requirements import round_to_milli, validate_requirements
 from numakube_lab.objects.checks.kind_rules import KindRules
-from numakube_lab.objects.checks.metadata import immutable, validate_labels
-from numakube_lab.objects.checks.node_labels import DEPRECATED_LABELS
+from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS
 from numakube_lab.objects.checks.taints import validate_tolerations
 from numakube_lab.objects.pod.pod_spec import PREEMPTION_POLICIES
+from numakube_lab.schema.metadata_checks import immutable, validate_labels
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -20,9 +20,9 @@ from numakube.api.field_errors import (
 from numakube.api.resource_names import validate_not_negative
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.kind_rules import STATUS, KindRules, PartRules, keep, keep_metadata
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.selector_checks import validate_label_selector
 from numakube_lab.objects.pod.volume_sources import validate_driver_name
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -12,8 +12,8 @@ from numakube.api.field_errors import (
     required,
     too_many,
 )
+from numakube_lab.objects.checks.conditions import validate_conditions
 from numakube_lab.objects.checks.kind_rules import keep, keep_metadata
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.node_selectors import validate_node_selector
 from numakube_lab.objects.devices.device_names import validate_device_name, validate_pool_name
 from numakube_lab.objects.devices.device_requests import (
@@ -26,7 +26,7 @@ from numakube_lab.objects.devices.device_requests import (
     request_names,
 )
 from numakube_lab.objects.pod.volume_sources import validate_driver_name
-from numakube_lab.objects.workloads.disruption_budget_rules import validate_conditions
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

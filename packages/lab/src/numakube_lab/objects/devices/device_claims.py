@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.metadata import immutable, validate_annotations, validate_labels
 from numakube_lab.objects.devices.device_claim_status import (
     check_claim_status,
     prepare_claim_status,
@@ -21,6 +20,7 @@ from numakube_lab.objects.devices.device_requests import (
     check_selectors,
     check_spec,
 )
+from numakube_lab.schema.metadata_checks import immutable, validate_annotations, validate_labels
 
 if TYPE_CHECKING:
     from numakube.api.field_errors import FieldError

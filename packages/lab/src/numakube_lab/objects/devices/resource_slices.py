@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids, required, too_long
 from numakube_lab.objects.checks.kind_rules import KindRules
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.node_selectors import validate_node_selector
 from numakube_lab.objects.devices.device_names import (
     validate_attribute_name,
@@ -17,6 +16,7 @@ from numakube_lab.objects.devices.device_names import (
 )
 from numakube_lab.objects.devices.device_requests import check_items
 from numakube_lab.objects.pod.volume_sources import validate_driver_name
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

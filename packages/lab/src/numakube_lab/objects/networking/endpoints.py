@@ -21,7 +21,7 @@ from numakube_lab.objects.checks.ip_addresses import (
     parse_address,
 )
 from numakube_lab.objects.checks.kind_rules import KindRules
-from numakube_lab.objects.checks.metadata import immutable, validate_labels
+from numakube_lab.schema.metadata_checks import immutable, validate_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

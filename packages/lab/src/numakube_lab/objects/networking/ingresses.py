@@ -21,10 +21,10 @@ from numakube_lab.objects.checks.ip_addresses import (
     parse_network,
 )
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.selector_checks import validate_label_selector
 from numakube_lab.objects.networking.service_warnings import warn_of_balancer
 from numakube_lab.objects.pod.probes import validate_port
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

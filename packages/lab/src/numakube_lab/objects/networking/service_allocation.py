@@ -15,11 +15,12 @@ from numakube_lab.objects.checks.cluster_view import Refused
 from numakube_lab.objects.checks.ip_addresses import parse_address
 from numakube_lab.objects.checks.kind_rules import keep
 from numakube_lab.objects.networking.service_addresses import (
+    EXPOSED,
     check_cluster_addresses,
     family_of,
     is_headless,
+    needs_health_check,
 )
-from numakube_lab.objects.networking.service_types import EXPOSED, needs_health_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,17 +17,14 @@ from numakube.api.field_errors import (
 )
 from numakube_lab.objects.checks.ip_addresses import check_address, check_network
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.metadata import validate_labels
 from numakube_lab.objects.networking.endpoints import PROTOCOLS, check_endpoint_ip
 from numakube_lab.objects.networking.service_addresses import (
+    EXPOSED,
     check_address_changes,
     check_cluster_addresses,
-    is_headless,
-)
-from numakube_lab.objects.networking.service_types import (
-    EXPOSED,
     drop_unused,
     is_exposed,
+    is_headless,
     needs_health_check,
 )
 from numakube_lab.objects.networking.service_warnings import (
@@ -37,6 +34,7 @@ from numakube_lab.objects.networking.service_warnings import (
     warn_of_balancer,
 )
 from numakube_lab.objects.pod.probes import validate_port
+from numakube_lab.schema.metadata_checks import validate_labels
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

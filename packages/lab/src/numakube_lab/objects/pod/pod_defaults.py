@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.resource_names import (
@@ -10,7 +12,6 @@ from numakube.api.resource_names import (
     is_pod_level,
 )
 from numakube.api.resource_requirements import round_to_milli
-from numakube_lab.objects.pod.image_names import default_pull_policy
 from numakube_lab.objects.pod.pod_resources import sum_containers
 from numakube_lab.objects.pod.probes import PROBES
 from numakube_lab.objects.pod.volume_claim_specs import default_claim_spec
@@ -18,6 +19,7 @@ from numakube_lab.objects.pod.windows_options import CONTAINER_LISTS
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json
+
 
 _READABLE: Final = 0o644
 _HOUR: Final = 3600
@@ -243,3 +245,43 @@ def default_network_source(volume: Json) -> None:
             for field, value in values.items():
                 if source.get(field) in {None, ""}:
                     source[field] = value
+
+
+_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST_PART: Final = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_HOST: Final = rf"(?:{_HOST_PART}(?:\.{_HOST_PART})*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_TAG: Final = r"\w[\w.-]{0,127}"
+_DIGEST: Final = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
+_match_image: Final = re.compile(
+    rf"(?P<host>{_HOST}/)?(?P<path>{_PART}(?:/{_PART})*)(?::(?P<tag>{_TAG}))?(?:@(?P<digest>{_DIGEST}))?",
+    re.ASCII,
+).fullmatch
+_match_identifier: Final = re.compile(r"[a-f0-9]{64}").fullmatch
+_MAX_NAME: Final = 255
+
+
+@lru_cache(maxsize=4096)
+def is_latest(image: str) -> bool:
+    """Tell whether *image* has the tag ``latest`` or neither tag nor digest.
+
+    A name that cannot be parsed has no tag at all.
+    """
+    match = _match_image(image)
+    if match is None or _match_identifier(image):
+        return False
+    host = (match["host"] or "").rstrip("/")
+    if host and not _is_host(host):
+        return False
+    if len(host) + len(match["path"]) > _MAX_NAME:
+        return False
+    return match["tag"] == "latest" or not (match["tag"] or match["digest"])
+
+
+def _is_host(text: str) -> bool:
+    """Tell whether the first part of a name is a registry, not a directory of the default one."""
+    return "." in text or ":" in text or text == "localhost" or text.lower() != text
+
+
+def default_pull_policy(image: str) -> str:
+    """Return when *image* is pulled if nothing is said."""
+    return "Always" if is_latest(image) else "IfNotPresent"

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden, go_quote
 from numakube_lab.objects.checks.ip_addresses import address_warnings
-from numakube_lab.objects.checks.json_diff import json_diff
-from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep, keep_metadata
+from numakube_lab.objects.checks.kind_rules import (
+    KindRules,
+    PartRules,
+    json_diff,
+    keep,
+    keep_metadata,
+)
 from numakube_lab.objects.pod.containers import validate_image_padding
 from numakube_lab.objects.pod.pod_annotations import (
     validate_annotation_changes,

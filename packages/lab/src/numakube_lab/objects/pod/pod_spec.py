@@ -19,7 +19,6 @@ from numakube.api.field_errors import (
 )
 from numakube.api.resource_requirements import validate_requirements
 from numakube_lab.objects.checks.ip_addresses import check_address
-from numakube_lab.objects.checks.metadata import validate_labels
 from numakube_lab.objects.checks.taints import validate_tolerations
 from numakube_lab.objects.pod.containers import (
     PodContext,
@@ -36,6 +35,7 @@ from numakube_lab.objects.pod.windows_options import (
     validate_host_process,
     validate_os,
 )
+from numakube_lab.schema.metadata_checks import validate_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, duplicate, forbidden, invalid, invalids
 from numakube_lab.objects.checks.ip_addresses import check_address, parse_address
-from numakube_lab.objects.checks.metadata import immutable
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.field_errors import FieldError, forbidden, invalid, not_supported, required
-from numakube_lab.objects.checks.metadata import validate_annotations, validate_labels
 from numakube_lab.objects.checks.selector_checks import (
     is_convertible,
     is_empty,
@@ -18,6 +17,7 @@ from numakube_lab.objects.pod.pod_annotations import (
 )
 from numakube_lab.objects.pod.pod_spec import validate_pod_spec
 from numakube_lab.objects.pod.pod_warnings import pod_warnings
+from numakube_lab.schema.metadata_checks import validate_annotations, validate_labels
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

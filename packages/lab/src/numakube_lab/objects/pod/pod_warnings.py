@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import go_quote
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.ip_addresses import address_warnings
-from numakube_lab.objects.checks.node_labels import DEPRECATED_LABELS
-from numakube_lab.objects.checks.node_selectors import PREFERRED, REQUIRED
+from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS, PREFERRED, REQUIRED
 from numakube_lab.objects.pod.pod_annotations import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from numakube_lab.objects.pod.pod_placement import affinity_terms
 from numakube_lab.objects.pod.windows_options import all_containers

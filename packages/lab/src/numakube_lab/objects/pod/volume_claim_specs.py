@@ -16,8 +16,8 @@ from numakube.api.field_errors import (
 )
 from numakube.api.resource_requirements import round_to_milli
 from numakube.values.quantity import parse_quantity
-from numakube_lab.objects.checks.metadata import validate_annotations, validate_labels
 from numakube_lab.objects.checks.selector_checks import validate_label_selector
+from numakube_lab.schema.metadata_checks import validate_annotations, validate_labels
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

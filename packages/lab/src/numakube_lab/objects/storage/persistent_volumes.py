@@ -17,9 +17,7 @@ from numakube.api.field_errors import (
 )
 from numakube.api.resource_requirements import round_to_milli
 from numakube.values.quantity import Quantity, parse_quantity
-from numakube_lab.objects.checks.json_diff import json_diff
-from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
-from numakube_lab.objects.checks.metadata import immutable
+from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, json_diff, keep
 from numakube_lab.objects.checks.node_selectors import validate_node_selector
 from numakube_lab.objects.pod import volume_sources as sources
 from numakube_lab.objects.pod.pod_defaults import default_network_source
@@ -29,6 +27,7 @@ from numakube_lab.objects.pod.volume_claim_specs import (
     validate_access_modes,
     validate_claim_spec,
 )
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -16,11 +16,10 @@ from numakube.api.field_errors import (
     too_long,
 )
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep, keep_metadata
-from numakube_lab.objects.checks.metadata import immutable
-from numakube_lab.objects.checks.node_labels import DEPRECATED_LABELS
-from numakube_lab.objects.checks.node_selectors import validate_topology_term
+from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS, validate_topology_term
 from numakube_lab.objects.checks.numbers import not_negative
 from numakube_lab.objects.pod.volume_sources import validate_driver_name
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, invalid, not_supported, required
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.numbers import (
     amount_of,
     at_most_all,
@@ -26,6 +25,7 @@ from numakube_lab.objects.pod.pod_templates import (
     validate_template,
     warn_of_template,
 )
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, forbidden, invalid, not_supported, required
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.numbers import (
     amount_of,
     at_most_all,
@@ -17,6 +16,7 @@ from numakube_lab.objects.checks.numbers import (
 )
 from numakube_lab.objects.pod.pod_defaults import default_pod_template
 from numakube_lab.objects.pod.pod_templates import validate_replicated, warn_of_template
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

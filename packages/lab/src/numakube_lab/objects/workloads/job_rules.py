@@ -14,7 +14,6 @@ from numakube.api.field_errors import (
     too_long,
 )
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, copy_json, keep
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.numbers import not_negative
 from numakube_lab.objects.checks.selector_checks import (
     is_convertible,
@@ -30,6 +29,7 @@ from numakube_lab.objects.workloads.job_policies import (
     validate_success_policy,
 )
 from numakube_lab.objects.workloads.job_status import validate_job_status
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, required
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.metadata import immutable
 from numakube_lab.objects.checks.numbers import not_greater, not_negative
 from numakube_lab.objects.pod.pod_defaults import default_pod_template
 from numakube_lab.objects.pod.pod_templates import (
@@ -18,6 +17,7 @@ from numakube_lab.objects.pod.pod_templates import (
     warn_of_template,
 )
 from numakube_lab.objects.workloads.deployment_rules import ABOVE_REPLICAS
+from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

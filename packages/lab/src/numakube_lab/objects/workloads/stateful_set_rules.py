@@ -14,11 +14,6 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
-from numakube_lab.objects.checks.metadata import (
-    immutable,
-    validate_annotations,
-    validate_labels,
-)
 from numakube_lab.objects.checks.numbers import (
     amount_of,
     at_most_all,
@@ -38,6 +33,7 @@ from numakube_lab.objects.pod.pod_templates import (
 )
 from numakube_lab.objects.pod.volume_claim_specs import default_claim_spec, validate_claim_spec
 from numakube_lab.objects.workloads.deployment_rules import ABOVE_REPLICAS
+from numakube_lab.schema.metadata_checks import immutable, validate_annotations, validate_labels
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

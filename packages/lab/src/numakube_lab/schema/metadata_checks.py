@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numakube.api.name_checks import TextCheck
     from numakube_lab.kinds import Json
 
+
 MAX_ANNOTATION_BYTES: Final = 256 * 1024
 MAX_MANAGER_BYTES: Final = 128
 MAX_SUBRESOURCE_BYTES: Final = 256

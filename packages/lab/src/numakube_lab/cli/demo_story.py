@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from numakube.apps.gathering import SCHEDULING, gather
+from numakube.cli.output import can_draw, make_console
+from numakube.cli.painting import print_drawing
 from numakube.errors import NumakubeError
-from numakube.kube.catalog import DEPLOYMENTS
+from numakube.insight.drawing.from_facts import node_picture
+from numakube.insight.drawing.from_report import picture_of_model
+from numakube.insight.drawing.svg import svg_of
+from numakube.insight.drawing.text import DEFAULT_WIDTH, zone_lines
+from numakube.insight.engine import engine_of
+from numakube.insight.explain import explain, pod_subject, render
+from numakube.insight.facts import facts_of
+from numakube.kube.catalog import DEPLOYMENTS, resource_of
 from numakube.manifests.scheduler import NAME, SchedulerManifest
-from numakube_lab.cli.demo.drawing import draw_node
-from numakube_lab.cli.demo.looking import is_reported, look, print_explanation, write_map
-from numakube_lab.cli.demo.objects import create_objects, deployment
-from numakube_lab.processes.images import OWN
+from numakube.topology.view import NodeTopology
+from numakube_lab.processes.programs import OWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numakube.api.core import Pod
     from numakube.insight.facts import ClusterFacts
+    from numakube.kube.client import Client
     from numakube.kube.store import Store
     from numakube_lab.cluster import Lab
+    from numakube_lab.nodes.kubelet import LabKubelet
+
 
 T = TypeVar("T")
 
@@ -169,3 +183,80 @@ def _refusal(pod: Pod) -> str:
 
 def _say(text: str) -> None:
     click.echo(text)
+
+
+def deployment(
+    name: str, scheduler: str, *, replicas: int, cpu: str, gpu: str | None = None
+) -> dict[str, Any]:
+    """Return a deployment of guaranteed pods."""
+    limits = {"cpu": cpu, "memory": "4Gi"}
+    if gpu is not None:
+        limits["vendor.example/gpu"] = gpu
+    container = {
+        "name": "main",
+        "image": "registry.example/main:1",
+        "resources": {"limits": limits},
+    }
+    labels = {"app": name}
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "schedulerName": scheduler,
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [container],
+                },
+            },
+        },
+    }
+
+
+async def create_objects(client: Client, documents: Iterable[dict[str, Any]]) -> None:
+    """Create *documents* one after the other."""
+    for document in documents:
+        namespace = document["metadata"].get("namespace", "")
+        await client.create(resource_of(document), document, namespace=namespace)
+
+
+async def look(client: Client) -> ClusterFacts:
+    """Return what is known of the cluster now."""
+    return facts_of(await gather(client, what=SCHEDULING))
+
+
+def print_explanation(facts: ClusterFacts, pod: Pod) -> None:
+    """Print why *pod* waits, as ``kubectl numa explain pod`` does."""
+    explanation = explain(facts, engine_of(facts), pod_subject(pod))
+    for line in render(explanation).splitlines():
+        click.echo(f"   {line}".rstrip())
+
+
+def is_reported(facts: ClusterFacts, node: str) -> bool:
+    """Tell whether the report of *node* has every pod that runs there."""
+    view = facts.view(node)
+    if not isinstance(view, NodeTopology) or view.report is None:
+        return False
+    return all(view.report.accounts_for(pod.metadata.uid) for pod in facts.pods_on(node))
+
+
+def write_map(facts: ClusterFacts, node: str) -> str:
+    """Draw *node* into a file that stays, and return its path."""
+    handle, path = tempfile.mkstemp(prefix=f"numakube-{node}-", suffix=".svg")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(svg_of(node_picture(facts, node)))
+    return path
+
+
+def draw_node(kubelet: LabKubelet) -> None:
+    """Print the zones of a node and who holds what of them."""
+    if kubelet.admission is None:
+        return
+    names = {pod.metadata.uid: pod.metadata.key for pod in kubelet.admission.pods}
+    picture = picture_of_model("", kubelet.admission.model, pods=names)
+    console = make_console()
+    width = console.width if console.is_terminal else DEFAULT_WIDTH
+    plain = not can_draw(sys.stdout.encoding)
+    print_drawing(console, zone_lines(picture, width=width, ascii_only=plain))
