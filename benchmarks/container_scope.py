@@ -10,17 +10,17 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from numakube.allotment.admission import admit, rate
-from numakube.allotment.facts import CpuLayout, CpuPlace, NodeFacts
-from numakube.allotment.ledger import Ledger
-from numakube.allotment.reading import wish_of
-from numakube.allotment.refusals import Refusal
-from numakube.allotment.resolving import rule_for
 from numakube.api.codec import encode
 from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec
 from numakube.api.meta import ObjectMeta
+from numakube.koordinator.admission import admit, rate
+from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, NodeFacts
+from numakube.koordinator.refusals import Refusal
+from numakube.koordinator.rule import rule_for
+from numakube.koordinator.wish.read_pod import wish_of
 from numakube.values.resources import CPU, MEMORY
 from numakube.values.topology_policy import TopologyScope
 

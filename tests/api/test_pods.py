@@ -69,7 +69,7 @@ def test_the_recorded_class_wins() -> None:
     assert qos_class(pod({"name": "c"}, status={})) == BEST_EFFORT
 
 
-def test_pod_level_resources_decide_the_class_alone() -> None:
+def test_koordinator_resources_decide_the_class_alone() -> None:
     """What the containers say does not matter then."""
     equal = {"cpu": "2", "memory": "2Gi"}
     whole = pod({"name": "c"}, resources={"requests": equal, "limits": equal})
@@ -91,7 +91,7 @@ def test_empty_pod_level_resources_count_before_kubernetes_1_37() -> None:
     assert compute_qos_class(empty, empty_counts=False) == GUARANTEED
 
 
-def test_pod_level_resources_are_those_that_may_be_set_there() -> None:
+def test_koordinator_resources_are_those_that_may_be_set_there() -> None:
     """CPU, memory and hugepages, in requests or in limits."""
     assert has_pod_level_resources(pod(resources={"limits": {"hugepages-2Mi": "2Mi"}}))
     assert not has_pod_level_resources(pod(resources={"requests": {"vendor.example/gpu": "1"}}))

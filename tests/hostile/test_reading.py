@@ -20,9 +20,6 @@ from tests.hostile.pieces import (
     spoiled_bytes,
 )
 
-from numakube.allotment.annotations import allotment_of
-from numakube.allotment.node_facts import facts_of
-from numakube.allotment.reading import wish_of
 from numakube.api.checkpoints.cpu import (
     CpuManagerState,
     peek_cpu_manager_state,
@@ -52,6 +49,9 @@ from numakube.apps.extender.protocol import BindingArgs, PreemptionArgs, read
 from numakube.apps.extender.requests import Requests
 from numakube.apps.webhook.review import judge, read_review, write_review
 from numakube.errors import NumakubeError
+from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.node.read_node import facts_of
+from numakube.koordinator.wish.read_pod import wish_of
 from numakube.node.podresources import allocatable_from_json, pods_from_json
 from numakube.topology.view import view_of
 from numakube.values.cpuset import CpuSet

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from numakube.allotment.holdings import Allotment, HeldDevice, Share
-from numakube.allotment.words import CpuExclusive
+from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
+from numakube.koordinator.vocabulary import CpuExclusive
 from numakube.values.numamask import mask_of
 
 _AMOUNTS = st.dictionaries(

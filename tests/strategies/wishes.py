@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from numakube.allotment.rules import Rule
-from numakube.allotment.wishes import ContainerWish, CpuWish, DeviceWish, PodWish
-from numakube.allotment.words import Arbiter, BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.koordinator.rule import Rule
+from numakube.koordinator.vocabulary import Arbiter, BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.koordinator.wish.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 from numakube.kubelet.demand import Role
 from numakube.values.resources import add_amounts, amounts_of, largest_amounts
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope

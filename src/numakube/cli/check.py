@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from numakube.allotment.checking import findings_in
 from numakube.api.yamls import load_manifests
 from numakube.cli.output import Output, output_option, print_document
 from numakube.cli.printing import say
 from numakube.cli.sources import read_text
 from numakube.errors import MalformedObject
+from numakube.koordinator.validation import findings_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.allotment.checking import TEMPLATES
 from numakube.api.codec import convert
 from numakube.api.core import Pod
 from numakube.api.yamls import load_manifests
 from numakube.cli.sources import read_text
 from numakube.errors import MalformedObject
+from numakube.koordinator.validation import TEMPLATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

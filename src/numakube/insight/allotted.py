@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from numakube.allotment.annotations import allotment_of
-from numakube.allotment.ledger import Ledger
-from numakube.allotment.node_facts import facts_of
+from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.ledger.ledger import Ledger
+from numakube.koordinator.node.read_node import facts_of
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.topology.exact import Holding, uid_hash
 from numakube.values.cpuset import CpuSet
@@ -21,9 +21,9 @@ from numakube.values.resources import is_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.allotment.holdings import Share
     from numakube.api.core import Pod
     from numakube.insight.facts import ClusterFacts
+    from numakube.koordinator.ledger.holdings import Share
     from numakube.topology.exact import ExactReport, UidHash
     from numakube.topology.view import NodeTopology
 
@@ -76,7 +76,7 @@ def allotted_view(facts: ClusterFacts, view: NodeTopology) -> NodeTopology:
     pods = ((pod.metadata.uid, allotment_of(pod, [])) for pod in facts.pods_on(view.node))
     ledger = Ledger.of(of_node, {uid: given for uid, given in pods if given is not None})
     zones = (
-        replace(zone, allocatable=ledger.ground.totals[zone.id], available=free)
+        replace(zone, allocatable=ledger.capacity.totals[zone.id], available=free)
         if (free := ledger.free_zones.get(zone.id)) is not None
         else zone
         for zone in view.zones

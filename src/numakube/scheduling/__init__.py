@@ -11,7 +11,7 @@ Lowest first; an import points downwards only:
     framework/   the contract between plugins and those who run them, after kube-scheduler's
     plugins/     the predicates and scores of kube-scheduler's default profile
     numa/        what we add: alignment on NUMA zones, and the reservations that it needs
-    podlevel/    placement by the scheduler itself, as annotations ask for it
+    koordinator/ placement by the scheduler itself, as annotations ask for it
     preemption/  which pods make room for one that fits nowhere
     queue/       which pod is tried next
     cycle        one attempt: from a pod and the snapshot to a decision

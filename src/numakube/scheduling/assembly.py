@@ -24,6 +24,9 @@ from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.registry import ENTRY_POINTS, Handle, Services
+from numakube.scheduling.koordinator.device_share import DeviceShare
+from numakube.scheduling.koordinator.node_numa_resource import REGISTRY as KOORDINATOR_PLUGINS
+from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.topology_match import (
     REGISTRY as NUMA_PLUGINS,
@@ -36,9 +39,6 @@ from numakube.scheduling.numa.topology_match import (
 from numakube.scheduling.numa.topology_match_args import DEFAULT_RESYNC_SECONDS
 from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS, default_registry
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
-from numakube.scheduling.podlevel.device_share import DeviceShare
-from numakube.scheduling.podlevel.plugin import NodeNUMAResource
-from numakube.scheduling.podlevel.registry import REGISTRY as PODLEVEL_PLUGINS
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption
 from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION_PLUGINS
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -128,7 +128,7 @@ def our_plugins(binder: Factory) -> dict[str, Factory]:
     return {
         **default_registry(),
         **NUMA_PLUGINS,
-        **PODLEVEL_PLUGINS,
+        **KOORDINATOR_PLUGINS,
         **PREEMPTION_PLUGINS,
         DEFAULT_BINDER: binder,
         RejectionGuard.name: RejectionGuard.make,

@@ -6,8 +6,6 @@ from types import MappingProxyType
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.allotment.holdings import Allotment, Share
-from numakube.allotment.layouts import layout_of
 from numakube.apps.enforcer.deciding import (
     NO_POOL,
     OVERLAP,
@@ -18,6 +16,8 @@ from numakube.apps.enforcer.deciding import (
     PodState,
     decide,
 )
+from numakube.koordinator.ledger.holdings import Allotment, Share
+from numakube.koordinator.node.read_cpus import layout_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.values.cpuset import CpuSet
 

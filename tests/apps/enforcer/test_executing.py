@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from numakube.allotment.holdings import Allotment, Share
-from numakube.allotment.layouts import layout_of
 from numakube.apps.enforcer.deciding import NodeState, PodState, decide
 from numakube.apps.enforcer.executing import Executor, Kind, Outcome
 from numakube.apps.enforcer.originals import FILE, OriginalsFile
+from numakube.koordinator.ledger.holdings import Allotment, Share
+from numakube.koordinator.node.read_cpus import layout_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.cgroups.files import CPUS, MEMS, Version
 from numakube.node.cgroups.names import container_group, pod_group

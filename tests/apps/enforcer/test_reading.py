@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import structlog
 
-from numakube.allotment.pools import Pools
 from numakube.api.checkpoints.cpu import CpuManagerState, write_cpu_manager_state
 from numakube.api.core import ContainerStatus, Pod, PodStatus
 from numakube.api.koordinator import keys
@@ -19,6 +18,7 @@ from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.pod_reading import state_of
 from numakube.apps.enforcer.reporting import Reporter
 from numakube.errors import CorruptCheckpoint, MalformedObject
+from numakube.koordinator.cpus.shared_pools import SharedPools
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.sysfs import write_tree
 from numakube.values.cpuset import CpuSet
@@ -133,7 +133,7 @@ def test_cpus_that_go_offline_are_noticed(tmp_path: Path) -> None:
 
 def test_trouble_is_told_once_and_again_after_it_was_gone() -> None:
     """Not with every pass."""
-    nothing = Pools(shared={}, best_effort={})
+    nothing = SharedPools(shared={}, best_effort={})
     trouble = Problem(uid="uid", pod="ns/p", reason="Why", message="because")
     bad = Decisions(pools=nothing, pods={}, problems=(trouble, trouble))
     good = Decisions(pools=nothing, pods={})

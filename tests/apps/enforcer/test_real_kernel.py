@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from tests.waiting import until_blocking
 
-from numakube.allotment.facts import CpuLayout, CpuPlace
-from numakube.allotment.holdings import Allotment, Share
 from numakube.apps.enforcer.deciding import NodeState, PodState, decide
 from numakube.apps.enforcer.executing import Executor
 from numakube.apps.enforcer.originals import OriginalsFile
+from numakube.koordinator.ledger.holdings import Allotment, Share
+from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
 from numakube.node.cgroups.files import CPUS, MEMS, CgroupFiles, Hierarchy, Version
 from numakube.node.cgroups.names import container_group, pod_group
 from numakube.node.inotify import Inotify

@@ -14,7 +14,6 @@ from tests.kubelet.build import admit, guaranteed, start, static_settings
 from tests.kubelet.build import pod as spec
 from tests.sites.bare import BareOpener
 
-from numakube.allotment.node_facts import facts_of
 from numakube.api.core import Pod
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.nodes import CpuBasicInfo
@@ -28,6 +27,7 @@ from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.wakeups import Cause
 from numakube.apps.host.surroundings import Surroundings
+from numakube.koordinator.node.read_node import facts_of
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.settings import KubeletSettings

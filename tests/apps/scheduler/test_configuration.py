@@ -11,22 +11,22 @@ import structlog
 from tests.apps.scheduler.world import NAME, pod_document, refusal_of, world_of
 from tests.sites.site import Opener
 
-from numakube.allotment.words import BindPolicy, Strategy
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.settings import configuration_of
 from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError
+from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.kube.client import Client
 from numakube.kube.config import ClusterConfig
 from numakube.kube.connect import connect
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.scheduling.framework.registry import Services
+from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.podlevel.plugin import NodeNUMAResource
 
 UPSTREAM = """
 apiVersion: kubescheduler.config.k8s.io/v1

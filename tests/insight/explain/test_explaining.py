@@ -9,7 +9,6 @@ import msgspec
 from tests.insight.explain.cases import CASES
 from tests.insight.explain.town import Town, pod, resources
 
-from numakube.allotment.refusals import Refusal, Why
 from numakube.api.codec import to_tree
 from numakube.api.core import Container
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
@@ -18,8 +17,9 @@ from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.insight.engine import configuration_in, engine_of
 from numakube.insight.explain import document, explain, pod_subject
 from numakube.insight.explain.explaining import ORDER, Options
-from numakube.insight.explain.pod_level import meaning_of_refusal
+from numakube.insight.explain.koordinator import meaning_of_refusal
 from numakube.insight.facts import SchedulerFacts
+from numakube.koordinator.refusals import Refusal, Why
 from numakube.scheduling.config.read_configuration import read_configuration
 
 

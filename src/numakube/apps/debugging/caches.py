@@ -115,8 +115,8 @@ class Caches:
         latest = self._mirror.topologies.store.get(ObjectKey("", node.name))
         prints = found.fingerprints
         return {
-            "policy": topology.policy,
-            "scope": topology.scope,
+            "policy": topology.policy.value,
+            "scope": topology.scope.value,
             "producer": topology.producer.value,
             "exact": topology.report is not None,
             "blocked": belief.blocked,

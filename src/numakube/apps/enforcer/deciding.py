@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.allotment.pools import Pools, pools_of
+from numakube.koordinator.cpus.shared_pools import SharedPools, pools_of
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU, MEMORY, is_hugepages
@@ -26,8 +26,8 @@ from numakube.values.resources import CPU, MEMORY, is_hugepages
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from numakube.allotment.facts import CpuLayout
-    from numakube.allotment.holdings import Allotment, Share
+    from numakube.koordinator.ledger.holdings import Allotment, Share
+    from numakube.koordinator.node.node_facts import CpuLayout
     from numakube.values.resources import Amounts
 
 LSE: Final = "LSE"
@@ -139,7 +139,7 @@ class Problem:
 class Decisions:
     """What is to be; pods that are not in it are left alone."""
 
-    pools: Pools
+    pools: SharedPools
     pods: Mapping[str, PodConfinement]
     problems: tuple[Problem, ...] = ()
 
@@ -209,7 +209,7 @@ def _overlaps(bound: Iterable[PodState], node: NodeState) -> Iterator[Problem]:
         owners.append((f"pod {pod.name}", mine))
 
 
-def _pools(bound: Iterable[PodState], node: NodeState) -> Pools:
+def _pools(bound: Iterable[PodState], node: NodeState) -> SharedPools:
     taken = {pod.uid: pod.allotment.total.cpus for pod in bound if pod.allotment is not None}
     return pools_of(
         node.layout,
@@ -219,7 +219,7 @@ def _pools(bound: Iterable[PodState], node: NodeState) -> Pools:
     )
 
 
-def _confine(pod: PodState, pools: Pools, node: NodeState) -> PodConfinement | None:
+def _confine(pod: PodState, pools: SharedPools, node: NodeState) -> PodConfinement | None:
     allotment = pod.allotment
     if allotment is None or not _says_something(allotment):
         return None if node.static else _confine_shared(pod, pools, node)
@@ -237,7 +237,7 @@ def _confine(pod: PodState, pools: Pools, node: NodeState) -> PodConfinement | N
     return PodConfinement(containers=confined, rest=rest)
 
 
-def _confine_shared(pod: PodState, pools: Pools, node: NodeState) -> PodConfinement | None:
+def _confine_shared(pod: PodState, pools: SharedPools, node: NodeState) -> PodConfinement | None:
     if pod.qos == SYSTEM and node.system_cpus:
         cpus = node.system_cpus & node.layout.all
     else:
@@ -251,7 +251,7 @@ def _confine_shared(pod: PodState, pools: Pools, node: NodeState) -> PodConfinem
 
 
 def _confinement(
-    pod: PodState, share: Share, pools: Pools, node: NodeState, *, near: Share | None = None
+    pod: PodState, share: Share, pools: SharedPools, node: NodeState, *, near: Share | None = None
 ) -> Confinement:
     mems = _memory_mask(share.zones) if node.binds_memory else 0
     placed = share if near is None or _cpu_mask(share.zones) else near
@@ -259,7 +259,7 @@ def _confinement(
     return Confinement(cpus=cpus, mems=mems or None, bound=share.cpus != 0)
 
 
-def _pool(pod: PodState, pools: Pools, placed: Share) -> int:
+def _pool(pod: PodState, pools: SharedPools, placed: Share) -> int:
     return pools.within(_cpu_mask(placed.zones), best_effort=pod.qos == BE)
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.allotment.layouts import layout_of
-from numakube.allotment.node_cpus import kept_by_owner
-from numakube.allotment.spelling import read_json
 from numakube.api.checkpoints.cpu import CpuManagerState, peek_cpu_manager_state
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.nodes import SystemQosResource
 from numakube.apps.enforcer.deciding import NodeState
 from numakube.errors import InvalidValue
+from numakube.koordinator.annotation_json import read_json
+from numakube.koordinator.node.read_cpus import kept_by_owner, layout_of
 from numakube.kubelet.machines.sysfs import CPUS
 from numakube.node.sysfs import read_machine
 from numakube.values.cpuset import CpuSet

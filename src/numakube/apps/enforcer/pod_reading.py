@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.allotment.annotations import allotment_of
-from numakube.allotment.qos import qos_of
 from numakube.api.koordinator import keys
 from numakube.apps.enforcer.deciding import PodState
+from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.wish.qos import qos_of
 from numakube.node.cgroups.names import bare_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.allotment.holdings import Allotment
     from numakube.api.core import ContainerStatus, Pod
+    from numakube.koordinator.ledger.holdings import Allotment
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """On the API's image of a static pod: the uid that its groups have."""

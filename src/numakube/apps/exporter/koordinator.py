@@ -22,12 +22,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.allotment.annotations import allotment_of
-from numakube.allotment.layouts import layout_of
-from numakube.allotment.node_cpus import kept_by_owner
-from numakube.allotment.pools import pools_of
-from numakube.allotment.qos import BE, LSE, qos_of
-from numakube.allotment.spelling import read_json
 from numakube.api.codec import encode
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.nodes import (
@@ -39,15 +33,20 @@ from numakube.api.koordinator.nodes import (
     NodeReservation,
     PodCpuAlloc,
 )
+from numakube.koordinator.annotation_json import read_json
+from numakube.koordinator.cpus.shared_pools import pools_of
+from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.node.read_cpus import kept_by_owner, layout_of
+from numakube.koordinator.wish.qos import BE, LSE, qos_of
 from numakube.values.cpuset import CpuSet, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from numakube.allotment.facts import CpuLayout
     from numakube.api.core import Pod
     from numakube.apps.exporter.inputs import NodeInputs
+    from numakube.koordinator.node.node_facts import CpuLayout
 
 COPIED: Final = (keys.NODE_RESERVATION, keys.NODE_SYSTEM_QOS)
 WRITTEN: Final = frozenset(

@@ -16,7 +16,6 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from numakube.allotment.checking import TEMPLATES
 from numakube.apps.host.access import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
@@ -25,6 +24,7 @@ from numakube.apps.host.serving import READ_SECONDS, Health, Serving, body_of
 from numakube.apps.webhook.review import judge, read_review, write_review
 from numakube.apps.webhook.settings import SETTINGS
 from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
+from numakube.koordinator.validation import TEMPLATES
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS
 from numakube.kube.connect import connect
 from numakube.kube.patches import json_patch

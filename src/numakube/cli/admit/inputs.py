@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from numakube.allotment.checking import TEMPLATES
 from numakube.api.codec import convert, to_tree
 from numakube.api.core import Pod
 from numakube.api.resource_requirements import validate_requirements
 from numakube.api.yamls import load_manifests
 from numakube.errors import InvalidValue, MalformedObject
+from numakube.koordinator.validation import TEMPLATES
 from numakube.values.quantity import parse_quantity
 
 if TYPE_CHECKING:

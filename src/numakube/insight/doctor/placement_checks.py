@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.allotment.annotations import allotment_of
-from numakube.allotment.node_facts import facts_of
 from numakube.api.koordinator import keys
 from numakube.insight.doctor.finding import (
     Finding,
@@ -16,14 +14,16 @@ from numakube.insight.doctor.finding import (
     about_report,
 )
 from numakube.insight.facts import has_ended
+from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.koordinator.node.read_node import facts_of
 from numakube.topology.view import NodeTopology
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.allotment.facts import NodeFacts
     from numakube.insight.facts import ClusterFacts
+    from numakube.koordinator.node.node_facts import NodeFacts
 
 _LABELS: Final = (
     keys.NODE_POLICY,
@@ -40,7 +40,8 @@ SETTINGS: Final = Rule(
     severity=Severity.WARNING,
     title="A setting of a node that NUMA placement depends on is not understood",
     why="It counts as not set, so pods are not placed as its owner means.",
-    fix="kubectl label node NODE LABEL=VALUE --overwrite   # docs/reference/pod-level-policy.md",
+    fix="kubectl label node NODE LABEL=VALUE --overwrite"
+    "   # docs/reference/policy-by-annotation.md",
 )
 OVERRULED: Final = Rule(
     id="NUMA-PLACEMENT-OVERRULED",

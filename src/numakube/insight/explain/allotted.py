@@ -11,7 +11,7 @@ from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
-    from numakube.allotment.holdings import Allotment, Share
+    from numakube.koordinator.ledger.holdings import Allotment, Share
 
 
 def allotted_placement(node: str, held: Allotment) -> Placement:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.allotment.words import Arbiter
 from numakube.insight.explain.amounts import all_containers, asked_by, text_of
 from numakube.insight.explain.document import Candidate, ContainerAsk, ResourceAsk, ZoneAmount
 from numakube.insight.explain.holders import holders_on
 from numakube.insight.explain.judging import counted_rejection, rejection_in
-from numakube.insight.explain.pod_level import pod_level
+from numakube.insight.explain.koordinator import scheduler_placement
 from numakube.insight.explain.words import steps_of
+from numakube.koordinator.vocabulary import Arbiter
 from numakube.kubelet.demand import DemandRules, demand_of
 from numakube.topology.zones import Unusable
 from numakube.values.resources import CPU, is_memory
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Pod
     from numakube.insight.explain.bench import Bench
-    from numakube.insight.explain.pod_level import PodLevel
+    from numakube.insight.explain.koordinator import SchedulerPlacement
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.demand import PodDemand
     from numakube.scheduling.framework.status import Status
@@ -37,8 +37,8 @@ def candidate(
     """Return everything that is to be said about *node*."""
     belief = node.numa
     topology = belief.topology if belief is not None else None
-    level = pod_level(bench.runtime, info, node)
-    ours = level is not None and level.arbiter is Arbiter.SCHEDULER
+    placement = scheduler_placement(bench.runtime, info, node)
+    ours = placement is not None and placement.arbiter is Arbiter.SCHEDULER
     return Candidate(
         node=node.name,
         fits=refusal is None,
@@ -46,19 +46,25 @@ def candidate(
         reason=_reason(bench, info, node, refusal),
         data=_data(facts, node.name, belief),
         data_reason=_data_reason(facts, node.name),
-        policy=level.policy if level and ours else topology.policy if topology else "",
-        scope=level.scope if level and ours else topology.scope if topology else "",
+        policy=placement.policy
+        if placement and ours
+        else topology.policy.value
+        if topology
+        else "",
+        scope=placement.scope if placement and ours else topology.scope.value if topology else "",
         cpu_manager_policy=(topology.cpu_manager_policy or "") if topology else "",
         memory_manager_policy=(topology.memory_manager_policy or "") if topology else "",
-        containers=tuple(_allotted(info, node, level) if level and ours else _asks(info, node)),
-        holders=level.holders if level and ours else holders_on(facts, node, but=info.uid),
+        containers=tuple(
+            _allotted(info, node, placement) if placement and ours else _asks(info, node)
+        ),
+        holders=placement.holders if placement and ours else holders_on(facts, node, but=info.uid),
         kept_for=tuple(
             f"{one.key} (priority {one.priority})"
             for one in bench.engine.nominations.before(info, node.name)
         ),
         steps=_steps(info.pod, belief),
-        decided_by=str(level.arbiter) if level else "",
-        rules=level.words if level else (),
+        decided_by=str(placement.arbiter) if placement else "",
+        rules=placement.words if placement else (),
     )
 
 
@@ -93,37 +99,39 @@ def _steps(pod: Pod, belief: NumaBelief | None) -> tuple[str, ...]:
     return () if model is None else steps_of(pod, model)
 
 
-def _allotted(info: PodInfo, node: NodeInfo, level: PodLevel) -> Iterator[ContainerAsk]:
+def _allotted(
+    info: PodInfo, node: NodeInfo, placement: SchedulerPlacement
+) -> Iterator[ContainerAsk]:
     """Yield what is asked and what the scheduler's own ledger has."""
-    per_pod = level.scope != TopologyScope.CONTAINER
+    per_pod = placement.scope != TopologyScope.CONTAINER
     whole = tuple(
-        _of_node(name, wanted, node, _of_ledger(name, wanted, level, told=per_pod))
+        _of_node(name, wanted, node, _of_ledger(name, wanted, placement, told=per_pod))
         for name, wanted in info.requests.items()
         if wanted
     )
     yield ContainerAsk(container="", resources=whole)
     for container, role in () if per_pod else all_containers(info.pod):
         resources = tuple(
-            _of_ledger(name, wanted, level, told=True)
+            _of_ledger(name, wanted, placement, told=True)
             for name, wanted in asked_by(container).items()
         )
         if resources:
             yield ContainerAsk(container=container.name, role=role, resources=resources)
 
 
-def _of_ledger(name: str, wanted: int, level: PodLevel, *, told: bool) -> ResourceAsk:
+def _of_ledger(name: str, wanted: int, placement: SchedulerPlacement, *, told: bool) -> ResourceAsk:
     zones = tuple(
         ZoneAmount(
             zone=zone,
-            free=text_of(name, level.free[zone].get(name, 0)),
+            free=text_of(name, placement.free[zone].get(name, 0)),
             allocatable=text_of(name, total.get(name, 0)),
-            missing=text_of(name, max(0, wanted - level.free[zone].get(name, 0))),
+            missing=text_of(name, max(0, wanted - placement.free[zone].get(name, 0))),
         )
-        for zone, total in level.totals.items()
+        for zone, total in placement.totals.items()
         if told and name in total
     )
     return ResourceAsk(
-        resource=name, wanted=text_of(name, wanted), aligned=bool(level.policy), zones=zones
+        resource=name, wanted=text_of(name, wanted), aligned=bool(placement.policy), zones=zones
     )
 
 

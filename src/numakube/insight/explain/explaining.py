@@ -20,8 +20,8 @@ from numakube.insight.explain.changes.sizes import smaller
 from numakube.insight.explain.details import candidate
 from numakube.insight.explain.document import Explanation, NodeVerdict, ReasonGroup
 from numakube.insight.explain.judging import judge, numa_engine
+from numakube.insight.explain.koordinator import asks_scheduler
 from numakube.insight.explain.placed import placement_of, with_better
-from numakube.insight.explain.pod_level import asks_scheduler
 from numakube.insight.explain.summing_up import notes_of, summary_of
 from numakube.insight.explain.words import meaning_of, taint_text, untolerated
 from numakube.scheduling.snapshot.pods import PodInfo

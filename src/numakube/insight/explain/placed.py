@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.allotment.annotations import allotment_of
 from numakube.insight.explain.allotted import allotted_placement
 from numakube.insight.explain.amounts import texts_of
 from numakube.insight.explain.document import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
 from numakube.insight.explain.words import zones_text
+from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.model_belief import ExactBelief

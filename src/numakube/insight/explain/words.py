@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.pod_level import meaning_of_refusal, refusal_in
+from numakube.insight.explain.koordinator import meaning_of_refusal, refusal_in
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.matching.taints import FORBIDDING, is_tolerated

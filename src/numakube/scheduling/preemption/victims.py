@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, runtime_checkable
 
 from numakube.scheduling.framework.status import Status, unresolvable
-from numakube.scheduling.podlevel.book import held_by
+from numakube.scheduling.koordinator.node_ledgers import held_by
 from numakube.scheduling.preemption.budgets import split_by_violation
 from numakube.values.numamask import nodes_of
 from numakube.values.topology_policy import TopologyPolicy

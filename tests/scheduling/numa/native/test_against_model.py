@@ -54,7 +54,7 @@ def emptied(node: KubeletNode) -> KubeletNode:
 
 
 @st.composite
-def pod_level_cases(draw: st.DrawFn) -> tuple[KubeletNode, list[Pod | str], Pod]:
+def koordinator_cases(draw: st.DrawFn) -> tuple[KubeletNode, list[Pod | str], Pod]:
     """A node that may manage pod-level resources, what runs on it, and a pod that has some."""
     node = draw(nodes())
     gates = {**node.settings.feature_gates, "PodLevelResourceManagers": draw(st.booleans())}
@@ -74,8 +74,8 @@ def pod_level_cases(draw: st.DrawFn) -> tuple[KubeletNode, list[Pod | str], Pod]
 
 
 @settings(max_examples=100)
-@given(pod_level_cases())
-def test_pod_level_resources_are_read_as_the_kubelet_reads_them(
+@given(koordinator_cases())
+def test_koordinator_resources_are_read_as_the_kubelet_reads_them(
     case: tuple[KubeletNode, list[Pod | str], Pod],
 ) -> None:
     """Whether a kubelet manages, ignores or does not know them, a refusal is a proof."""

@@ -10,7 +10,7 @@ from numakube.api.codec import decode_tree
 from numakube.api.koordinator import keys
 from numakube.errors import MalformedObject
 from numakube.insight.explain.document import Change
-from numakube.scheduling.podlevel.plugin import NodeNUMAResource
+from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:

@@ -1,0 +1,11 @@
+"""Koordinator's placement of pods: the scheduler, not the kubelet, chooses CPUs and devices.
+
+The counterpart of `numakube.kubelet`: there the kubelet decides and we foresee it; here the
+scheduler decides, writes the decision in annotations of the pod (Koordinator's; KAI's are read as
+well), and an agent on the node enforces it. This is for nodes whose kubelet aligns nothing.
+
+`wish` reads what a pod asks for, `node` what a node has. `rule` says what holds for the pod there,
+`ledger` what other pods hold already, and `admission` turns all of it into an allotment or a
+refusal, by means of `search` (NUMA nodes), `cpus` (logical CPUs) and `devices`. Everything is pure,
+and nothing is state: a ledger follows from the pods on a node.
+"""

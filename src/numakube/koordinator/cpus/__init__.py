@@ -1,0 +1,7 @@
+"""Which logical CPUs a pod or a container gets, if it gets CPUs of its own.
+
+Follows Koordinator's CPU accumulator (1.6): the same free CPUs give the same pick. `pick` tries one
+pass after the other: whole cores (`whole_cores`), then single threads (`single_threads`).
+`bind_policy` says which CPUs can meet a policy that must be met, `shared_pools` which CPUs are left
+for pods without CPUs of their own.
+"""

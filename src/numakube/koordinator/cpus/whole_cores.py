@@ -1,0 +1,98 @@
+"""Whole cores: nobody else runs on a core that a pod was given.
+
+One NUMA node is tried first, then one socket, both in the order of the node's strategy. A pod that
+fits neither takes as few sockets as possible: whole sockets' worth of free cores, the largest
+first, and the rest core by core from where the fewest are left.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.values.cpuset import iter_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numakube.koordinator.cpus.pool import CpuPool
+    from numakube.koordinator.node.node_facts import CpuLayout
+
+
+def take_whole_cores(pool: CpuPool, count: int) -> int:
+    """Return up to *count* CPUs; fewer if whole cores do not make up the number."""
+    return (
+        _on_one_numa(pool, count) or _on_one_socket(pool, count) or _on_several_sockets(pool, count)
+    )
+
+
+def cpus_of_free_cores(layout: CpuLayout, free: int) -> int:
+    """Return the CPUs of cores that are free as a whole."""
+    bits = 0
+    for core in layout.cores:
+        if core.cpus & free == core.cpus:
+            bits |= core.cpus
+    return bits
+
+
+def _on_one_numa(pool: CpuPool, count: int) -> int:
+    if count > pool.cpus_per_numa:
+        return 0
+    for free in _passes(pool.free, pool.avoid_numas):
+        cores = cpus_of_free_cores(pool.layout, free)
+        if found := _first_fit(pool, pool.numas(cores, among=free), count):
+            return found
+    return 0
+
+
+def _on_one_socket(pool: CpuPool, count: int) -> int:
+    if count > pool.cpus_per_socket:
+        return 0
+    return _first_fit(pool, pool.sockets(cpus_of_free_cores(pool.layout, pool.free)), count)
+
+
+def _on_several_sockets(pool: CpuPool, count: int) -> int:
+    parts = list(pool.sockets(cpus_of_free_cores(pool.layout, pool.free)))
+    parts.sort(key=int.bit_count, reverse=True)
+    taken, rest = 0, []
+    for part in parts:
+        if taken.bit_count() + part.bit_count() <= count:
+            taken |= part
+        else:
+            rest.append(part)
+    rest.sort(key=int.bit_count)
+    for part in rest:
+        missing = count - taken.bit_count()
+        taken |= _cores_within(pool.layout, part, missing)
+    return taken
+
+
+def _first_fit(pool: CpuPool, parts: Iterable[int], count: int) -> int:
+    for part in parts:
+        if part.bit_count() >= count:
+            return _prefix(pool.layout, part, count)
+    return 0
+
+
+def _prefix(layout: CpuLayout, part: int, count: int) -> int:
+    """Return *count* CPUs of *part*, core by core; one is cut only if no whole ones make it up."""
+    taken = _cores_within(layout, part, count)
+    for cpu in iter_bits(part & ~taken):
+        if taken.bit_count() == count:
+            break
+        taken |= 1 << cpu
+    return taken
+
+
+def _cores_within(layout: CpuLayout, part: int, count: int) -> int:
+    """Return whole cores of *part* with at most *count* CPUs, wide ones first, then by id."""
+    taken = 0
+    cores = [core for core in layout.cores if core.cpus & part]
+    for core in sorted(cores, key=lambda core: -core.width):
+        if core.width <= count:
+            taken |= core.cpus
+            count -= core.width
+    return taken
+
+
+def _passes(free: int, avoid: int) -> tuple[int, ...]:
+    return (free & ~avoid, free) if avoid & free else (free,)

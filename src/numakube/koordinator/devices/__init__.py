@@ -1,0 +1,1 @@
+"""Which devices a pod or a container gets, and on which NUMA nodes."""

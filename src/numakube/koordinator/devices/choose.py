@@ -1,0 +1,183 @@
+"""Which devices a pod gets on given NUMA nodes.
+
+Types that a pod wants placed together are chosen one after the other: the leading type by the tree
+of devices (`device_groups`), the others as close to it as they can be: on the same PCIe switch,
+else on the same NUMA node, else anywhere. A pod may insist on the same switch.
+
+A node that publishes no Device resource has devices that only its kubelet knows; nothing is given
+away there, and nothing is refused. Tables of GPU partitions and templates of shared GPUs are not
+read: a pod that wants them is placed as one that does not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.koordinator.devices.groups import Branch, Left, pcie_of, selections
+from numakube.koordinator.devices.requests import Want, wants_of
+from numakube.koordinator.refusals import Refusal, Why
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numakube.koordinator.ledger.holdings import HeldDevice
+    from numakube.koordinator.ledger.ledger import Ledger
+    from numakube.koordinator.wish.pod_wish import DeviceWish
+    from numakube.values.numamask import NumaMask
+
+
+def allot_devices(
+    ledger: Ledger,
+    wish: DeviceWish,
+    *,
+    mask: NumaMask | None,
+    container: str = "",
+    taken: Sequence[HeldDevice] = (),
+) -> tuple[HeldDevice, ...] | Refusal:
+    """Return the devices that *wish* gets, or why it gets none.
+
+    Args:
+        ledger: what pods hold of the node.
+        wish: what is wanted.
+        mask: the NUMA nodes whose devices may be taken; ``None`` for all. Devices that are close to
+            no NUMA node in particular may always be.
+        container: whose part of the wish; empty for the pod as a whole.
+        taken: what containers before it have been given in the same trial.
+    """
+    if not ledger.facts.devices:
+        return ()
+    wants = _wants(ledger, wish, container)
+    if isinstance(wants, Refusal):
+        return wants
+    return _allot(wants, wish, _left(ledger, taken), mask, container)
+
+
+def _wants(ledger: Ledger, wish: DeviceWish, container: str) -> tuple[Want, ...] | Refusal:
+    requests = wish.by_container.get(container, {}) if container else wish.requests
+    return wants_of(wish, requests, ledger.facts.devices)
+
+
+def _left(ledger: Ledger, taken: Iterable[HeldDevice]) -> list[Left]:
+    left = {
+        (free.place.type, free.place.minor): Left(
+            place=free.place, amounts=free.left, vfs=free.vfs, in_use=free.in_use
+        )
+        for free in ledger.free_devices
+    }
+    for held in taken:
+        key = (held.type, held.minor)
+        if key in left:
+            left[key] = left[key].less(held)
+    return list(left.values())
+
+
+def _allot(
+    wants: Sequence[Want],
+    wish: DeviceWish,
+    left: Sequence[Left],
+    mask: NumaMask | None,
+    container: str,
+) -> tuple[HeldDevice, ...] | Refusal:
+    near = [one for one in left if _is_within(one, mask)]
+    offers = {want.type: _offers(want, near) for want in wants}
+    for want in wants:
+        if len(offers[want.type]) < want.count:
+            return _too_few(want, near, offers[want.type], container)
+    joint = [want for want in wants if want.type in wish.joint]
+    given: list[HeldDevice] = []
+    if len(joint) > 1:
+        together = _together(joint, offers, near, strictly=wish.same_pcie)
+        if together is None:
+            return _not_together(joint, container, strictly=wish.same_pcie)
+        given += together
+        wants = [want for want in wants if want not in joint]
+    for want in wants:
+        chosen = next(selections(want, offers[want.type], near), None)
+        if chosen is None:
+            return _not_in_scope(want, container)
+        given += (one.given(want) for one in chosen)
+    return tuple(given)
+
+
+def _is_within(one: Left, mask: NumaMask | None) -> bool:
+    numa = one.place.numa
+    return mask is None or numa is None or bool(mask >> numa & 1)
+
+
+def _offers(want: Want, left: Sequence[Left]) -> list[Left]:
+    offers = [one for one in left if one.offers(want)]
+    if not want.alone_on_pcie:
+        return offers
+    used = {pcie_of(one.place) for one in left if one.in_use and one.place.type == want.type}
+    return [one for one in offers if pcie_of(one.place) not in used]
+
+
+def _together(
+    wants: Sequence[Want],
+    offers: Mapping[str, list[Left]],
+    left: Sequence[Left],
+    *,
+    strictly: bool,
+) -> list[HeldDevice] | None:
+    """Return devices of all types, close to those of the first; ``None`` if there are none."""
+    leading, others = wants[0], wants[1:]
+    candidates = offers[leading.type]
+    if strictly:
+        switches = [{pcie_of(one.place) for one in offers[other.type]} for other in others]
+        candidates = [
+            one for one in candidates if all(pcie_of(one.place) in those for those in switches)
+        ]
+    for chosen in selections(leading, candidates, left):
+        given = [one.given(leading) for one in chosen]
+        for other in others:
+            beside = _beside(other, offers[other.type], chosen, strictly=strictly)
+            if beside is None:
+                break
+            given += (one.given(other) for one in beside)
+        else:
+            return given
+    return None
+
+
+def _beside(
+    want: Want, offers: Sequence[Left], leaders: Sequence[Left], *, strictly: bool
+) -> list[Left] | None:
+    """Return the devices closest to *leaders*, taking turns among their PCIe switches."""
+    switches = list(dict.fromkeys(pcie_of(one.place) for one in leaders))
+    numas = {one.place.numa for one in leaders}
+    turns: dict[Branch, int] = {}
+    ranked: list[tuple[tuple[object, ...], Left]] = []
+    for one in sorted(offers, key=lambda one: one.place.minor):
+        switch = pcie_of(one.place)
+        turn = turns[switch] = turns.get(switch, -1) + 1
+        near = switch in switches
+        place = switches.index(switch) if near else 0
+        distance = 0 if near else 1 if one.place.numa in numas else 2
+        ranked.append(((distance, turn if near else 0, place, one.place.minor), one))
+    ranked.sort(key=lambda pair: pair[0])
+    chosen = [one for _, one in ranked[: want.count]]
+    if strictly and {pcie_of(one.place) for one in chosen} != set(switches):
+        return None
+    return chosen if len(chosen) == want.count else None
+
+
+def _too_few(want: Want, near: Sequence[Left], offers: Sequence[Left], container: str) -> Refusal:
+    there = [one for one in near if one.place.type == want.type]
+    ill = sum(not one.place.healthy for one in there)
+    detail = f"{want.count} wanted, {len(offers)} of {len(there)} can be had"
+    detail += f"; {ill} not healthy" if ill else ""
+    return Refusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
+
+
+def _not_in_scope(want: Want, container: str) -> Refusal:
+    detail = f"no {want.scope} has {want.count} of them to give"
+    return Refusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
+
+
+def _not_together(wants: Sequence[Want], container: str, *, strictly: bool) -> Refusal:
+    kinds = " and ".join(want.type for want in wants)
+    where = "behind one PCIe switch" if strictly else "as the pod wants them"
+    detail = f"{kinds} cannot be had together {where}"
+    return Refusal(
+        why=Why.JOINT_DEVICES, container=container, resource=wants[0].type, detail=detail
+    )

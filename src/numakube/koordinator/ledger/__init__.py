@@ -1,0 +1,1 @@
+"""What pods hold of a node by a scheduler's decision, and the annotations that record it."""

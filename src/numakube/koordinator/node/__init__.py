@@ -1,0 +1,1 @@
+"""What a node has for pods, before any of them is there."""

@@ -1,0 +1,135 @@
+"""What a pod wishes, read from its annotations, labels and requests once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive, Exclusive, Strategy
+from numakube.values.topology_policy import TopologyPolicy, TopologyScope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.koordinator.devices import DeviceHint
+    from numakube.kubelet.demand import Role
+    from numakube.values.resources import Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuWish:
+    """How the CPUs of a pod or a container are bound.
+
+    Attributes:
+        bound: whether it gets CPUs of its own because of its QoS and priority; nodes may demand it.
+        required: the policy that must be met; `BindPolicy.NONE` if there is none.
+        preferred: the policy otherwise, the plugin's default filled in.
+        exclusive: whom it does not share cores or NUMA nodes with.
+    """
+
+    bound: bool = False
+    required: BindPolicy = BindPolicy.NONE
+    preferred: BindPolicy = BindPolicy.FULL_PCPUS
+    exclusive: CpuExclusive = CpuExclusive.NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerWish:
+    """What one container wishes.
+
+    Attributes:
+        requests: in base units (`numakube.values.resources`), limits standing in for requests of
+            extended resources.
+        ignored: it is not aligned and blocks nothing; `why_ignored` tells people why.
+        uneven: it is ignored only because its limits differ from its requests, which makes a
+            difference with scope container alone.
+        policy: its own policy where an annotation overrides the pod's; ``None`` if none does.
+        exclusive: likewise.
+    """
+
+    name: str
+    role: Role
+    requests: Amounts
+    cpus: CpuWish
+    policy: TopologyPolicy | None = None
+    exclusive: Exclusive | None = None
+    ignored: bool = False
+    why_ignored: str = ""
+    uneven: bool = False
+
+    @property
+    def aligns_itself(self) -> bool:
+        """Whether an annotation names a policy that aligns this container."""
+        return self.policy is not None and self.policy.aligns
+
+    def ignored_under(self, scope: TopologyScope) -> bool:
+        """Whether it is ignored where *scope* holds."""
+        return self.ignored and (scope is TopologyScope.CONTAINER or not self.uneven)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodWish:
+    """What a pod wishes.
+
+    Attributes:
+        policy: empty if the pod leaves it to the node.
+        policy_key: the annotation that it comes from, for people.
+        scope: ``None`` if the pod leaves it to the node.
+        exclusive: ``None`` if the pod does not say; see `rules`.
+        strategy: ``None`` if the pod leaves it to the node.
+        requests: of the pod as a whole, overhead included; containers that are ignored under scope
+            pod are left out.
+        cpus: of the pod as a whole.
+        containers: init containers first, in order of start.
+        devices: what it wants of devices; see `numakube.koordinator.devices.choose`.
+        container_keys: annotations that only make sense with scope container; a pod that has them
+            is refused where the scope is ``pod``.
+        problems: what is wrong with its annotations, each naming the key and the field; a pod with
+            problems is refused everywhere.
+    """
+
+    policy: TopologyPolicy = TopologyPolicy.NONE
+    policy_key: str = ""
+    scope: TopologyScope | None = None
+    exclusive: Exclusive | None = None
+    strategy: Strategy | None = None
+    requests: Amounts = field(default_factory=lambda: MappingProxyType({}))
+    cpus: CpuWish = CpuWish()
+    containers: tuple[ContainerWish, ...] = ()
+    devices: DeviceWish | None = None
+    container_keys: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether the pod itself wishes nothing, so that only a node could make it special."""
+        return not (
+            self.policy.aligns
+            or self.problems
+            or self.cpus.bound
+            or self.devices
+            or self.container_keys
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceWish:
+    """What a pod wants of the devices in `numakube.koordinator.node.node_facts.NodeFacts.devices`.
+
+    Attributes:
+        joint: device types that are placed together, the leading one first.
+        same_pcie: whether each leading device needs the others on its own PCIe switch.
+        requests: by device type and resource, for the pod as a whole; whole GPUs of a vendor and
+            percents of GPUs are told as core and memory ratio.
+        by_container: the same by container name, for containers that want any.
+        hints: by device type, how devices are chosen.
+    """
+
+    requests: Mapping[str, Amounts]
+    by_container: Mapping[str, Mapping[str, Amounts]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    joint: tuple[str, ...] = ()
+    same_pcie: bool = False
+    hints: Mapping[str, DeviceHint] = field(default_factory=lambda: MappingProxyType({}))

@@ -1,0 +1,88 @@
+"""Arguments of NodeNUMAResource, as Koordinator's configuration files give them."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from numakube.api.codec import convert
+from numakube.api.wire import Wire
+from numakube.errors import ConfigError
+from numakube.koordinator.vocabulary import BindPolicy, Strategy
+from numakube.scheduling.framework.unknown_fields import unknown_fields
+from numakube.scheduling.plugins.arguments import (
+    LEAST_ALLOCATED,
+    MOST_ALLOCATED,
+    ResourceSpec,
+    ScoringStrategy,
+)
+from numakube.values.resources import CPU, MEMORY
+
+_TYPE_META: Final = ("apiVersion", "kind")
+_LEAST: Final = ScoringStrategy(type=LEAST_ALLOCATED)
+_BIND_POLICIES: Final = ("", BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS)
+_RESOURCES: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
+
+
+class NodeNUMAResourceArgs(Wire, frozen=True):
+    """How NodeNUMAResource picks CPUs and rates nodes.
+
+    Attributes:
+        default_cpu_bind_policy: for pods whose CPUs are bound and that do not say how; empty leaves
+            them unbound.
+        scoring_strategy: how nodes are rated on which the pod is not aligned.
+        numa_scoring_strategy: which NUMA nodes are taken first unless a pod or a node says so.
+    """
+
+    default_cpu_bind_policy: str = msgspec.field(
+        default=BindPolicy.FULL_PCPUS.value, name="defaultCPUBindPolicy"
+    )
+    scoring_strategy: ScoringStrategy = _LEAST
+    numa_scoring_strategy: ScoringStrategy = msgspec.field(
+        default=_LEAST, name="numaScoringStrategy"
+    )
+
+    @property
+    def bind_policy(self) -> BindPolicy:
+        """The policy as a value."""
+        return BindPolicy(self.default_cpu_bind_policy)
+
+    @property
+    def strategy(self) -> Strategy:
+        """Which NUMA nodes are taken first."""
+        most = self.numa_scoring_strategy.type == MOST_ALLOCATED
+        return Strategy.MOST_ALLOCATED if most else Strategy.LEAST_ALLOCATED
+
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """How much each resource counts for nodes on which the pod is not aligned."""
+        resources = self.scoring_strategy.resources or _RESOURCES
+        return {one.name: one.weight or 1 for one in resources}
+
+
+def read_args(args: Mapping[str, object]) -> NodeNUMAResourceArgs:
+    """Return *args* with defaults.
+
+    Raises:
+        ConfigError: they are not valid; it names the field.
+    """
+    given = {name: value for name, value in args.items() if name not in _TYPE_META}
+    read = convert(NodeNUMAResourceArgs, given, NodeNUMAResourceArgs.__name__)
+    problems = [*unknown_fields(given, NodeNUMAResourceArgs), *_problems(read)]
+    if problems:
+        raise ConfigError(f"NodeNUMAResourceArgs: {', '.join(problems)}")
+    return read
+
+
+def _problems(args: NodeNUMAResourceArgs) -> Iterator[str]:
+    if args.default_cpu_bind_policy not in _BIND_POLICIES:
+        yield (
+            f"defaultCPUBindPolicy: {args.default_cpu_bind_policy!r}: "
+            "must specified CPU bind policy FullPCPUs or SpreadByPCPUs"
+        )
+    for name, strategy in (
+        ("scoringStrategy", args.scoring_strategy),
+        ("numaScoringStrategy", args.numa_scoring_strategy),
+    ):
+        if strategy.type not in ("", LEAST_ALLOCATED, MOST_ALLOCATED):
+            yield f"{name}.type: {strategy.type!r}: use {LEAST_ALLOCATED} or {MOST_ALLOCATED}"
