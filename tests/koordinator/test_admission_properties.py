@@ -26,6 +26,7 @@ from numakube.koordinator.rule import Rule
 from numakube.koordinator.vocabulary import BindPolicy, Exclusive, Strategy
 from numakube.koordinator.wish.pod_wish import DeviceWish, PodWish
 from numakube.kubelet.demand import Role
+from numakube.values.cpuset import CpuMask
 from numakube.values.numamask import nodes_of
 from numakube.values.resources import MILLI_PER_CPU, add_amounts
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -243,7 +244,7 @@ def odd_nodes(draw: st.DrawFn) -> Ledger:
         node="odd",
         zones=zones,
         cpus=draw(st.sampled_from([None, CpuLayout(cpus), CpuLayout(places)])),
-        reserved_cpus=draw(st.integers(0, 1 << 20)),
+        reserved_cpus=CpuMask(draw(st.integers(0, 1 << 20))),
         ratios={"cpu": draw(st.sampled_from([0.0, 1.0, 1.5, float("nan"), float("inf")]))},
         devices=draw(st.sampled_from([(), GPUS])),
     )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
 from numakube.koordinator.vocabulary import CpuExclusive
+from numakube.values.cpuset import CpuMask
 from numakube.values.numamask import mask_of
 
 _AMOUNTS = st.dictionaries(
@@ -24,7 +25,7 @@ def shares(draw: st.DrawFn) -> Share:
     spare = draw(st.sets(st.integers(0, 8), max_size=2))
     kinds = draw(st.lists(_DEVICES, unique=True, max_size=3))
     return Share(
-        cpus=draw(st.integers(0, 1 << 130)),
+        cpus=CpuMask(draw(st.integers(0, 1 << 130))),
         zones=zones,
         mask=mask_of({*zones, *spare}),
         devices=tuple(device for kind in kinds for device in draw(_devices(kind))),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
 from numakube.koordinator.vocabulary import CpuExclusive
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import CpuMask, CpuSet
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def far_threads(numas: int, cores: int) -> CpuLayout:
     return CpuLayout(tuple(places))
 
 
-def cpus(text: str) -> int:
+def cpus(text: str) -> CpuMask:
     """Return a CPU list as bits."""
-    return CpuSet.parse(text).bits
+    return CpuSet.parse(text).mask
 
 
 def facts_of_layout(

@@ -9,7 +9,7 @@ first, so that ``0-4000000000`` can be checked and printed without a bit for eac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, overload
 
 from numakube.errors import InvalidValue
 from numakube.values.gotext import parse_integer, quote
@@ -22,6 +22,24 @@ MAX_CPU_ID = 1 << 16
 
 CpuRange: TypeAlias = tuple[int, int]
 """The first and the last CPU of a range."""
+
+if TYPE_CHECKING:
+
+    class CpuMask(int):
+        """A set of CPUs; bit *n* is CPU *n*.
+
+        A plain integer at run time. To the type checker it is a kind of its own that stays what it
+        is under set operations, so that a number of CPUs is never taken for a set of them.
+        """
+
+        def __and__(self, other: int, /) -> CpuMask: ...
+        def __or__(self, other: int, /) -> CpuMask: ...
+        def __invert__(self) -> CpuMask: ...
+
+else:
+    CpuMask = int
+
+NO_CPUS: Final = CpuMask(0)
 
 
 def parse_cpu_list(text: str) -> tuple[CpuRange, ...]:
@@ -51,10 +69,7 @@ class CpuSet:
     @classmethod
     def of(cls, cpus: Iterable[int]) -> CpuSet:
         """Return the set of the given CPU ids."""
-        bits = 0
-        for cpu in cpus:
-            bits |= 1 << cpu
-        return cls(bits)
+        return cls(cpu_mask(cpus))
 
     @classmethod
     def parse(cls, text: str) -> CpuSet:
@@ -67,6 +82,11 @@ class CpuSet:
                 )
             bits |= (1 << (last + 1)) - (1 << first)
         return cls(bits)
+
+    @property
+    def mask(self) -> CpuMask:
+        """The bits as a set of CPUs; lists of the kernel are of NUMA nodes as well."""
+        return CpuMask(self.bits)
 
     def __str__(self) -> str:
         return format_cpu_list(_runs(self.bits))
@@ -104,6 +124,18 @@ def iter_bits(bits: int) -> Iterator[int]:
         bits ^= low
 
 
+def cpu_mask(cpus: Iterable[int]) -> CpuMask:
+    """Return the set of the given CPU ids as bits."""
+    bits = NO_CPUS
+    for cpu in cpus:
+        bits |= 1 << cpu
+    return bits
+
+
+@overload
+def union(sets: Iterable[CpuMask]) -> CpuMask: ...
+@overload
+def union(sets: Iterable[int]) -> int: ...
 def union(sets: Iterable[int]) -> int:
     """Return the union of sets given as bits."""
     bits = 0

@@ -19,15 +19,15 @@ from numakube.apps.enforcer.deciding import (
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.node.read_cpus import layout_of
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import CpuMask, CpuSet
 
 NODE = NodeState(layout=layout_of(from_shape("2 sockets, 8 cores, 16Gi")), memory_nodes=0b11)
 CONTAINERS = {"1": "app", "2": "side"}
 
 
-def bits(text: str) -> int:
+def bits(text: str) -> CpuMask:
     """Return a CPU list as bits."""
-    return CpuSet.parse(text).bits
+    return CpuSet.parse(text).mask
 
 
 def share(cpus: str = "", **zones: dict[str, int]) -> Share:
@@ -207,7 +207,7 @@ def test_nobody_runs_on_cpus_of_a_pod_that_has_them_for_itself(
     taken: list[int], others: int
 ) -> None:
     """Unless there is no other CPU."""
-    bound = [pod(f"b{index}", Share(cpus=cpus)) for index, cpus in enumerate(taken)]
+    bound = [pod(f"b{index}", Share(cpus=CpuMask(cpus))) for index, cpus in enumerate(taken)]
     shared = [pod(f"s{index}") for index in range(others)]
     decided = decide([*bound, *shared], NODE)
     exclusive = 0

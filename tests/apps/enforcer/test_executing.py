@@ -34,7 +34,7 @@ def identity(uid: str, name: str) -> str:
 def state(uid: str, cpus: str = "", *, memory: int | None = None) -> PodState:
     """Return a pod with one container, with CPUs of its own if given."""
     zones = {} if memory is None else {memory: {"memory": 1 << 30}}
-    share = Share(cpus=CpuSet.parse(cpus).bits, zones=zones)
+    share = Share(cpus=CpuSet.parse(cpus).mask, zones=zones)
     return PodState(
         uid=uid,
         name=f"ns/{uid}",

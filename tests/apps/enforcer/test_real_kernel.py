@@ -25,7 +25,7 @@ from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
 from numakube.node.cgroups.files import CPUS, MEMS, CgroupFiles, Hierarchy, Version
 from numakube.node.cgroups.names import container_group, pod_group
 from numakube.node.inotify import Inotify
-from numakube.values.cpuset import CpuSet, iter_bits
+from numakube.values.cpuset import CpuMask, CpuSet, iter_bits
 
 MOUNT = Path("/sys/fs/cgroup/cpuset")
 PARENT = "kubepods"
@@ -113,7 +113,7 @@ def test_processes_move_where_their_pods_were_put(machine: Machine, tmp_path: Pa
     first = next(iter(everything))
     rest = CpuSet(everything.bits & ~(1 << first))
     pods, pids = [], []
-    for uid, share in (("a", Share(cpus=1 << first)), ("b", None)):
+    for uid, share in (("a", Share(cpus=CpuMask(1 << first))), ("b", None)):
         identity = uid.encode().hex().ljust(64, "0")
         group = container_group(pod_group(PARENT, "Burstable", uid), f"containerd://{identity}")
         machine.add(group)

@@ -11,7 +11,7 @@ from numakube.koordinator.cpus.bind_policy import meets, usable
 from numakube.koordinator.cpus.pick import pick
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
 from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive, Strategy
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import CpuMask, CpuSet
 
 FULL, SPREAD = BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS
 MOST, LEAST, EVEN = Strategy.MOST_ALLOCATED, Strategy.LEAST_ALLOCATED, Strategy.DISTRIBUTE_EVENLY
@@ -187,7 +187,7 @@ def test_usable_cpus_meet_the_policy_however_they_are_picked(
     free, count = wish["free"], wish["count"]
     assert isinstance(free, int)
     assert isinstance(count, int)
-    fitting = usable(layout, free, bind)
+    fitting = usable(layout, CpuMask(free), bind)
     if bind is FULL:
         count -= count % layout.cpus_per_core
     got = pick(layout, bind=bind, **{**wish, "free": fitting, "count": count})  # type: ignore[arg-type]

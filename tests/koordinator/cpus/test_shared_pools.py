@@ -7,20 +7,20 @@ from numakube.koordinator.cpus.shared_pools import pools_of
 from numakube.koordinator.node.node_facts import CpuLayout
 from numakube.koordinator.node.read_cpus import layout_of
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 
 TWO_NODES = layout_of(from_shape("2 sockets, 8 cores, 16Gi"))
 BITS = st.integers(min_value=0, max_value=TWO_NODES.all)
 
 
-def bits(text: str) -> int:
+def bits(text: str) -> CpuMask:
     """Return a CPU list as bits."""
-    return CpuSet.parse(text).bits
+    return CpuSet.parse(text).mask
 
 
 def test_every_cpu_is_shared_if_nobody_has_one_of_its_own() -> None:
     """Without bound pods both pools are the machine."""
-    pools = pools_of(TWO_NODES, taken=0)
+    pools = pools_of(TWO_NODES, taken=NO_CPUS)
     assert pools.shared == pools.best_effort == {0: bits("0-7"), 1: bits("8-15")}
 
 
@@ -42,7 +42,7 @@ def test_pods_of_class_be_share_cpus_that_are_not_taken_for_good() -> None:
 
 def test_cpus_apart_are_in_no_pool() -> None:
     """What the kubelet pinned or an owner keeps back is nobody's."""
-    pools = pools_of(TWO_NODES, taken=0, apart=bits("8-9"))
+    pools = pools_of(TWO_NODES, taken=NO_CPUS, apart=bits("8-9"))
     assert pools.shared[1] == pools.best_effort[1] == bits("10-15")
 
 
@@ -55,12 +55,14 @@ def test_a_pool_that_has_run_dry_is_replaced_by_that_of_the_whole_node() -> None
 
 def test_a_numa_node_without_cpus_has_no_pool() -> None:
     """Memory-only NUMA nodes and empty layouts are no trouble."""
-    assert pools_of(TWO_NODES, taken=0).within(0b100) == TWO_NODES.all
-    assert pools_of(CpuLayout(()), taken=0).within(0b1) == 0
+    assert pools_of(TWO_NODES, taken=NO_CPUS).within(0b100) == TWO_NODES.all
+    assert pools_of(CpuLayout(()), taken=NO_CPUS).within(0b1) == 0
 
 
 @given(taken=BITS, for_good=BITS, apart=BITS)
-def test_pools_and_what_is_taken_make_up_the_node(taken: int, for_good: int, apart: int) -> None:
+def test_pools_and_what_is_taken_make_up_the_node(
+    taken: CpuMask, for_good: CpuMask, apart: CpuMask
+) -> None:
     """Nothing is lost, and nothing is in two places."""
     pools = pools_of(TWO_NODES, taken=taken, taken_for_good=taken & for_good, apart=apart)
     assert union(pools.shared.values()) == TWO_NODES.all & ~(taken | apart)

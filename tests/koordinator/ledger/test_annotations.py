@@ -19,6 +19,7 @@ from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
 from numakube.koordinator.rule import Rule
 from numakube.koordinator.vocabulary import Arbiter, BindPolicy, CpuExclusive
 from numakube.koordinator.wish.pod_wish import PodWish
+from numakube.values.cpuset import CpuMask
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 SPEC = "scheduling.koordinator.sh/resource-spec"
@@ -84,7 +85,7 @@ def test_the_annotations_are_koordinators() -> None:
     """The example of a pod with CPUs, memory, a GPU and a virtual function on NUMA node 1."""
     allotment = Allotment(
         total=Share(
-            cpus=0b1111 << 26,
+            cpus=CpuMask(0b1111 << 26),
             zones={1: {"cpu": 4000, "memory": 8 << 30}},
             mask=0b10,
             devices=(
@@ -120,9 +121,9 @@ def test_the_annotations_are_koordinators() -> None:
 
 def test_what_each_container_holds_stands_beside_the_sums() -> None:
     """Koordinator's agents pass over the field that they do not know."""
-    main = Share(cpus=0b11, zones={0: {"cpu": 2000}}, mask=1)
-    side = Share(cpus=0b1100, zones={2: {"cpu": 2000}}, mask=0b100)
-    both = Share(cpus=0b1111, zones={**main.zones, **side.zones}, mask=0b101)
+    main = Share(cpus=CpuMask(0b11), zones={0: {"cpu": 2000}}, mask=1)
+    side = Share(cpus=CpuMask(0b1100), zones={2: {"cpu": 2000}}, mask=0b100)
+    both = Share(cpus=CpuMask(0b1111), zones={**main.zones, **side.zones}, mask=0b101)
     status = written(Allotment(total=both, containers={"main": main, "side": side}))[STATUS]
     assert status["cpuset"] == "0-3"
     assert status["containers"] == [
@@ -186,7 +187,7 @@ def test_the_way_of_binding_is_written_back_where_the_pod_left_it_open(
     """Fields of others stay."""
     rule = Rule(arbiter=Arbiter.SCHEDULER, bind=BindPolicy.FULL_PCPUS, bind_required=required)
     before = {} if given_spec is None else {SPEC: given_spec}
-    assert written(Allotment(total=Share(cpus=3)), rule, before).get(SPEC) == told
+    assert written(Allotment(total=Share(cpus=CpuMask(3))), rule, before).get(SPEC) == told
 
 
 def test_a_pod_of_koordinators_scheduler_is_read() -> None:
@@ -197,7 +198,7 @@ def test_a_pod_of_koordinators_scheduler_is_read() -> None:
             SPEC: {"preferredCPUExclusivePolicy": "NUMANodeLevel"},
         }
     )
-    assert allotment.total == Share(cpus=0b11, zones={0: {"cpu": 2000}}, mask=1)
+    assert allotment.total == Share(cpus=CpuMask(0b11), zones={0: {"cpu": 2000}}, mask=1)
     assert allotment.cpu_exclusive is CpuExclusive.NUMA_NODE_LEVEL
 
 
@@ -223,7 +224,7 @@ def test_what_kai_observed_counts_before_what_it_predicted() -> None:
     other = [{"zone": "node-1", "amount": {"cpu": "1"}}]
     assert read({OBSERVED: zone, PREDICTED: other}).total.mask == 0b1
     assert read({OBSERVED: [], PREDICTED: other}).total.mask == 0b10
-    assert read({STATUS: {"cpuset": "4"}, OBSERVED: zone}).total == Share(cpus=0b10000)
+    assert read({STATUS: {"cpuset": "4"}, OBSERVED: zone}).total == Share(cpus=CpuMask(0b10000))
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from numakube.api.checkpoints.loading import (
 )
 from numakube.api.checkpoints.spew import GoType
 from numakube.errors import CorruptCheckpoint, InvalidValue
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.gotext import quote, to_json
 
 DEFAULT_PATH: Final = "/var/lib/kubelet/cpu_manager_state"
@@ -66,14 +66,14 @@ class CpuManagerState:
     """CPUs by container id; only version 1 knows no more."""
 
     @property
-    def by_pod(self) -> dict[str, int]:
-        """CPUs that were given out, by pod uid, as bits."""
+    def by_pod(self) -> dict[str, CpuMask]:
+        """CPUs that were given out, by pod uid."""
         given = {
-            uid: union(cpus.bits for cpus in containers.values())
+            uid: union(cpus.mask for cpus in containers.values())
             for uid, containers in self.entries.items()
         }
         for uid, cpus in self.pod_entries.items():
-            given[uid] = given.get(uid, 0) | cpus.bits
+            given[uid] = given.get(uid, NO_CPUS) | cpus.mask
         return given
 
 

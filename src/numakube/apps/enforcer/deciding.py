@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.koordinator.cpus.shared_pools import SharedPools, pools_of
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
@@ -81,8 +81,8 @@ class NodeState:
     layout: CpuLayout
     memory_nodes: int = 0
     static: bool = False
-    pinned: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    kept: int = 0
+    pinned: Mapping[str, CpuMask] = field(default_factory=lambda: MappingProxyType({}))
+    kept: CpuMask = NO_CPUS
     system_cpus: int = 0
     binds_memory: bool = True
 
@@ -201,7 +201,7 @@ def _overlaps(bound: Iterable[PodState], node: NodeState) -> Iterator[Problem]:
     """Yield pods whose CPUs somebody else has too; nobody is moved for that."""
     owners = [("the kubelet's own choice for another pod", cpus) for cpus in node.pinned.values()]
     for pod in bound:
-        mine = pod.allotment.total.cpus if pod.allotment is not None else 0
+        mine = pod.allotment.total.cpus if pod.allotment is not None else NO_CPUS
         for owner, theirs in owners:
             if both := mine & theirs:
                 message = f"CPUs {CpuSet(both)} also belong to {owner}"

@@ -38,7 +38,7 @@ from numakube.koordinator.cpus.shared_pools import pools_of
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.node.read_cpus import kept_by_owner, layout_of
 from numakube.koordinator.wish.qos import BE, LSE, qos_of
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import CpuMask, CpuSet, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -135,7 +135,7 @@ def _manager_policy(inputs: NodeInputs, layout: CpuLayout) -> CpuManagerPolicy:
 
 
 def _allocs(
-    pods: Iterable[Pod], pinned: Mapping[str, int], bound: Mapping[str, int]
+    pods: Iterable[Pod], pinned: Mapping[str, CpuMask], bound: Mapping[str, CpuMask]
 ) -> tuple[PodCpuAlloc, ...]:
     """Return what the kubelet has given out to pods that are its own business."""
     by_uid = {pod.metadata.uid: pod for pod in pods}
@@ -157,7 +157,7 @@ def _allocs(
     return tuple(allocs)
 
 
-def _pool(layout: CpuLayout, pool: Mapping[int, int]) -> tuple[CpuSharedPool, ...]:
+def _pool(layout: CpuLayout, pool: Mapping[int, CpuMask]) -> tuple[CpuSharedPool, ...]:
     sockets: dict[int, int] = {}
     for place in layout.places:
         sockets[place.numa] = min(place.socket, sockets.get(place.numa, place.socket))
@@ -168,9 +168,9 @@ def _pool(layout: CpuLayout, pool: Mapping[int, int]) -> tuple[CpuSharedPool, ..
     return tuple(sorted(entries, key=lambda one: (one.socket, one.node)))
 
 
-def _bound(pods: Iterable[Pod], problems: list[str]) -> dict[str, int]:
+def _bound(pods: Iterable[Pod], problems: list[str]) -> dict[str, CpuMask]:
     """Return the CPUs that a scheduler gave to pods, by uid."""
-    bound: dict[str, int] = {}
+    bound: dict[str, CpuMask] = {}
     for pod in pods:
         done = pod.status is not None and pod.status.phase in _DONE
         if done or keys.RESOURCE_STATUS not in pod.metadata.annotations:
@@ -183,7 +183,7 @@ def _bound(pods: Iterable[Pod], problems: list[str]) -> dict[str, int]:
     return bound
 
 
-def _of_class(pods: Iterable[Pod], word: str, bound: Mapping[str, int]) -> list[Pod]:
+def _of_class(pods: Iterable[Pod], word: str, bound: Mapping[str, CpuMask]) -> list[Pod]:
     return [
         pod for pod in pods if pod.metadata.uid in bound and qos_of(pod.metadata.labels) == word
     ]

@@ -10,9 +10,10 @@ from numakube.koordinator.vocabulary import BindPolicy
 
 if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import CpuLayout
+    from numakube.values.cpuset import CpuMask
 
 
-def usable(layout: CpuLayout, free: int, required: BindPolicy) -> int:
+def usable(layout: CpuLayout, free: CpuMask, required: BindPolicy) -> CpuMask:
     """Return those of the *free* CPUs that can be given under a policy that must be met."""
     if required is BindPolicy.FULL_PCPUS:
         return cpus_of_free_cores(layout, free)
@@ -21,7 +22,7 @@ def usable(layout: CpuLayout, free: int, required: BindPolicy) -> int:
     return free & layout.all
 
 
-def meets(layout: CpuLayout, cpus: int, required: BindPolicy) -> bool:
+def meets(layout: CpuLayout, cpus: CpuMask, required: BindPolicy) -> bool:
     """Tell whether *cpus* are whole cores, or one a core, as *required* says."""
     if required is BindPolicy.FULL_PCPUS:
         return cpus_of_free_cores(layout, cpus) == cpus

@@ -15,7 +15,7 @@ from numakube.koordinator.cpus.pool import CpuPool
 from numakube.koordinator.cpus.single_threads import take_leftovers, take_spread
 from numakube.koordinator.cpus.whole_cores import take_whole_cores
 from numakube.koordinator.vocabulary import BindPolicy, CpuExclusive, Strategy
-from numakube.values.cpuset import union
+from numakube.values.cpuset import NO_CPUS, CpuMask, union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import CpuLayout
 
 
-_NONE_HELD: Final[Mapping[CpuExclusive, int]] = MappingProxyType({})
+_NONE_HELD: Final[Mapping[CpuExclusive, CpuMask]] = MappingProxyType({})
 
 
 def pick(
     layout: CpuLayout,
     *,
-    free: int,
+    free: CpuMask,
     count: int,
     bind: BindPolicy,
     strategy: Strategy,
     exclusive: CpuExclusive = CpuExclusive.NONE,
-    held: Mapping[CpuExclusive, int] = _NONE_HELD,
-) -> int | None:
+    held: Mapping[CpuExclusive, CpuMask] = _NONE_HELD,
+) -> CpuMask | None:
     """Return *count* of the *free* CPUs, or ``None`` if there are fewer.
 
     The bind policy is followed as far as possible; callers that must have it pass only `usable`
@@ -56,10 +56,10 @@ def pick(
     return _take(pool, count, bind)
 
 
-def _take(pool: CpuPool, count: int, bind: BindPolicy) -> int:
+def _take(pool: CpuPool, count: int, bind: BindPolicy) -> CpuMask:
     """Return *count* CPUs of a pool that has as many."""
     full = bind is BindPolicy.FULL_PCPUS
-    taken = 0
+    taken = NO_CPUS
     if full or not pool.layout.has_threads:
         taken = take_whole_cores(pool, count)
     if not full and not taken:
@@ -71,24 +71,24 @@ def _take(pool: CpuPool, count: int, bind: BindPolicy) -> int:
 
 
 def _cores_held(
-    layout: CpuLayout, exclusive: CpuExclusive, held: Mapping[CpuExclusive, int]
-) -> int:
+    layout: CpuLayout, exclusive: CpuExclusive, held: Mapping[CpuExclusive, CpuMask]
+) -> CpuMask:
     if exclusive is not CpuExclusive.PCPU_LEVEL:
-        return 0
-    others = held.get(exclusive, 0)
+        return NO_CPUS
+    others = held.get(exclusive, NO_CPUS)
     return union(core.cpus for core in layout.cores if core.cpus & others)
 
 
 def _numas_held(
-    layout: CpuLayout, exclusive: CpuExclusive, held: Mapping[CpuExclusive, int]
-) -> int:
+    layout: CpuLayout, exclusive: CpuExclusive, held: Mapping[CpuExclusive, CpuMask]
+) -> CpuMask:
     if exclusive is not CpuExclusive.NUMA_NODE_LEVEL:
-        return 0
-    others = held.get(exclusive, 0)
+        return NO_CPUS
+    others = held.get(exclusive, NO_CPUS)
     return union(cpus for cpus in layout.by_numa.values() if cpus & others)
 
 
-def _take_evenly(pool: CpuPool, count: int, bind: BindPolicy) -> int:
+def _take_evenly(pool: CpuPool, count: int, bind: BindPolicy) -> CpuMask:
     """Return *count* CPUs, an equal part of each NUMA node.
 
     First from CPUs that meet the policy and that no other pod keeps for itself, then from those
@@ -102,7 +102,7 @@ def _take_evenly(pool: CpuPool, count: int, bind: BindPolicy) -> int:
     return _take_parts(pool, even_parts(_counts(pool, pool.free), count, unit=1) or {}, bind)
 
 
-def _counts(pool: CpuPool, free: int) -> dict[int, int]:
+def _counts(pool: CpuPool, free: CpuMask) -> dict[int, int]:
     return {numa: (cpus & free).bit_count() for numa, cpus in pool.layout.by_numa.items()}
 
 
@@ -111,8 +111,8 @@ def _unit(pool: CpuPool, count: int, bind: BindPolicy) -> int:
     return width if bind is BindPolicy.FULL_PCPUS and count % width == 0 else 1
 
 
-def _take_parts(pool: CpuPool, parts: dict[int, int], bind: BindPolicy) -> int:
-    taken = 0
+def _take_parts(pool: CpuPool, parts: dict[int, int], bind: BindPolicy) -> CpuMask:
+    taken = NO_CPUS
     for numa, count in parts.items():
         of_numa = replace(pool, free=pool.free & pool.layout.by_numa[numa])
         taken |= _take(of_numa, count, bind)

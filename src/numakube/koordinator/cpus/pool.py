@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.koordinator.vocabulary import Strategy
-from numakube.values.cpuset import iter_bits
+from numakube.values.cpuset import NO_CPUS, CpuMask, cpu_mask, iter_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,13 +24,13 @@ class CpuPool:
     """
 
     layout: CpuLayout
-    free: int
+    free: CpuMask
     strategy: Strategy
-    avoid_cores: int = 0
-    avoid_numas: int = 0
+    avoid_cores: CpuMask = NO_CPUS
+    avoid_numas: CpuMask = NO_CPUS
 
     @property
-    def avoid(self) -> int:
+    def avoid(self) -> CpuMask:
         """CPUs that are taken only if there is no other way."""
         return self.avoid_cores | self.avoid_numas
 
@@ -48,7 +48,7 @@ class CpuPool:
         """Return what sorts parts with *free* CPUs left: the fullest first, or the emptiest."""
         return free if self.strategy is Strategy.MOST_ALLOCATED else -free
 
-    def numas(self, cpus: int, *, among: int) -> Iterator[int]:
+    def numas(self, cpus: CpuMask, *, among: CpuMask) -> Iterator[CpuMask]:
         """Yield *cpus* by NUMA node, the node to try first first; nodes without any are left out.
 
         Sockets break ties by their CPUs in *among*, then ids.
@@ -56,7 +56,7 @@ class CpuPool:
         parts = [(numa, cpus & all_of) for numa, all_of in self.layout.by_numa.items()]
         sockets = self.layout.by_socket.values()
 
-        def key(part: tuple[int, int]) -> tuple[int, int, int]:
+        def key(part: tuple[int, CpuMask]) -> tuple[int, int, int]:
             numa, bits = part
             first = bits & -bits
             socket = next(all_of for all_of in sockets if all_of & first)
@@ -66,15 +66,15 @@ class CpuPool:
         for _, bits in sorted(((numa, bits) for numa, bits in parts if bits), key=key):
             yield bits
 
-    def sockets(self, cpus: int) -> Iterator[int]:
+    def sockets(self, cpus: CpuMask) -> Iterator[CpuMask]:
         """Yield *cpus* by socket, the socket to try first first."""
         parts = (cpus & all_of for all_of in self.layout.by_socket.values())
         yield from sorted(filter(None, parts), key=lambda bits: self.signed(bits.bit_count()))
 
 
-def first_of_cores(layout: CpuLayout, cpus: int) -> int:
+def first_of_cores(layout: CpuLayout, cpus: CpuMask) -> CpuMask:
     """Return the lowest CPU of *cpus* in every core."""
-    firsts = 0
+    firsts = NO_CPUS
     for core in layout.cores:
         on_core = cpus & core.cpus
         firsts |= on_core & -on_core
@@ -94,14 +94,6 @@ def round_robin(layout: CpuLayout, cpus: Iterable[int]) -> list[int]:
     return [cpu for turn in rounds for cpu in turn]
 
 
-def spread(layout: CpuLayout, cpus: int, count: int) -> int:
+def spread(layout: CpuLayout, cpus: CpuMask, count: int) -> CpuMask:
     """Return *count* of *cpus*, low ids first and one a core as long as possible."""
-    return bits_of(round_robin(layout, iter_bits(cpus))[:count])
-
-
-def bits_of(cpus: Iterable[int]) -> int:
-    """Return CPU ids as bits."""
-    bits = 0
-    for cpu in cpus:
-        bits |= 1 << cpu
-    return bits
+    return cpu_mask(round_robin(layout, iter_bits(cpus))[:count])

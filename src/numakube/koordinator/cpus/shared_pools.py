@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.values.cpuset import union
+from numakube.values.cpuset import NO_CPUS, CpuMask, union
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
@@ -30,21 +30,25 @@ class SharedPools:
         best_effort: CPUs of the BE pool by NUMA node.
     """
 
-    shared: Mapping[int, int]
-    best_effort: Mapping[int, int]
+    shared: Mapping[int, CpuMask]
+    best_effort: Mapping[int, CpuMask]
 
-    def within(self, mask: NumaMask, *, best_effort: bool = False) -> int:
+    def within(self, mask: NumaMask, *, best_effort: bool = False) -> CpuMask:
         """Return the CPUs of a pool on the NUMA nodes of *mask*.
 
         A pool that has run dry there is no place to run: then, and with an empty mask, it is the
         pool of the whole node.
         """
         pool = self.best_effort if best_effort else self.shared
-        return union(pool.get(node, 0) for node in nodes_of(mask)) or union(pool.values())
+        return union(pool.get(node, NO_CPUS) for node in nodes_of(mask)) or union(pool.values())
 
 
 def pools_of(
-    layout: CpuLayout, *, taken: int, taken_for_good: int | None = None, apart: int = 0
+    layout: CpuLayout,
+    *,
+    taken: CpuMask,
+    taken_for_good: CpuMask | None = None,
+    apart: CpuMask = NO_CPUS,
 ) -> SharedPools:
     """Return the pools of a node.
 

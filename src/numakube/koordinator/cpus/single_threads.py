@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.koordinator.cpus.pool import bits_of, first_of_cores, round_robin, spread
-from numakube.values.cpuset import iter_bits
+from numakube.koordinator.cpus.pool import first_of_cores, round_robin, spread
+from numakube.values.cpuset import NO_CPUS, CpuMask, cpu_mask, iter_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import Core
 
 
-def take_spread(pool: CpuPool, count: int) -> int:
+def take_spread(pool: CpuPool, count: int) -> CpuMask:
     """Return *count* CPUs of one NUMA node or one socket; 0 if none has as many."""
     return _on_one_numa(pool, count) or _on_one_socket(pool, count)
 
 
-def _on_one_numa(pool: CpuPool, count: int) -> int:
+def _on_one_numa(pool: CpuPool, count: int) -> CpuMask:
     if count > pool.cpus_per_numa:
-        return 0
+        return NO_CPUS
     kept = pool.free & ~pool.avoid
     parts = pool.numas(kept, among=kept)
     one_each = (first_of_cores(pool.layout, part) for part in parts)
@@ -38,23 +38,23 @@ def _on_one_numa(pool: CpuPool, count: int) -> int:
     )
 
 
-def _on_one_socket(pool: CpuPool, count: int) -> int:
+def _on_one_socket(pool: CpuPool, count: int) -> CpuMask:
     if count > pool.cpus_per_socket:
-        return 0
+        return NO_CPUS
     one_each = first_of_cores(pool.layout, pool.free & ~pool.avoid_cores)
     return _first_fit(pool, pool.sockets(one_each), count) or _first_fit(
         pool, pool.sockets(pool.free), count
     )
 
 
-def _first_fit(pool: CpuPool, parts: Iterable[int], count: int) -> int:
+def _first_fit(pool: CpuPool, parts: Iterable[CpuMask], count: int) -> CpuMask:
     for part in parts:
         if part.bit_count() >= count:
             return spread(pool.layout, part, count)
-    return 0
+    return NO_CPUS
 
 
-def take_leftovers(pool: CpuPool, count: int, *, taken: int) -> int:
+def take_leftovers(pool: CpuPool, count: int, *, taken: CpuMask) -> CpuMask:
     """Return *count* CPUs, of a pod that has *taken* others already; fewer if there are fewer."""
     first = _best(pool, pool.free & ~pool.avoid, count, taken)
     if missing := count - first.bit_count():
@@ -62,7 +62,7 @@ def take_leftovers(pool: CpuPool, count: int, *, taken: int) -> int:
     return first
 
 
-def _best(pool: CpuPool, free: int, count: int, taken: int) -> int:
+def _best(pool: CpuPool, free: CpuMask, count: int, taken: CpuMask) -> CpuMask:
     layout = pool.layout
 
     def key(core: Core) -> tuple[int, ...]:
@@ -76,4 +76,4 @@ def _best(pool: CpuPool, free: int, count: int, taken: int) -> int:
 
     cores = sorted((core for core in layout.cores if core.cpus & free), key=key)
     cpus = [cpu for core in cores for cpu in iter_bits(core.cpus & free)]
-    return bits_of(round_robin(layout, cpus)[:count])
+    return cpu_mask(round_robin(layout, cpus)[:count])

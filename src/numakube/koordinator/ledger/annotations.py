@@ -33,7 +33,7 @@ from numakube.koordinator.annotation_json import annotation, read_json
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
 from numakube.koordinator.ledger.kai_annotations import placed_by_kai
 from numakube.koordinator.vocabulary import CpuExclusive
-from numakube.values.cpuset import CpuSet
+from numakube.values.cpuset import NO_CPUS, CpuSet
 from numakube.values.numamask import MAX_NODE_ID, nodes_of
 from numakube.values.resources import amounts_of, quantities_of
 
@@ -164,10 +164,10 @@ def _share(
     problems: list[str],
 ) -> Share:
     try:
-        cpus = CpuSet.parse(status.cpuset).bits
+        cpus = CpuSet.parse(status.cpuset).mask
     except InvalidValue as error:
         problems.append(f"{place}.cpuset: {error}")
-        cpus = 0
+        cpus = NO_CPUS
     mask, zones = 0, {}
     for index, entry in enumerate(status.numa_node_resources):
         where = f"{place}.numaNodeResources[{index}]"

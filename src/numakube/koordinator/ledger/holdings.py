@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from numakube.koordinator.vocabulary import CpuExclusive
+from numakube.values.cpuset import NO_CPUS, CpuMask
 from numakube.values.resources import Amounts, add_amounts, largest_amounts
 
 if TYPE_CHECKING:
@@ -32,12 +33,12 @@ class Share:
     """What a pod, or one of its containers, holds.
 
     Attributes:
-        cpus: bound CPUs as bits; 0 if it runs in a shared pool.
+        cpus: bound CPUs; none if it runs in a shared pool.
         zones: what it takes of each NUMA node, in base units, not amplified.
         mask: the NUMA nodes that it was placed on; 0 if it was placed on none in particular.
     """
 
-    cpus: int = 0
+    cpus: CpuMask = NO_CPUS
     zones: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
     mask: NumaMask = 0
     devices: tuple[HeldDevice, ...] = ()

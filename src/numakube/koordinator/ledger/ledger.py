@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numakube.koordinator.ledger.holdings import Allotment
     from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts
     from numakube.koordinator.vocabulary import CpuExclusive
+    from numakube.values.cpuset import CpuMask
     from numakube.values.resources import Amounts
 
 
@@ -95,7 +96,7 @@ class Ledger:
         return Usage.of(self.capacity, self.allotments.values())
 
     @cached_property
-    def free_cpus(self) -> int:
+    def free_cpus(self) -> CpuMask:
         """CPUs that may be bound and are not."""
         return self.capacity.bindable & ~self.usage.cpus
 
@@ -119,7 +120,7 @@ class Ledger:
         return {zone: self._status(zone) for zone in self.capacity.zone_ids}
 
     @property
-    def exclusive_cpus(self) -> Mapping[CpuExclusive, int]:
+    def exclusive_cpus(self) -> Mapping[CpuExclusive, CpuMask]:
         """CPUs that are held under each exclusive policy."""
         return self.usage.exclusive
 

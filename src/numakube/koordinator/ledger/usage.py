@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from numakube.koordinator.vocabulary import CpuExclusive
+from numakube.values.cpuset import NO_CPUS, CpuMask
 from numakube.values.resources import CPU, MILLI_PER_CPU, Amounts, add_amounts
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ class Usage:
         exclusive: CPUs held under each exclusive policy.
     """
 
-    cpus: int = 0
+    cpus: CpuMask = NO_CPUS
     bound: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     unbound: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
     single: NumaMask = 0
     shared: NumaMask = 0
-    exclusive: Mapping[CpuExclusive, int] = field(default_factory=lambda: MappingProxyType({}))
+    exclusive: Mapping[CpuExclusive, CpuMask] = field(default_factory=lambda: MappingProxyType({}))
     devices: Mapping[DeviceKey, DeviceUse] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
@@ -97,7 +98,7 @@ def _mask(capacity: NodeCapacity, share: Share) -> NumaMask:
     return mask & capacity.all_zones
 
 
-def bound_of(capacity: NodeCapacity, cpus: int) -> dict[int, int]:
+def bound_of(capacity: NodeCapacity, cpus: CpuMask) -> dict[int, int]:
     """Return how many of *cpus* each NUMA node has; nodes without any are left out."""
     if not cpus:
         return {}
@@ -137,12 +138,12 @@ def _union(first: NumaMask, masks: Iterable[NumaMask]) -> NumaMask:
 
 
 def _with_exclusive(
-    held: Mapping[CpuExclusive, int], allotment: Allotment
-) -> Mapping[CpuExclusive, int]:
+    held: Mapping[CpuExclusive, CpuMask], allotment: Allotment
+) -> Mapping[CpuExclusive, CpuMask]:
     policy, cpus = allotment.cpu_exclusive, allotment.total.cpus
     if policy is CpuExclusive.NONE or not cpus:
         return held
-    return {**held, policy: held.get(policy, 0) | cpus}
+    return {**held, policy: held.get(policy, NO_CPUS) | cpus}
 
 
 def _with_devices(

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from numakube.koordinator.device_resources import device_type_of
+from numakube.values.cpuset import NO_CPUS, CpuMask
 from numakube.values.numamask import MAX_NODE_ID, mask_of
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
@@ -68,16 +69,17 @@ class NodeCapacity:
         return self.facts.cpus
 
     @cached_property
-    def bindable(self) -> int:
+    def bindable(self) -> CpuMask:
         """CPUs that may be bound."""
         layout = self.layout
-        return layout.all & ~self.facts.reserved_cpus if layout else 0
+        return layout.all & ~self.facts.reserved_cpus if layout else NO_CPUS
 
     @cached_property
-    def cpus_of_zone(self) -> Mapping[int, int]:
+    def cpus_of_zone(self) -> Mapping[int, CpuMask]:
         """All CPUs of each NUMA node."""
         layout = self.layout
-        return {zone: layout.by_numa.get(zone, 0) if layout else 0 for zone in self.zone_ids}
+        by_numa = layout.by_numa if layout else {}
+        return {zone: by_numa.get(zone, NO_CPUS) for zone in self.zone_ids}
 
     @cached_property
     def totals(self) -> Mapping[int, Amounts]:

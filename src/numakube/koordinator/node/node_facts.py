@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
+from numakube.values.cpuset import NO_CPUS, CpuMask, cpu_mask
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class CpuPlace:
 class Core:
     """A physical core: its logical CPUs as bits, how many they are, and where it is."""
 
-    cpus: int
+    cpus: CpuMask
     width: int
     socket: int
     numa: int
@@ -40,27 +41,27 @@ class Core:
 
 @dataclass(frozen=True)
 class CpuLayout:
-    """The logical CPUs of a node, ascending by id; sets of CPUs are integers with a bit a CPU."""
+    """The logical CPUs of a node, ascending by id."""
 
     places: tuple[CpuPlace, ...]
 
     @cached_property
-    def all(self) -> int:
+    def all(self) -> CpuMask:
         """Every CPU."""
-        return sum(1 << place.id for place in self.places)
+        return cpu_mask(place.id for place in self.places)
 
     @cached_property
-    def by_numa(self) -> Mapping[int, int]:
+    def by_numa(self) -> Mapping[int, CpuMask]:
         """CPUs of each NUMA node, ascending by its id."""
         return _grouped((place.numa, place.id) for place in self.places)
 
     @cached_property
-    def by_core(self) -> Mapping[tuple[int, int], int]:
+    def by_core(self) -> Mapping[tuple[int, int], CpuMask]:
         """CPUs of each core, by socket and core id."""
         return _grouped(((place.socket, place.core), place.id) for place in self.places)
 
     @cached_property
-    def by_socket(self) -> Mapping[int, int]:
+    def by_socket(self) -> Mapping[int, CpuMask]:
         """CPUs of each socket."""
         return _grouped((place.socket, place.id) for place in self.places)
 
@@ -139,7 +140,7 @@ class NodeFacts:
     node: str
     zones: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
     cpus: CpuLayout | None = None
-    reserved_cpus: int = 0
+    reserved_cpus: CpuMask = NO_CPUS
     kubelet_policy: TopologyPolicy = TopologyPolicy.NONE
     kubelet_scope: TopologyScope = TopologyScope.CONTAINER
     label_policy: TopologyPolicy = TopologyPolicy.NONE
@@ -152,8 +153,8 @@ class NodeFacts:
     problems: tuple[str, ...] = ()
 
 
-def _grouped(pairs: Iterable[tuple[Key, int]]) -> dict[Key, int]:
-    groups: dict[Key, int] = {}
+def _grouped(pairs: Iterable[tuple[Key, int]]) -> dict[Key, CpuMask]:
+    groups: dict[Key, CpuMask] = {}
     for key, cpu in pairs:
-        groups[key] = groups.get(key, 0) | 1 << cpu
+        groups[key] = groups.get(key, NO_CPUS) | 1 << cpu
     return {key: groups[key] for key in sorted(groups)}

@@ -25,7 +25,7 @@ from numakube.kubelet.cpus.manager import start_cpu_manager
 from numakube.kubelet.cpus.topology import CpuTopology as KubeletCpus
 from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.versions import behaviour_of
-from numakube.values.cpuset import MAX_CPU_ID, CpuSet, union
+from numakube.values.cpuset import MAX_CPU_ID, NO_CPUS, CpuMask, CpuSet, cpu_mask, union
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import milli_value
 from numakube.values.resources import MILLI_PER_CPU
@@ -106,9 +106,9 @@ def _is_sane(place: CpuPlace) -> bool:
 
 def kept_by_owner(
     annotations: Mapping[str, str], layout: CpuLayout | None, problems: list[str]
-) -> int:
+) -> CpuMask:
     """Return the CPUs that annotations of a Node, or their copies on an NRT, keep from pods."""
-    kept = 0
+    kept = NO_CPUS
     reservation = read_json(NodeReservation, annotations, keys.NODE_RESERVATION, problems)
     if reservation is not None:
         place = annotation(keys.NODE_RESERVATION, "reservedCPUs")
@@ -121,16 +121,20 @@ def kept_by_owner(
     return kept
 
 
-def kept_by_kubelet(annotations: Mapping[str, str], problems: list[str]) -> int:
+def kept_by_kubelet(annotations: Mapping[str, str], problems: list[str]) -> CpuMask:
     """Return the CPUs that koordlet says the kubelet has reserved or given to pods itself."""
     key = keys.CPU_MANAGER_POLICY
     # What cannot be read is told by the view of the same object.
     policy = read_json(CpuManagerPolicy, annotations, key, [])
-    kept = _cpus(policy.reserved_cpus, annotation(key, "reservedCPUs"), problems) if policy else 0
+    kept = (
+        _cpus(policy.reserved_cpus, annotation(key, "reservedCPUs"), problems)
+        if policy
+        else NO_CPUS
+    )
     return kept | union(_pinned(annotations, problems))
 
 
-def _pinned(annotations: Mapping[str, str], problems: list[str]) -> Iterator[int]:
+def _pinned(annotations: Mapping[str, str], problems: list[str]) -> Iterator[CpuMask]:
     key = keys.POD_CPU_ALLOCS
     if annotations.get(key) == "null":
         return
@@ -140,17 +144,17 @@ def _pinned(annotations: Mapping[str, str], problems: list[str]) -> Iterator[int
             yield _cpus(one.cpuset, annotation(key, f"[{index}].cpuset"), problems)
 
 
-def kept_in_report(report: ExactReport) -> int:
+def kept_in_report(report: ExactReport) -> CpuMask:
     """Return the CPUs that the kubelet has reserved or given to pods, by our exact report."""
-    return _reserved_in(report) | union(held.cpus.bits for held in report.pods.values())
+    return _reserved_in(report) | union(held.cpus.mask for held in report.pods.values())
 
 
-def _reserved_in(report: ExactReport) -> int:
+def _reserved_in(report: ExactReport) -> CpuMask:
     settings = report.settings
     if settings.reserved_cpus:
-        return settings.reserved_cpus.bits
+        return settings.reserved_cpus.mask
     if settings.cpu_policy != "static":
-        return 0
+        return NO_CPUS
     milli = settings.reserved_cpu_milli
     options = tuple(sorted(settings.cpu_options.items()))
     return _reserved_by(_Model(report.machine), milli, options, report.kubernetes)
@@ -159,7 +163,7 @@ def _reserved_in(report: ExactReport) -> int:
 @lru_cache(maxsize=256)
 def _reserved_by(
     model: _Model, milli: int | None, options: tuple[tuple[str, str], ...], kubernetes: str
-) -> int:
+) -> CpuMask:
     """Return the CPUs that a static CPU Manager reserves if none are listed."""
     settings = KubeletSettings(
         cpu_policy="static",
@@ -174,15 +178,15 @@ def _reserved_by(
     except ConfigError:
         # A kubelet that should not run by all that the model knows.
         return _first_cores(_layout_of_model(model), -(-(milli or 0) // MILLI_PER_CPU))
-    return manager.reserved if manager is not None else 0
+    return CpuMask(manager.reserved) if manager is not None else NO_CPUS
 
 
-def _cpus(text: str, place: str, problems: list[str]) -> int:
+def _cpus(text: str, place: str, problems: list[str]) -> CpuMask:
     try:
-        return CpuSet.parse(text).bits
+        return CpuSet.parse(text).mask
     except InvalidValue as error:
         problems.append(f"{place}: {error}")
-        return 0
+        return NO_CPUS
 
 
 def _reserved_count(reservation: NodeReservation, problems: list[str]) -> int:
@@ -194,10 +198,10 @@ def _reserved_count(reservation: NodeReservation, problems: list[str]) -> int:
         return 0
 
 
-def _first_cores(layout: CpuLayout, count: int) -> int:
+def _first_cores(layout: CpuLayout, count: int) -> CpuMask:
     """Return *count* CPUs, core by core, as the kubelet takes them from an idle machine."""
     in_order = sorted(layout.places, key=lambda one: (one.socket, one.numa, one.core, one.id))
-    return sum(1 << place.id for place in in_order[:count])
+    return cpu_mask(place.id for place in in_order[:count])
 
 
 def layout_of(machine: Machine) -> CpuLayout:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from numakube.koordinator.node.node_facts import CpuLayout
     from numakube.topology.exact import ExactReport
     from numakube.topology.view import NodeTopology
+    from numakube.values.cpuset import CpuMask
     from numakube.values.resources import Amounts
 
 _BIND_WORDS: Final = {
@@ -114,7 +115,7 @@ def _kept_from_nrt(
     report: ExactReport | None,
     layout: CpuLayout | None,
     problems: list[str],
-) -> int:
+) -> CpuMask:
     kept = kept_by_owner(annotations, layout, problems) | kept_by_kubelet(annotations, problems)
     return kept | kept_in_report(report) if report is not None else kept
 

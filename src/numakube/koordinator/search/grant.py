@@ -16,7 +16,7 @@ from numakube.koordinator.ledger.holdings import Share
 from numakube.koordinator.refusals import Refusal, Why
 from numakube.koordinator.search.search import too_little
 from numakube.koordinator.vocabulary import BindPolicy
-from numakube.values.cpuset import union
+from numakube.values.cpuset import NO_CPUS, CpuMask, union
 from numakube.values.numamask import nodes_of
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
@@ -45,7 +45,7 @@ class Grant:
         if isinstance(zones, Refusal):
             return zones
         counts = {zone: part[CPU] // MILLI_PER_CPU for zone, part in zones.items() if CPU in part}
-        cpus = self._cpus_by_zone(counts) if self.supply.demand.cpus else 0
+        cpus = self._cpus_by_zone(counts) if self.supply.demand.cpus else NO_CPUS
         if cpus is None:
             return self._too_few()
         return Share(cpus=cpus, zones=zones, mask=mask, devices=given)
@@ -70,9 +70,9 @@ class Grant:
                 zones.setdefault(zone, {})[name] = part
         return {zone: zones[zone] for zone in sorted(zones)}
 
-    def _cpus_by_zone(self, counts: dict[int, int]) -> int | None:
+    def _cpus_by_zone(self, counts: dict[int, int]) -> CpuMask | None:
         of_zone = self.supply.capacity.cpus_of_zone
-        cpus = 0
+        cpus = NO_CPUS
         for zone, count in counts.items():
             part = bind_cpus(self.supply, self.supply.cpus & of_zone[zone], count)
             if part is None:
@@ -89,22 +89,22 @@ class Grant:
         )
 
 
-def bind_cpus(supply: Supply, free: int, count: int) -> int | None:
+def bind_cpus(supply: Supply, free: CpuMask, count: int) -> CpuMask | None:
     """Return *count* of the *free* CPUs, or ``None`` if there are none that will do.
 
     CPUs that an init container of the same pod has had come first.
     """
     layout = supply.capacity.layout
     if not count or layout is None:
-        return None if count else 0
-    taken = 0
+        return None if count else NO_CPUS
+    taken = NO_CPUS
     for pool in _pools(supply, layout, free):
         missing = min(count - taken.bit_count(), pool.bit_count())
         taken |= _picked(supply, layout, pool, missing)
     return taken if taken.bit_count() == count and _is_sound(supply, layout, taken) else None
 
 
-def within_time(supply: Supply) -> int:
+def within_time(supply: Supply) -> CpuMask:
     """Return CPUs that can be bound, of each NUMA node no more than it has CPU time left.
 
     Pods that run in its shared pool have been promised the rest.
@@ -112,7 +112,7 @@ def within_time(supply: Supply) -> int:
     layout, capacity = supply.capacity.layout, supply.capacity
     cpus = supply.cpus
     if layout is None:
-        return 0
+        return NO_CPUS
     for zone, of_zone in capacity.cpus_of_zone.items():
         others = cpus & of_zone & ~supply.remaining.lent
         if (limit := supply.new_cpus(zone)) < others.bit_count():
@@ -120,7 +120,7 @@ def within_time(supply: Supply) -> int:
     return cpus
 
 
-def _picked(supply: Supply, layout: CpuLayout, free: int, count: int) -> int:
+def _picked(supply: Supply, layout: CpuLayout, free: CpuMask, count: int) -> CpuMask:
     demand = supply.demand
     grain = layout.cpus_per_core if demand.required is BindPolicy.FULL_PCPUS else 1
     cpus = pick(
@@ -132,10 +132,10 @@ def _picked(supply: Supply, layout: CpuLayout, free: int, count: int) -> int:
         exclusive=demand.cpu_exclusive,
         held=supply.remaining.exclusive_cpus,
     )
-    return cpus or 0
+    return cpus or NO_CPUS
 
 
-def _pools(supply: Supply, layout: CpuLayout, free: int) -> tuple[int, ...]:
+def _pools(supply: Supply, layout: CpuLayout, free: CpuMask) -> tuple[CpuMask, ...]:
     """Return *free* in parts: CPUs that are lent, those that complete their cores, the rest."""
     lent = supply.remaining.lent & free
     if not lent:
@@ -145,7 +145,7 @@ def _pools(supply: Supply, layout: CpuLayout, free: int) -> tuple[int, ...]:
     return first, broken, free & ~first & ~broken
 
 
-def _is_sound(supply: Supply, layout: CpuLayout, cpus: int) -> bool:
+def _is_sound(supply: Supply, layout: CpuLayout, cpus: CpuMask) -> bool:
     """Tell whether *cpus* are as they must be, and within what NUMA nodes have left."""
     new = cpus & ~supply.remaining.lent
     of_zone = supply.capacity.cpus_of_zone

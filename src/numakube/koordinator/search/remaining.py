@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from numakube.koordinator.ledger.holdings import Share, added_devices, largest_devices
 from numakube.koordinator.ledger.usage import add_zones, bound_of, unbound_of
 from numakube.koordinator.node.capacity import amplified
+from numakube.values.cpuset import NO_CPUS, CpuMask
 from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, largest_amounts
 
@@ -42,20 +43,20 @@ class Remaining:
     """
 
     ledger: Ledger
-    own: int = 0
-    lent: int = 0
+    own: CpuMask = NO_CPUS
+    lent: CpuMask = NO_CPUS
     kept: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
     devices: tuple[HeldDevice, ...] = ()
     peak: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
     device_peak: tuple[HeldDevice, ...] = ()
 
     @cached_property
-    def cpus(self) -> int:
+    def cpus(self) -> CpuMask:
         """CPUs that may be bound: free ones, and those lent."""
         return self.ledger.free_cpus & ~self.own | self.lent
 
     @property
-    def exclusive_cpus(self) -> Mapping[CpuExclusive, int]:
+    def exclusive_cpus(self) -> Mapping[CpuExclusive, CpuMask]:
         """CPUs that other pods hold under each exclusive policy."""
         return self.ledger.exclusive_cpus
 

@@ -15,6 +15,7 @@ from numakube.koordinator.cpus.bind_policy import usable
 from numakube.koordinator.node.capacity import amplified
 from numakube.koordinator.search.scoring import FULL_SCORE, SCORED, LazySums, Places
 from numakube.koordinator.vocabulary import BindPolicy
+from numakube.values.cpuset import NO_CPUS, CpuMask, union
 from numakube.values.numamask import NumaMask, masks_of_size, nodes_of
 from numakube.values.resources import (
     CPU,
@@ -48,16 +49,16 @@ class Supply:
     demand: HolderDemand
 
     @cached_property
-    def cpus(self) -> int:
+    def cpus(self) -> CpuMask:
         """CPUs that can be bound, as the policy that must be met allows."""
         layout = self.capacity.layout
         if layout is None:
-            return 0
+            return NO_CPUS
         required = self.demand.required
         lent = usable(layout, self.remaining.lent, required)
         if not lent or required is not BindPolicy.SPREAD_BY_PCPUS:
             return usable(layout, self.remaining.cpus, required)
-        busy = sum(core.cpus for core in layout.cores if core.cpus & lent)
+        busy = union(core.cpus for core in layout.cores if core.cpus & lent)
         return lent | usable(layout, self.remaining.cpus & ~busy, required)
 
     def unit(self, resource: str) -> int:
@@ -148,7 +149,7 @@ class Supply:
 
     def _reuse(self, mask: NumaMask) -> int:
         """Return what counts for CPUs that an init container of the pod has had: more than all."""
-        lent = self.cpus & self.remaining.lent if self.demand.cpus else 0
+        lent = self.cpus & self.remaining.lent if self.demand.cpus else NO_CPUS
         if not lent:
             return 0
         of_zone = self.capacity.cpus_of_zone
