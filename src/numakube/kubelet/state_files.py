@@ -99,11 +99,11 @@ def _restore_cpus(node: KubeletNode, data: bytes) -> None:
     if manager is None or not (state.default_cpus or state.entries):
         return
     _check_cpus(manager, state)
-    manager.shared = state.default_cpus.bits
+    manager.shared = state.default_cpus.mask
     manager.assignments = {
-        uid: {name: cpus.bits for name, cpus in sets.items()} for uid, sets in state.entries.items()
+        uid: {name: cpus.mask for name, cpus in sets.items()} for uid, sets in state.entries.items()
     }
-    manager.bubbles = {uid: cpus.bits for uid, cpus in state.pod_entries.items()}
+    manager.bubbles = {uid: cpus.mask for uid, cpus in state.pod_entries.items()}
 
 
 def _check_cpus(manager: CpuManager, state: cpu.CpuManagerState) -> None:

@@ -149,7 +149,7 @@ def _rebuilt(report: ExactReport) -> KubeletNode:
     for name, table in report.devices.items():
         node.register_devices(name, _devices(table), preferred=_preferred(table))
     if node.cpus is not None and report.shared_cpus is not None:
-        node.cpus.shared = report.shared_cpus.bits
+        node.cpus.shared = report.shared_cpus.mask
     if node.memory is not None:
         _restore_books(node.memory, report)
     for uid, holding in report.pods.items():
@@ -175,7 +175,7 @@ def _restore_books(manager: MemoryManager, report: ExactReport) -> None:
 def _restore_pod(node: KubeletNode, uid: str, holding: Holding, report: ExactReport) -> None:
     node.adopt(uid)
     if node.cpus is not None and holding.cpus:
-        node.cpus.assignments[uid] = {_WHOLE_POD: holding.cpus.bits}
+        node.cpus.assignments[uid] = {_WHOLE_POD: holding.cpus.mask}
     if node.memory is not None and holding.memory:
         node.memory.assignments[uid] = {_WHOLE_POD: holding.memory}
     for name, positions in holding.devices.items():

@@ -23,7 +23,7 @@ from numakube.values.cpuset import CpuSet
 def packed(machine: Machine, free: str, count: int, **order: bool) -> str:
     """Return the packed choice as a CPU list."""
     topology = CpuTopology.of(machine)
-    bits = CpuSet.parse(free).bits if free else topology.all_cpus
+    bits = CpuSet.parse(free).mask if free else topology.all_cpus
     taken = take_packed(topology, bits, count, PackedOrder(**order))
     return taken.message if isinstance(taken, CpuShortage) else str(CpuSet(taken))
 
@@ -31,7 +31,7 @@ def packed(machine: Machine, free: str, count: int, **order: bool) -> str:
 def distributed(machine: Machine, free: str, count: int, order: DistributedOrder) -> str:
     """Return the distributed choice as a CPU list."""
     topology = CpuTopology.of(machine)
-    bits = CpuSet.parse(free).bits if free else topology.all_cpus
+    bits = CpuSet.parse(free).mask if free else topology.all_cpus
     taken = take_distributed(topology, bits, count, order)
     return taken.message if isinstance(taken, CpuShortage) else str(CpuSet(taken))
 

@@ -124,7 +124,7 @@ def kept_by_owner(
 def kept_by_kubelet(annotations: Mapping[str, str], problems: list[str]) -> CpuMask:
     """Return the CPUs that koordlet says the kubelet has reserved or given to pods itself."""
     key = keys.CPU_MANAGER_POLICY
-    # What cannot be read is told by the view of the same object.
+    # The view of the same object reports what cannot be read.
     policy = read_json(CpuManagerPolicy, annotations, key, [])
     kept = (
         _cpus(policy.reserved_cpus, annotation(key, "reservedCPUs"), problems)
@@ -178,7 +178,7 @@ def _reserved_by(
     except ConfigError:
         # A kubelet that should not run by all that the model knows.
         return _first_cores(_layout_of_model(model), -(-(milli or 0) // MILLI_PER_CPU))
-    return CpuMask(manager.reserved) if manager is not None else NO_CPUS
+    return manager.reserved if manager is not None else NO_CPUS
 
 
 def _cpus(text: str, place: str, problems: list[str]) -> CpuMask:

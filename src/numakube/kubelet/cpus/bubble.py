@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.kubelet.demand import PodDemand
+    from numakube.values.cpuset import CpuMask
 
 _NO_ROOM_FOR_INIT = "pod rejected, pod has shared init containers but no cpus available for them"
 _NO_ROOM_FOR_SHARED = (
@@ -40,10 +41,10 @@ def shared_pool_problem(pod: PodDemand) -> str | None:
 
 
 def partition(
-    pod: PodDemand, bubble: int, take: Callable[[int, int], int | CpuShortage]
-) -> dict[str, int] | CpuShortage:
+    pod: PodDemand, bubble: CpuMask, take: Callable[[CpuMask, int], CpuMask | CpuShortage]
+) -> dict[str, CpuMask] | CpuShortage:
     """Return each container's CPUs; those without their own share what is left at the end."""
-    parts: dict[str, int] = {}
+    parts: dict[str, CpuMask] = {}
     left = bubble
     for container in pod.containers:
         own = container.exclusive_cpus

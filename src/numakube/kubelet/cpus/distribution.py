@@ -23,7 +23,7 @@ from numakube.kubelet.cpus.selection import (
     not_enough,
     take_packed,
 )
-from numakube.values.cpuset import union
+from numakube.values.cpuset import NO_CPUS, CpuMask, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -90,13 +90,13 @@ def _combinations(items: Sequence[int], size: int, *, aliasing: bool) -> Iterato
 
 
 def take_distributed(
-    topology: CpuTopology, available: int, count: int, order: DistributedOrder
-) -> int | CpuShortage:
+    topology: CpuTopology, available: CpuMask, count: int, order: DistributedOrder
+) -> CpuMask | CpuShortage:
     """Return *count* CPUs of *available*, the same number on each of the fewest NUMA nodes."""
     if count % order.group_size:
         return take_packed(topology, available, count, PackedOrder())
     if count < 1:
-        return 0
+        return NO_CPUS
     search = _Search(topology, available, count, order)
     if search.accumulator.impossible:
         return not_enough(count, available.bit_count())
@@ -112,7 +112,7 @@ class _Search:
     """One request being distributed."""
 
     def __init__(
-        self, topology: CpuTopology, available: int, count: int, order: DistributedOrder
+        self, topology: CpuTopology, available: CpuMask, count: int, order: DistributedOrder
     ) -> None:
         self.topology = topology
         self.count = count
@@ -151,7 +151,7 @@ class _Search:
                 best = _Best(score, combination, remainder, in_one_socket)
         return best
 
-    def hand_out(self, best: _Best) -> int | CpuShortage:
+    def hand_out(self, best: _Best) -> CpuMask | CpuShortage:
         """Take the even share of each chosen node, then the remainder group by group."""
         nodes = best.combination.items() if best.combination else []
         rest = best.remainder.items() if best.remainder else []
@@ -172,7 +172,7 @@ class _Search:
                 break  # the kubelet would loop for ever here
         return self._accounted()
 
-    def _accounted(self) -> int | CpuShortage:
+    def _accounted(self) -> CpuMask | CpuShortage:
         left = self.accumulator.need
         if left == 0:
             return self.accumulator.taken

@@ -13,9 +13,12 @@ from numakube.values.numamask import masks_over, sums_over
 
 if TYPE_CHECKING:
     from numakube.kubelet.cpus.manager import CpuManager
+    from numakube.values.cpuset import CpuMask
 
 
-def cpu_hints(manager: CpuManager, available: int, reusable: int, wanted: int) -> list[Hint]:
+def cpu_hints(
+    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int
+) -> list[Hint]:
     """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable."""
     numa = manager.topology.numa
     nodes = tuple(numa)

@@ -17,7 +17,7 @@ from numakube.kubelet.cpus.options import CpuOptions, read_cpu_options
 from numakube.kubelet.cpus.selection import CpuShortage, PackedOrder, take_packed
 from numakube.kubelet.demand import Role
 from numakube.kubelet.outcome import Failure, unexpected
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.resources import MILLI_PER_CPU
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.hints import Hint, ProviderHints
     from numakube.kubelet.settings import KubeletSettings
     from numakube.kubelet.versions import Behaviour
+    from numakube.values.numamask import NumaMask
 
 _SMT_ERROR = "SMTAlignmentError"
 
@@ -48,10 +49,10 @@ class CpuManager:
         strict = self.options.strict_reservation
         self.managed = topology.all_cpus & ~self.reserved if strict else topology.all_cpus
         self.shared = self.managed
-        self.assignments: dict[str, dict[str, int]] = {}
+        self.assignments: dict[str, dict[str, CpuMask]] = {}
         # CPUs of pods that are managed as one bubble; containers hold parts of it.
-        self.bubbles: dict[str, int] = {}
-        self._reusable: tuple[str, int] = ("", 0)
+        self.bubbles: dict[str, CpuMask] = {}
+        self._reusable: tuple[str, CpuMask] = ("", NO_CPUS)
 
     def clone(self) -> CpuManager:
         """Return an independent copy of the state."""
@@ -62,12 +63,12 @@ class CpuManager:
         return copy
 
     @property
-    def available(self) -> int:
+    def available(self) -> CpuMask:
         """CPUs that can be given out exclusively."""
         return self.shared & ~self.reserved
 
     @property
-    def allocatable(self) -> int:
+    def allocatable(self) -> CpuMask:
         """CPUs that could be exclusive on an empty node (GetAllocatableResources)."""
         return self.topology.all_cpus & ~self.reserved
 
@@ -82,7 +83,7 @@ class CpuManager:
             return {"cpu": cpu_hints(self, self.available, reusable, wanted)}
         if held.bit_count() != wanted:
             return {"cpu": ()}
-        return {"cpu": cpu_hints(self, held, 0, wanted)}
+        return {"cpu": cpu_hints(self, held, NO_CPUS, wanted)}
 
     def pod_hints(self, pod: PodDemand) -> ProviderHints:
         """Return the NUMA nodes whose CPUs can serve the whole pod."""
@@ -91,7 +92,7 @@ class CpuManager:
             return None
         if pod.pod_level is not None and bubble.shared_pool_problem(pod):
             return {"cpu": ()}
-        held = 0
+        held = NO_CPUS
         assigned = self.assignments.get(pod.uid, {})
         for container in pod.containers:
             cpus = assigned.get(container.name)
@@ -100,7 +101,7 @@ class CpuManager:
                     return {"cpu": ()}
                 held |= cpus
         if held.bit_count() == wanted:
-            return {"cpu": cpu_hints(self, held, 0, wanted)}
+            return {"cpu": cpu_hints(self, held, NO_CPUS, wanted)}
         reusable = self._reusable_by(pod.uid) | held
         return {"cpu": cpu_hints(self, self.available, reusable, wanted)}
 
@@ -133,7 +134,7 @@ class CpuManager:
             return Failure("EmptyPodSharedPoolError", problem)
         if failure := self._smt_problem(wanted):
             return failure
-        cpus = self._take_near(wanted, hint, 0)
+        cpus = self._take_near(wanted, hint, NO_CPUS)
         if isinstance(cpus, CpuShortage):
             return unexpected(cpus.message)
         parts = bubble.partition(pod, cpus, self.take)
@@ -151,7 +152,7 @@ class CpuManager:
     def forget(self, uid: str) -> None:
         """Return all CPUs of the pod to the shared pool."""
         held = self.assignments.pop(uid, {})
-        self.shared |= union(held.values()) | self.bubbles.pop(uid, 0)
+        self.shared |= union(held.values()) | self.bubbles.pop(uid, NO_CPUS)
 
     def held_by(self, uid: str, container: str) -> CpuSet:
         """Return the CPUs of a container; empty if it runs in the shared pool."""
@@ -166,7 +167,7 @@ class CpuManager:
         del resource
         return {n: (cpus & self.available).bit_count() for n, cpus in self.topology.numa.items()}
 
-    def take(self, available: int, count: int) -> int | CpuShortage:
+    def take(self, available: CpuMask, count: int) -> CpuMask | CpuShortage:
         """Choose *count* CPUs of *available* in the order that the options ask for."""
         options = self.options
         if options.distribute_across_numa:
@@ -189,10 +190,10 @@ class CpuManager:
         )
         return take_packed(self.topology, available, count, order)
 
-    def _take_near(self, count: int, hint: Hint, reusable: int) -> int | CpuShortage:
+    def _take_near(self, count: int, hint: Hint, reusable: CpuMask) -> CpuMask | CpuShortage:
         """Choose CPUs on the hint's nodes as far as they go, the rest anywhere."""
         allocatable = self.available | reusable
-        near = 0
+        near = NO_CPUS
         if hint.mask is not None:
             aligned = allocatable & self._cpus_near(hint.mask)
             taken = self.take(aligned, min(count, aligned.bit_count()))
@@ -202,7 +203,7 @@ class CpuManager:
         rest = self.take(allocatable & ~near, count - near.bit_count())
         return rest if isinstance(rest, CpuShortage) else near | rest
 
-    def _cpus_near(self, mask: int) -> int:
+    def _cpus_near(self, mask: NumaMask) -> CpuMask:
         cpus = self.topology.cpus_on(mask)
         if not self.options.align_by_socket:
             return cpus
@@ -230,21 +231,21 @@ class CpuManager:
             f"{physical}, requested CPUs = {count}, CPUs per core = {per_core}",
         )
 
-    def _reusable_by(self, uid: str) -> int:
-        return self._reusable[1] if self._reusable[0] == uid else 0
+    def _reusable_by(self, uid: str) -> CpuMask:
+        return self._reusable[1] if self._reusable[0] == uid else NO_CPUS
 
-    def _note_reusable(self, uid: str, container: ContainerDemand, cpus: int) -> None:
+    def _note_reusable(self, uid: str, container: ContainerDemand, cpus: CpuMask) -> None:
         """Remember what later containers of the pod may use again; only one pod is remembered."""
         reusable = self._reusable_by(uid)
         is_init = container.role is Role.INIT
         self._reusable = (uid, reusable | cpus if is_init else reusable & ~cpus)
 
-    def _reserve(self, settings: KubeletSettings) -> int:
+    def _reserve(self, settings: KubeletSettings) -> CpuMask:
         """Return the CPUs kept for the system, from the list or chosen by topology."""
         count = self._reserved_count(settings)
         listed = settings.reserved_cpus
         if listed:
-            reserved = listed.bits
+            reserved = listed.mask
             if unknown := reserved & ~self.topology.all_cpus:
                 first = next(iter(CpuSet(unknown)))
                 raise KubeletStartError(
@@ -253,7 +254,7 @@ class CpuManager:
                 )
             return reserved
         chosen = self.take(self.topology.all_cpus, count)
-        reserved = 0 if isinstance(chosen, CpuShortage) else chosen
+        reserved = NO_CPUS if isinstance(chosen, CpuShortage) else chosen
         if reserved.bit_count() != count:
             raise KubeletStartError(
                 "[cpumanager] unable to reserve the required amount of CPUs "

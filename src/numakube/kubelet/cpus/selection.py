@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.values.cpuset import iter_bits
+from numakube.values.cpuset import NO_CPUS, CpuMask, iter_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,11 +46,11 @@ class PackedOrder:
 class Accumulator:
     """Collects CPUs out of ``free`` until ``need`` is met."""
 
-    def __init__(self, topology: CpuTopology, free: int, need: int) -> None:
+    def __init__(self, topology: CpuTopology, free: CpuMask, need: int) -> None:
         self.topology = topology
         self.free = free & topology.all_cpus
         self.need = need
-        self.taken = 0
+        self.taken = NO_CPUS
         self._numa_first = topology.socket_count >= len(topology.numa)
 
     @property
@@ -63,13 +63,13 @@ class Accumulator:
         """Whether more is needed than is free."""
         return self.need > self.free.bit_count()
 
-    def take(self, cpus: int) -> None:
+    def take(self, cpus: CpuMask) -> None:
         """Claim *cpus*; also CPUs that were busy, as the kubelet does for "free" hybrid cores."""
         self.taken |= cpus
         self.free &= ~self.taken
         self.need -= cpus.bit_count()
 
-    def take_whole(self, elements: Iterable[int], level: Mapping[int, int]) -> None:
+    def take_whole(self, elements: Iterable[int], level: Mapping[int, CpuMask]) -> None:
         """Claim each of *elements* that is not larger than the need."""
         for element in elements:
             cpus = level[element]
@@ -161,7 +161,7 @@ class Accumulator:
     def _take_whole_sockets(self) -> None:
         self.take_whole(self.whole_sockets(), self.topology.sockets)
 
-    def _order(self, level: Mapping[int, int], *, within: int = -1) -> list[int]:
+    def _order(self, level: Mapping[int, CpuMask], *, within: int = -1) -> list[int]:
         """Return the elements with a free CPU in *within*, those with fewest free CPUs first."""
         free = self.free
         inside = free & within
@@ -173,11 +173,11 @@ class Accumulator:
 
 
 def take_packed(
-    topology: CpuTopology, available: int, count: int, order: PackedOrder
-) -> int | CpuShortage:
+    topology: CpuTopology, available: CpuMask, count: int, order: PackedOrder
+) -> CpuMask | CpuShortage:
     """Return *count* CPUs of *available*, packed as tightly as the kubelet packs them."""
     if count < 1:
-        return 0
+        return NO_CPUS
     accumulator = Accumulator(topology, available, count)
     if accumulator.impossible:
         return not_enough(count, available.bit_count())
@@ -188,7 +188,7 @@ def take_packed(
         accumulator.take_whole(accumulator.whole_cores(), topology.cores)
     if not accumulator.satisfied:
         for cpu in list(accumulator.single_cpus(spread=order.spread_over_cores)):
-            accumulator.take(1 << cpu)
+            accumulator.take(CpuMask(1 << cpu))
             if accumulator.satisfied:
                 break
     return accumulator.taken if accumulator.satisfied else CpuShortage("failed to allocate cpus")
@@ -207,16 +207,16 @@ def _take_uncore(accumulator: Accumulator, order: PackedOrder) -> None:
             return
 
 
-def _take_part_of_uncore(accumulator: Accumulator, cache: int, order: PackedOrder) -> None:
+def _take_part_of_uncore(accumulator: Accumulator, cache: CpuMask, order: PackedOrder) -> None:
     """Claim the whole remaining need from the lowest cores of one cache, or nothing."""
     topology, need, free = accumulator.topology, accumulator.need, accumulator.free
     per_core = topology.cpus_per_core
     cores = sorted(core for core, cpus in topology.cores.items() if cpus & free & cache)
-    claim = 0
+    claim = NO_CPUS
     for core in cores[: -(-need // per_core)]:
         claim |= topology.cores[core] & free
     odd = need % 2 and per_core > 1 and order.odd_uncore_requests
     if odd and claim.bit_count() > need:
-        claim ^= 1 << (claim.bit_length() - 1)
+        claim &= ~(1 << (claim.bit_length() - 1))
     if claim.bit_count() == need:
         accumulator.take(claim)

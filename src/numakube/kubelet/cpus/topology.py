@@ -11,33 +11,34 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.errors import KubeletStartError
-from numakube.values.cpuset import iter_bits, union
+from numakube.values.cpuset import NO_CPUS, CpuMask, cpu_mask, iter_bits, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.machine import Core, Machine
+    from numakube.values.numamask import NumaMask
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTopology:
-    """CPUs of each element of each level; ids map to bit sets."""
+    """CPUs of each element of each level."""
 
-    all_cpus: int
+    all_cpus: CpuMask
     cpu_count: int
     socket_count: int
     core_count: int
-    numa: Mapping[int, int]
-    sockets: Mapping[int, int]
-    cores: Mapping[int, int]
-    uncore_caches: Mapping[int, int]
+    numa: Mapping[int, CpuMask]
+    sockets: Mapping[int, CpuMask]
+    cores: Mapping[int, CpuMask]
+    uncore_caches: Mapping[int, CpuMask]
 
     @classmethod
     def of(cls, machine: Machine) -> CpuTopology:
         """Read the CPUs of *machine*."""
         if machine.cpu_count == 0:
             raise KubeletStartError("could not detect number of cpus")
-        levels: tuple[dict[int, int], ...] = ({}, {}, {}, {})
+        levels: tuple[dict[int, CpuMask], ...] = ({}, {}, {}, {})
         for node in machine.nodes:
             for core in node.cores:
                 ids = (node.id, core.socket, _core_id(core), _uncore_id(core))
@@ -69,15 +70,15 @@ class CpuTopology:
         """Average CPUs a last-level cache, rounded down."""
         return self.cpu_count // len(self.uncore_caches) if self.uncore_caches else 0
 
-    def cpus_on(self, numa_mask: int) -> int:
+    def cpus_on(self, numa_mask: NumaMask) -> CpuMask:
         """Return the CPUs of the NUMA nodes in *numa_mask*."""
-        return union(self.numa.get(node, 0) for node in iter_bits(numa_mask))
+        return union(self.numa.get(node, NO_CPUS) for node in iter_bits(numa_mask))
 
-    def sockets_of(self, cpus: int) -> list[int]:
+    def sockets_of(self, cpus: CpuMask) -> list[int]:
         """Return the sockets that have any of *cpus*."""
         return [socket for socket, members in self.sockets.items() if members & cpus]
 
-    def whole_cores_of(self, cpus: int) -> int:
+    def whole_cores_of(self, cpus: CpuMask) -> CpuMask:
         """Return all threads of the cores that have any of *cpus*."""
         return union(members for members in self.cores.values() if members & cpus)
 
@@ -95,7 +96,7 @@ def _uncore_id(core: Core) -> int:
     return core.socket if core.uncore_cache is None else core.uncore_cache
 
 
-def _join(levels: Iterable[dict[int, int]], ids: Iterable[int], threads: Iterable[int]) -> None:
-    bits = union(1 << cpu for cpu in threads)
+def _join(levels: Iterable[dict[int, CpuMask]], ids: Iterable[int], threads: Iterable[int]) -> None:
+    bits = cpu_mask(threads)
     for level, element in zip(levels, ids, strict=True):
-        level[element] = level.get(element, 0) | bits
+        level[element] = level.get(element, NO_CPUS) | bits
