@@ -1,4 +1,4 @@
-"""Reading JSON annotations so that every mistake is told with the key and the field.
+"""Reading JSON annotations: every mistake is reported with the key and the field.
 
 A problem is one line, ``metadata.annotations[<key>].<field>: <what is wrong>``, as Kubernetes names
 fields. Unknown fields are allowed, since others may know them; a known field in the wrong case is a
@@ -40,7 +40,7 @@ def label(key: str) -> str:
 def read_json(
     kind: type[T], annotations: Mapping[str, str], key: str, problems: list[str]
 ) -> T | None:
-    """Return the annotation *key* as a *kind*; ``None`` if there is none that can be read."""
+    """Return the annotation *key* as a *kind*; ``None`` if it is missing or cannot be read."""
     text = annotations.get(key)
     if text is None:
         return None
@@ -57,7 +57,7 @@ def read_json(
 def read_word(
     kind: type[Word], text: str, place: str, problems: list[str], *, also: tuple[str, ...] = ()
 ) -> Word | None:
-    """Return *text* as a *kind*; ``None`` if it is none of its words, which is noted.
+    """Return *text* as a *kind*; ``None`` if the word is unknown, which is noted.
 
     Args:
         kind: the words that are known.

@@ -209,7 +209,7 @@ def _binding_for(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> _Bind
 
 
 def _holders(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Iterator[_Holder]:
-    """Yield whoever gets CPUs of its own."""
+    """Yield the pod or the containers that get CPUs of their own."""
     if scope is TopologyScope.POD:
         if wish.cpus.bound or facts.binds_all:
             yield from _if_any(_Holder("", wish.requests.get(CPU, 0), wish.cpus))

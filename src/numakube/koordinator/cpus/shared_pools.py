@@ -1,9 +1,9 @@
 """Shared pools: the CPUs that are left for pods without CPUs of their own, by NUMA node.
 
-There are two, as koordlet has them. Nobody in the *LS* pool meets a pod with CPUs of its own. Pods
+There are two, as koordlet has them. No pod in the *LS* pool meets one with CPUs of its own. Pods
 of QoS class ``BE`` run in the *BE* pool, which also has the CPUs of ``LSR`` pods: those are bound,
-but shared with whoever takes what they leave; ``LSE`` pods share with nobody. CPUs that the kubelet
-reserves for system daemons stay in both pools: they are not bound, but nobody owns them.
+but shared with pods that take what they leave; ``LSE`` pods do not share theirs. CPUs that the
+kubelet reserves for system daemons stay in both pools: no pod can have them for itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whole cores: nobody else runs on a core that a pod was given.
+"""Whole cores: no other pod runs on a core that a pod was given.
 
 One NUMA node is tried first, then one socket, both in the order of the node's strategy. A pod that
 fits neither takes as few sockets as possible: whole sockets' worth of free cores, the largest

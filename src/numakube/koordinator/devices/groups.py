@@ -77,7 +77,7 @@ def _numa(place: DevicePlace) -> Branch:
 
 
 def _pcie(place: DevicePlace) -> Branch:
-    # A device that does not tell its switch shares it with nobody.
+    # A device that does not tell its switch shares it with no other.
     return (*_numa(place), place.pcie or f"of {place.type} {place.minor}")
 
 

@@ -54,7 +54,7 @@ _DEFAULT: Final = "Default"
 def allotment_of(pod: Pod, problems: list[str]) -> Allotment | None:
     """Return what *pod* holds by its annotations; ``None`` if they say nothing of it.
 
-    What cannot be read is told in *problems* and counts as nothing.
+    What cannot be read is added to *problems* and counts as nothing.
     """
     annotations = pod.metadata.annotations
     status = read_json(ResourceStatus, annotations, keys.RESOURCE_STATUS, problems)

@@ -6,7 +6,7 @@ ledger. Ledgers with equal `Ledger.key` give equal answers to every wish, whatev
 pods are called, so answers can be remembered by it.
 
 CPU time is counted amplified: a NUMA node has its CPUs times the ratio, and a bound CPU takes the
-ratio off it, because nobody else can run there.
+ratio off it, because no other pod can run there.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class FreeDevice:
 
     Attributes:
         left: of each of its resources, never negative; all zero for a device that is not healthy.
-        vfs: virtual functions that nobody holds, ascending.
-        in_use: whether somebody holds a part of it.
+        vfs: virtual functions that no pod holds, ascending.
+        in_use: whether a pod holds a part of it.
     """
 
     place: DevicePlace

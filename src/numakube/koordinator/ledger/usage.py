@@ -91,7 +91,7 @@ def _holders(allotment: Allotment) -> Iterator[Share]:
 
 
 def _mask(capacity: NodeCapacity, share: Share) -> NumaMask:
-    """Return where *share* is; told by its amounts or its CPUs if nobody wrote a mask."""
+    """Return where *share* is: by its mask, else by its amounts, else by its CPUs."""
     mask = share.mask or sum(1 << zone for zone in capacity.zone_ids if zone in share.zones)
     if not mask and share.cpus:
         mask = sum(1 << zone for zone in bound_of(capacity, share.cpus))

@@ -2,7 +2,7 @@
 
 Any producer of NRTs will do; koordlet and our exporter tell where the CPUs are, so that some can be
 bound. Labels have Koordinator's words; unknown ones mean none, where Koordinator takes an unknown
-policy for a real one that nothing implements. What cannot be read is told in `NodeFacts.problems`
+policy for a real one that nothing implements. What cannot be read is listed in `NodeFacts.problems`
 and counts as not said.
 
 Where a Topology Manager is at work nothing is allotted, so the exact report, which the kubelet
@@ -146,7 +146,7 @@ def _overruled(labels: NodeLabels, policy: TopologyPolicy, scope: TopologyScope)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLabels:
-    """What the labels say; what they do not say is none, or ``None``."""
+    """What the labels say; ``NONE`` or ``None`` where they say nothing."""
 
     policy: TopologyPolicy = TopologyPolicy.NONE
     scope: TopologyScope | None = None

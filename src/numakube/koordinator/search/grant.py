@@ -60,12 +60,13 @@ class Grant:
 
     def _split(self, mask: NumaMask) -> dict[int, Amounts] | Refusal:
         zones: dict[int, dict[str, int]] = {}
-        for name, amount in self.supply.demand.amounts.items():
-            available = self.supply.available[name]
+        supply = self.supply
+        for name, amount in supply.demand.amounts.items():
+            available = supply.available[name]
             there = {zone: available[zone] for zone in nodes_of(mask)}
-            parts = even_parts(there, amount, unit=self.supply.unit(name))
+            parts = even_parts(there, amount, unit=supply.unit(name))
             if parts is None:
-                return too_little(self.supply, name)
+                return too_little(supply, name)
             for zone, part in parts.items():
                 zones.setdefault(zone, {})[name] = part
         return {zone: zones[zone] for zone in sorted(zones)}

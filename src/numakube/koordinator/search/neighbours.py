@@ -1,9 +1,9 @@
 """Pods on one NUMA node and pods across several, and whether they keep away from each other.
 
-A pod across several nodes slows down whoever believed to have one of them for itself. So with
-``Required`` a single node is no place for a pod if somebody is there who spans nodes, and a set of
-nodes is none if somebody is on one of them alone. With ``Preferred`` such places come last among
-those of their size. Pods that run in shared pools count like those with CPUs of their own.
+A pod across several nodes slows down a pod that expects one of them for itself. With ``Required`` a
+pod therefore takes neither a single node that a pod across several uses, nor a set of nodes of
+which another pod uses one alone. With ``Preferred`` such places come last among those of their
+size. Pods that run in shared pools count like those with CPUs of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Neighbours:
         return cls(_mask(status, NumaStatus.SINGLE), _mask(status, NumaStatus.SHARED))
 
     def are_disturbed(self, mask: NumaMask) -> bool:
-        """Tell whether somebody on *mask* would be disturbed, or would disturb."""
+        """Tell whether a pod on *mask* and those that are there would disturb each other."""
         return bool(mask & (self.shared if mask.bit_count() == 1 else self.single))
 
     def allow(self, mask: NumaMask, exclusive: Exclusive) -> bool:

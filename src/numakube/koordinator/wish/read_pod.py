@@ -1,6 +1,6 @@
 """What a pod wishes, read once from its annotations, labels and requests.
 
-Nothing is refused here: what cannot be read is told in `PodWish.problems`, whose lines serve the
+Nothing is refused here: what cannot be read is listed in `PodWish.problems`, whose lines serve the
 scheduler's refusal, the validating check and the admission webhook alike.
 
 A pod's CPUs are bound because of its QoS label and priority class, whatever its Kubernetes QoS

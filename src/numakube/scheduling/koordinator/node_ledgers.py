@@ -74,7 +74,7 @@ class _Page:
     """What is kept of one node.
 
     Attributes:
-        empty: the ledger that nobody holds anything in.
+        empty: the ledger of the node without pods.
         generation: of the node when `ledger` was made.
     """
 
@@ -95,7 +95,7 @@ class NodeLedgers:
         self._code_of: dict[Hashable, int] = {}
 
     def facts(self, node: NodeInfo) -> NodeFacts:
-        """Return what is known of *node*, whoever is on it."""
+        """Return what is known of *node*, whatever pods are on it."""
         return self._page(node).empty.facts
 
     def of(self, node: NodeInfo) -> Ledger:

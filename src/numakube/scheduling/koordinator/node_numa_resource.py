@@ -125,11 +125,11 @@ class NodeNUMAResource(
         return pod.memo((NAME, policy), read)
 
     def outcome(self, pod: PodInfo, node: NodeInfo) -> Outcome:
-        """Return what *node* says to *pod*, decided anew; for explanations."""
+        """Return what *node* says to *pod*, decided afresh; for explanations."""
         return decide(self.ledgers.case(node), self.wish_of(pod), strategy=self.args.strategy)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Read the wish; an ordinary pod in a cluster without settings is none of our business."""
+        """Read the wish; skip ordinary pods in a cluster without settings."""
         special = not is_ordinary(pod)
         if snapshot.objects.devices:
             special = special or wants_devices(pod)
@@ -175,7 +175,7 @@ class NodeNUMAResource(
         """Rate only what there is to rate.
 
         An ordinary pod must not be drawn to or from the few nodes that have settings, and where
-        nobody gives anything the other plugins rate how full nodes are.
+        no node gives anything the other plugins rate how full nodes are.
         """
         wanted = state.read(_WANTED)
         if wanted is None or not self._concerned(wanted, snapshot, rows).all():

@@ -100,7 +100,7 @@ def decide(case: Case, wish: PodWish, *, strategy: Strategy) -> Outcome:
 def _too_amplified(case: Case, wish: PodWish, bound: int) -> Refusal | None:
     """Return a refusal if bound CPUs, which count amplified, leave the node too little CPU.
 
-    A node that is amplified says that it has more CPU than it has. Whoever binds CPUs takes real
+    A node that is amplified says that it has more CPU than it has. A pod with bound CPUs takes real
     ones, so each counts for as much as the node makes of it; the plugin that adds up plain requests
     does not know that.
     """

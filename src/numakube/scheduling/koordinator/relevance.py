@@ -1,6 +1,6 @@
 """Which pods and nodes concern NodeNUMAResource; most do not.
 
-Whether a pod is ordinary is told without reading its annotations, because nearly all pods of nearly
+A pod is found to be ordinary without reading its annotations, because nearly all pods of nearly
 all clusters are, and must cost nothing.
 """
 
