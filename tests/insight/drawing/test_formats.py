@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tests.insight.drawing import nodes
 from tests.strategies.machines import machines
 
+from numakube.insight.drawing import words
 from numakube.insight.drawing.from_report import picture_of_machine
 from numakube.insight.drawing.layout import scene_of
 from numakube.insight.drawing.picture import NodePicture, PodMark
@@ -24,6 +26,7 @@ from numakube.insight.drawing.svg import escaped, svg_of, svg_style
 from numakube.insight.drawing.text import text_of
 from numakube.insight.drawing.theme import DARK, LIGHT, rgb
 from numakube.kubelet.machine import Machine
+from numakube.values.cpuset import CpuSet
 
 SVG = "{http://www.w3.org/2000/svg}"
 PICTURES = [nodes.small, nodes.large, nodes.expanded, nodes.with_holes, nodes.partly_offline]
@@ -65,6 +68,49 @@ def test_the_svg_says_in_words_what_it_shows() -> None:
     assert description is not None
     assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
     assert "Pod team/web: zone 0, CPUs 1,9, 4Gi" in (description.text or "")
+
+
+def test_the_legend_says_all_that_pods_hold() -> None:
+    """In as many lines as that takes, within the drawing."""
+    scattered = CpuSet.of(range(0, 128, 2))
+    mark = PodMark(
+        "team/wide",
+        "A",
+        scattered,
+        {"memory": 8 << 30, "hugepages-1Gi": 4 << 30},
+        {"x/gpu": 8},
+        (0,),
+    )
+    picture = replace(nodes.small(), pods=(mark, *nodes.small().pods))
+    (drawn,) = [one for one in groups(picture, "pod") if one.get("data-pod") == "team/wide"]
+    lines = [one.text or "" for one in drawn.iter(f"{SVG}text")][2:]
+    assert len(lines) > 2
+    assert " · ".join(lines).replace(", · ", ",") == " · ".join(words.pod_words(mark))
+    scene = scene_of(picture)
+    assert all(one.x + one.width <= scene.width for one in _labels(scene.items))
+    rows = {one.y for one in _labels(scene.items) if one.text in lines}
+    others = {one.y for one in _labels(scene.items) if one.text == "team/web"}
+    assert len(rows) == len(lines)
+    assert not rows & others
+
+
+def _labels(items: Iterable[Item]) -> Iterator[Label]:
+    for item in items:
+        if isinstance(item, Group):
+            yield from _labels(item.children)
+        elif isinstance(item, Label) and item.anchor == "start":
+            yield item
+
+
+def test_what_pods_have_can_lead_to_them() -> None:
+    """Keys stop once at each pod, in the legend; whoever has no address leads nowhere."""
+    drawing = svg_of(nodes.small(), link=lambda pod: f"/at/{pod}" if pod == "team/web" else "")
+    root = ElementTree.fromstring(drawing)  # noqa: S314
+    links = list(root.iter(f"{SVG}a"))
+    assert {one.get("href") for one in links} == {"/at/team/web"}
+    assert [one.get("aria-label") for one in links if not one.get("tabindex")] == ["team/web"]
+    assert len(links) > 2
+    assert root.get("role") == "group"
 
 
 def test_two_drawings_in_a_page_have_different_ids() -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing import words
 from numakube.insight.drawing.picture import Change
-from numakube.insight.drawing.scene import Box, Group, Label, shortened, shortened_name, text_width
+from numakube.insight.drawing.scene import Box, Group, Label, shortened_name, text_width, wrapped
 from numakube.insight.drawing.theme import pod_paint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numakube.insight.drawing.picture import NodePicture, PodMark
     from numakube.insight.drawing.scene import Item
@@ -21,6 +21,7 @@ _SMALL: Final = 11.0
 _CELL: Final = 30.0
 _CELL_HEIGHT: Final = 20.0
 _ROW: Final = 24.0
+_LINE: Final = 15.0  # each further line of a row
 _COLUMN: Final = 520.0
 _FEW: Final = 6  # pods that one column is enough for
 _LOCAL: Final = 10  # the distance of a zone to itself, by the ACPI specification
@@ -82,11 +83,18 @@ def legend_items(picture: NodePicture, width: float) -> tuple[list[Item], float]
     rows = -(-len(picture.pods) // columns)
     names = max((text_width(pod.name, _TEXT, bold=True) for pod in picture.pods), default=0.0)
     names = min(names, 0.5 * width / columns)
-    for number, pod in enumerate(picture.pods):
-        column, row = divmod(number, max(rows, 1))
-        place = (column * width / columns, _HEAD + 10 + row * _ROW)
-        items.append(_pod(pod, number, place, (names, width / columns - 12)))
-    y = _HEAD + 10 + rows * _ROW
+    widths = (names, width / columns - 12)
+    bottom = _HEAD + 10
+    for column in range(columns):
+        y = _HEAD + 10
+        for number in range(column * rows, min((column + 1) * rows, len(picture.pods))):
+            group, height = _pod(
+                picture.pods[number], number, (column * width / columns, y), widths
+            )
+            items.append(group)
+            y += height
+        bottom = max(bottom, y)
+    y = bottom
     if picture.exact:
         items.extend(_key(picture, y))
         y += _ROW
@@ -107,7 +115,8 @@ def _heading(picture: NodePicture) -> str:
 
 def _pod(
     pod: PodMark, number: int, place: tuple[float, float], widths: tuple[float, float]
-) -> Group:
+) -> tuple[Group, float]:
+    """Return what one pod holds, in as many lines as that takes, and how high they are."""
     (x, y), (room, width) = place, widths
     gone = pod.change is Change.FREED
     swatch = Box(
@@ -122,19 +131,30 @@ def _pod(
     name = shortened_name(pod.name, room, _TEXT, bold=True)
     label = Label(x=x + 28, y=y + 14, text=name, size=_TEXT, bold=True)
     left = x + 28 + room + 10
-    details = " · ".join(words.pod_words(pod))
-    what = Label(
-        x=left, y=y + 14, text=shortened(details, x + width - left, _SMALL), size=_SMALL,
-        paint="muted",
-    )  # fmt: skip
+    phrases = words.pod_words(pod)
+    lines = _lines(phrases, x + width - left)
+    details = [
+        Label(x=left, y=y + 14 + _LINE * position, text=line, size=_SMALL, paint="muted")
+        for position, line in enumerate(lines)
+    ]
     state = "" if pod.change is Change.NONE else f" {pod.change}"
-    return Group(
-        children=(swatch, letter, label, what),
+    group = Group(
+        children=(swatch, letter, label, *details),
         classes=f"pod {pod_paint(number)}{state}",
         id=f"pod-{number}",
-        title=f"{pod.name}: {details}",
+        title=f"{pod.name}: {' · '.join(phrases)}",
         data={"pod": pod.name, "letter": pod.letter},
     )
+    return group, _ROW + _LINE * max(len(lines) - 1, 0)
+
+
+def _lines(phrases: Iterable[str], width: float) -> list[str]:
+    """Return *phrases* in lines; one that is too long for a line is broken after commas."""
+    parts: list[str] = []
+    for phrase in phrases:
+        pieces = wrapped(phrase.split(","), width - _SMALL, _SMALL, between=",")
+        parts += [f"{piece}," for piece in pieces[:-1]] + pieces[-1:]
+    return wrapped(parts, width, _SMALL, between=" · ")
 
 
 def _key(picture: NodePicture, y: float) -> Iterator[Item]:

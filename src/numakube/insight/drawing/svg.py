@@ -14,7 +14,7 @@ from numakube.insight.drawing.scene import Box, Group, Item, Label
 from numakube.insight.drawing.theme import DARK, LIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.drawing.scene import Scene
@@ -27,15 +27,22 @@ _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": 
 _UNSAFE: Final = re.compile("[&<>\"']|[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def svg_of(picture: NodePicture, *, prefix: str = "", style: bool = True) -> str:
+def svg_of(
+    picture: NodePicture,
+    *,
+    prefix: str = "",
+    style: bool = True,
+    link: Callable[[str], str] | None = None,
+) -> str:
     """Return the drawing of *picture*.
 
     Args:
         picture: what to draw.
         prefix: goes before every id, so that several drawings can be in one page.
         style: with the style sheet inside; else the page has to bring `svg_style`.
+        link: returns the address that everything of a pod leads to; empty for nowhere.
     """
-    return "".join(_lines(scene_of(picture), prefix, style=style))
+    return "".join(_Pen(prefix, link).lines(scene_of(picture), style=style))
 
 
 def svg_style() -> str:
@@ -64,41 +71,64 @@ def _variables(theme: Mapping[str, str]) -> str:
     return "".join(f"--nk-{name}:{colour};" for name, colour in theme.items())
 
 
-def _lines(scene: Scene, prefix: str, *, style: bool) -> Iterator[str]:
-    width, height = _number(scene.width), _number(scene.height)
-    title, description = f"{prefix}map-title", f"{prefix}map-description"
-    yield (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="numakube-map" role="img"'
-        f' aria-labelledby="{escaped(title)} {escaped(description)}"'
-        f' viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
-    )
-    yield f'<title id="{escaped(title)}">{escaped(scene.title)}</title>\n'
-    yield f'<desc id="{escaped(description)}">{escaped(scene.description)}</desc>\n'
-    if style:
-        yield f"<style>\n{svg_style()}</style>\n"
-    for item in scene.items:
-        yield from _item(item, prefix)
-    yield "</svg>\n"
+class _Pen:
+    """Writes the items of one drawing."""
 
+    def __init__(self, prefix: str, link: Callable[[str], str] | None) -> None:
+        self._prefix = prefix
+        self._link = link
 
-def _item(item: Item, prefix: str) -> Iterator[str]:
-    if isinstance(item, Group):
-        yield from _group(item, prefix)
-    elif isinstance(item, Label):
-        yield _label(item)
-    else:
-        yield _box(item)
+    def lines(self, scene: Scene, *, style: bool) -> Iterator[str]:
+        width, height = _number(scene.width), _number(scene.height)
+        title, description = f"{self._prefix}map-title", f"{self._prefix}map-description"
+        # Nobody finds the links in what is one image.
+        role = "img" if self._link is None else "group"
+        yield (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="numakube-map" role="{role}"'
+            f' aria-labelledby="{escaped(title)} {escaped(description)}"'
+            f' viewBox="0 0 {width} {height}" width="{width}" height="{height}">\n'
+        )
+        yield f'<title id="{escaped(title)}">{escaped(scene.title)}</title>\n'
+        yield f'<desc id="{escaped(description)}">{escaped(scene.description)}</desc>\n'
+        if style:
+            yield f"<style>\n{svg_style()}</style>\n"
+        for item in scene.items:
+            yield from self._item(item)
+        yield "</svg>\n"
 
+    def _item(self, item: Item) -> Iterator[str]:
+        if isinstance(item, Group):
+            yield from self._group(item)
+        elif isinstance(item, Label):
+            yield _label(item)
+        else:
+            yield _box(item)
 
-def _group(group: Group, prefix: str) -> Iterator[str]:
-    attributes = {"class": group.classes, "id": prefix + group.id if group.id else ""}
-    attributes |= {f"data-{name}": value for name, value in group.data.items()}
-    yield f"<g{_attributes(attributes)}>"
-    if group.title:
-        yield f"<title>{escaped(group.title)}</title>"
-    for child in group.children:
-        yield from _item(child, prefix)
-    yield "</g>\n"
+    def _group(self, group: Group) -> Iterator[str]:
+        attributes = {"class": group.classes, "id": self._prefix + group.id if group.id else ""}
+        attributes |= {f"data-{name}": value for name, value in group.data.items()}
+        opening, closing = self._linked(group)
+        yield f"{opening}<g{_attributes(attributes)}>"
+        if group.title:
+            yield f"<title>{escaped(group.title)}</title>"
+        for child in group.children:
+            yield from self._item(child)
+        yield f"</g>{closing}\n"
+
+    def _linked(self, group: Group) -> tuple[str, str]:
+        """Return what goes around a group that is a pod's; only the legend is walked by keys."""
+        pod = group.data.get("pod", "")
+        address = self._link(pod) if self._link is not None and pod else ""
+        if not address:
+            return "", ""
+        legend = "letter" in group.data
+        attributes = {
+            "href": address,
+            "aria-label": pod if legend else "",
+            "tabindex": "" if legend else "-1",
+            "aria-hidden": "" if legend else "true",
+        }
+        return f"<a{_attributes(attributes)}>", "</a>"
 
 
 def _box(box: Box) -> str:
