@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -28,7 +29,7 @@ from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, is_loc
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -93,16 +94,25 @@ def place(engine: Engine, pods: Iterable[Pod]) -> Placed:
     return Placed(tuple(nodes))
 
 
-def room_for(engine: Engine, pod: Pod, *, most: int = MOST) -> Mapping[str, int]:
+def _for_ever() -> bool:
+    return True
+
+
+def room_for(
+    engine: Engine, pod: Pod, *, most: int = MOST, may_go_on: Callable[[], bool] = _for_ever
+) -> Mapping[str, int]:
     """Return by node how many pods like *pod* fit, beside each other; full nodes are missing.
 
     If it matters to such pods where others of them are, as many as there are, but at most *most*,
     are placed one by one, and it is told where the scheduler puts them.
+
+    *may_go_on* is asked before every pod. Once it says no, there is room for at least so many.
     """
     info = PodInfo(pod)
     if _looks_around(info):
-        return Counter(place(engine, copies(pod, most)).nodes)
-    return dict(_node_by_node(engine, info))
+        wanted = takewhile(lambda _: may_go_on(), copies(pod, most))
+        return Counter(place(engine, wanted).nodes)
+    return dict(_node_by_node(engine, info, may_go_on))
 
 
 def _looks_around(pod: PodInfo) -> bool:
@@ -111,7 +121,9 @@ def _looks_around(pod: PodInfo) -> bool:
     return depends_on_pods(pod) or not all(map(is_local_to_pod, volumes))
 
 
-def _node_by_node(engine: Engine, pod: PodInfo) -> Iterator[tuple[str, int]]:
+def _node_by_node(
+    engine: Engine, pod: PodInfo, may_go_on: Callable[[], bool]
+) -> Iterator[tuple[str, int]]:
     runtime = engine.runtime_for(pod.scheduler_name)
     if not runtime.pre_enqueue(pod).ok:
         return
@@ -119,19 +131,23 @@ def _node_by_node(engine: Engine, pod: PodInfo) -> Iterator[tuple[str, int]]:
     attempt = Attempt(runtime, pod, snapshot, engine.nominations)
     rows = attempt.feasible_rows()
     for nodes in alike(engine, [snapshot.at(int(row)) for row in rows]):
-        count = _fill(engine, runtime, attempt.state, pod, nodes[0].name)
+        wanted = copies(pod.pod, _MOST_ON_A_NODE, of=nodes[0].name)
+        wanted = takewhile(lambda _: may_go_on(), wanted)
+        count = _fill(engine, runtime, attempt.state, map(pod.sibling, wanted), nodes[0].name)
         if count:
             yield from ((node.name, count) for node in nodes)
 
 
-def _fill(engine: Engine, runtime: Runtime, begun: CycleState, pod: PodInfo, node: str) -> int:
-    """Put pods like *pod* on *node* until it takes no more; return how many it took.
+def _fill(
+    engine: Engine, runtime: Runtime, begun: CycleState, pods: Iterable[PodInfo], node: str
+) -> int:
+    """Put *pods*, which are alike, on *node* until it takes no more; return how many it took.
 
     *begun* is what the pre-filters said: nothing that pods on this node change.
     """
     count = 0
-    for one in copies(pod.pod, _MOST_ON_A_NODE, of=node):
-        snapshot, info = engine.cluster.snapshot(), pod.sibling(one)
+    for info in pods:
+        snapshot = engine.cluster.snapshot()
         attempt = Attempt(runtime, info, snapshot, engine.nominations, state=begun.clone())
         if not attempt.verdict_of(node).ok:
             break

@@ -150,22 +150,12 @@ def _in_namespace(pod: Pod, namespace: str) -> Pod:
 def _parsed(shape: str) -> Amounts:
     """Return the amounts of ``cpu=8,memory=32Gi``."""
     from numakube.errors import InvalidValue
-    from numakube.values.resources import amount_of
+    from numakube.insight.usage.shapes import parse_shape
 
-    amounts: dict[str, int] = {}
-    for part in shape.split(","):
-        name, equals, text = part.strip().partition("=")
-        if not part.strip():
-            continue
-        try:
-            amounts[name] = amount_of(name, text)
-        except InvalidValue as error:
-            raise click.UsageError(f"--shape: {part!r}: {error}") from None
-        if not equals or not name or amounts[name] < 0:
-            raise click.UsageError(f"--shape: {part!r} is not like cpu=8.")
-    if not any(amounts.values()):
-        raise click.UsageError("--shape: nothing is asked for; it is like cpu=8,memory=32Gi.")
-    return amounts
+    try:
+        return parse_shape(shape)
+    except InvalidValue as error:
+        raise click.UsageError(f"--shape: {error}.") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,12 +213,9 @@ class _View:
         """Return by node how many pods fit of what was asked about."""
         if self.wanted is None:
             return {}
-        from numakube.insight.engine import engine_of
-        from numakube.insight.explain import manifest_subject
-        from numakube.insight.fitting import room_for
+        from numakube.insight.explain.workload import room_in
 
-        subject = manifest_subject(self.wanted.pod, classes=facts.priority_classes)
-        return room_for(engine_of(facts), subject.unbound())
+        return room_in(facts, self.wanted.pod)
 
     def _nodes(
         self, facts: ClusterFacts, *, wide: bool

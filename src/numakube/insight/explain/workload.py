@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.insight.engine import engine_of
 from numakube.insight.explain.amounts import step_of, text_of, with_amounts
 from numakube.insight.explain.document import (
     Change,
@@ -24,15 +25,16 @@ from numakube.insight.explain.document import (
 )
 from numakube.insight.explain.empty import with_nodes_like
 from numakube.insight.explain.explaining import Options, explain
-from numakube.insight.explain.subject import Subject
+from numakube.insight.explain.subject import Subject, manifest_subject
 from numakube.insight.explain.text import render
-from numakube.insight.fitting import MOST, copies, place
+from numakube.insight.fitting import MOST, copies, place, room_for
 from numakube.values.resources import CPU, amount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numakube.api.core import Pod
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.insight.explain.document import Explanation
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.fitting import Placed
@@ -199,6 +201,18 @@ def _least(most: int, enough: Callable[[int], bool]) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return low
+
+
+def room_in(
+    facts: ClusterFacts,
+    pod: Pod,
+    config: KubeSchedulerConfiguration | None = None,
+    *,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> Mapping[str, int]:
+    """Return by node how many pods like *pod*, as a manifest has it, the scheduler would place."""
+    subject = manifest_subject(pod, classes=facts.priority_classes)
+    return room_for(engine_of(facts, config), subject.unbound(), may_go_on=may_go_on)
 
 
 def render_workload(explanation: WorkloadExplanation, *, wide: bool = False) -> str:

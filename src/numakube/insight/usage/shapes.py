@@ -23,7 +23,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
-from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory, quantity_of
+from numakube.errors import InvalidValue
+from numakube.values.resources import (
+    CPU,
+    MEMORY,
+    MILLI_PER_CPU,
+    amount_of,
+    is_memory,
+    quantity_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,6 +118,26 @@ def stranded(allocatable: Amounts, free: Amounts, cpus: int, ratio: int) -> dict
             if rest > 0:
                 found[resource] = rest
     return found
+
+
+def parse_shape(text: str) -> Amounts:
+    """Return the amounts of ``cpu=8,memory=32Gi``.
+
+    Raises:
+        InvalidValue: the text is not like that, or asks for nothing.
+    """
+    amounts: dict[str, int] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, equals, quantity = part.partition("=")
+        try:
+            amounts[name] = amount_of(name, quantity) if equals else -1
+        except InvalidValue:
+            raise InvalidValue(f"{part!r}: {quantity!r} is not an amount like 8 or 32Gi") from None
+        if not name or amounts[name] < 0:
+            raise InvalidValue(f"{part!r} is not like cpu=8")
+    if not any(amounts.values()):
+        raise InvalidValue("nothing is asked for; a shape is like cpu=8,memory=32Gi")
+    return amounts
 
 
 def pod_of(shape: Amounts) -> Pod:
