@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tests.browser.devtools import Page
@@ -9,6 +10,7 @@ from tests.browser.devtools import Page
 NAMED_ROLES = frozenset(
     {"link", "button", "searchbox", "textbox", "combobox", "application", "region", "navigation"}
 )
+LANDMARKS = frozenset({"banner", "contentinfo", "main", "navigation", "region", "search"})
 
 STRUCTURE = """
 (() => {
@@ -96,4 +98,10 @@ async def problems_of(page: Page) -> list[str]:
         name = node.get("name", {}).get("value", "")
         if role in NAMED_ROLES and not name.strip() and not node.get("ignored"):
             found.append(f"a {role} without a name")
-    return found
+    landmarks = Counter(
+        (role, name)
+        for node in tree["nodes"]
+        if (role := node.get("role", {}).get("value", "")) in LANDMARKS
+        for name in [node.get("name", {}).get("value", "")]
+    )
+    return found + [f"{count} of {one}" for one, count in landmarks.items() if count > 1]

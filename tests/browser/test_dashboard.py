@@ -15,6 +15,7 @@ from tests.apps.dashboard.world import (
     empty_source,
     kubelet,
     large_world,
+    node_object,
     pod_object,
     report_of,
     small_world,
@@ -32,8 +33,17 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 
 STARTED = "document.documentElement.dataset.started === 'yes'"
 LIVE = "document.getElementById('live').dataset.state === 'on'"
+STATUS = "document.getElementById('map-status').textContent"
+CHOOSE = """((id, value) => {
+  const one = document.getElementById(id);
+  one.value = value;
+  one.dispatchEvent(new Event(one.tagName === "SELECT" ? "change" : "input"));
+})"""
 PAGES = (
     "",
+    "?shape=cpu=4&group=pool",
+    "?shape=nonsense",
+    "search?q=node-",
     "nodes",
     "nodes/node-4",
     "nodes/node-7",
@@ -161,22 +171,148 @@ async def test_the_order_and_the_filter_of_the_map_are_the_readers(browser: Brow
     """So is the resource."""
     async with small_site() as site:
         page = await opened(browser, site.url)
-        choose = """((id, value) => {
-          const one = document.getElementById(id);
-          one.value = value;
-          one.dispatchEvent(new Event(one.tagName === "SELECT" ? "change" : "input"));
-        })"""
-        await page.evaluate(f"{choose}('map-filter', 'node-3')")
-        await page.until("document.getElementById('map-status').textContent === '1 of 8 nodes'")
+        choose = CHOOSE
+        for text, count in (
+            ("node-3", 1),
+            ("pool=web", 4),
+            ("pool!=web node-3", 1),
+            ("is:stale", 1),
+        ):
+            await page.evaluate(f"{choose}('map-filter', '{text}')")
+            await page.until(f"{STATUS} === '{count} of 8 nodes'")
         await page.evaluate(f"{choose}('map-filter', '')")
+        await page.until(f"{STATUS} === '8 nodes with 4 NUMA zones each'")
         await page.evaluate(f"{choose}('map-resource', 'vendor.example/gpu')")
-        await page.evaluate(f"{choose}('map-order', 'used')")
+        await page.evaluate(f"{choose}('map-order', 'high')")
         await page.evaluate("document.querySelector('#map canvas').focus()")
         await page.press("Home")
         await page.until(
             "document.getElementById('map-status').textContent.includes('vendor.example/gpu')"
         )
         assert page.complaints == []
+        await page.close()
+
+
+@pytest.mark.parametrize("measure", ["used", "free", "stranded", "largest"])
+async def test_colours_of_the_map_mean_what_the_reader_chooses(
+    browser: Browser, measure: str
+) -> None:
+    """The legend says so, and so does the line for those who do not see colours."""
+    async with small_site() as site:
+        page = await opened(browser, site.url)
+        await page.until(LIVE)
+        await page.evaluate(f"{CHOOSE}('map-measure', '{measure}')")
+        words = "largest free" if measure == "largest" else measure
+        await page.until(f"document.getElementById('map-high').textContent === '100 % {words}'")
+        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await page.press("Home")
+        value = 0 if measure in ("used", "stranded") else 100
+        await page.until(f"{STATUS}.startsWith('node-0, cpu {words} by zone: 0: {value} %')")
+        assert "not ready" in await page.evaluate(
+            "document.getElementById('map-kinds').textContent"
+        )
+        assert page.complaints == []
+        await page.close()
+
+
+async def test_groups_of_the_map_are_walked_by_keys(browser: Browser) -> None:
+    """From one group into the next; slots without a node are passed over."""
+    async with small_site() as site:
+        page = await opened(browser, site.url)
+        await page.evaluate(f"{CHOOSE}('map-group', 'pool')")
+        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await page.press("Home")
+        await page.until(f"{STATUS}.startsWith('node-1')")
+        for _ in range(4):
+            await page.press("ArrowRight")
+        await page.until(f"{STATUS}.startsWith('node-0')")
+        await page.press("ArrowLeft")
+        await page.until(f"{STATUS}.startsWith('node-7')")
+        await page.press("End")
+        await page.until(f"{STATUS}.startsWith('node-6')")
+        assert "not ready" in await page.evaluate(STATUS)
+        assert page.complaints == []
+        await page.close()
+
+
+async def test_the_box_says_what_fits_and_colours_the_map(browser: Browser) -> None:
+    """Without leaving the page; what is no shape is said, and colours nothing."""
+    ask = """((text) => {
+      document.getElementById("shape").value = text;
+      document.getElementById("whatif-form").requestSubmit();
+    })"""
+    answer = "document.getElementById('whatif').textContent"
+    async with small_site() as site:
+        page = await opened(browser, site.url)
+        await page.until(LIVE)
+        await page.evaluate(f"{ask}('cpu=8,memory=8Gi')")
+        await page.until(f"{answer}.includes('more such pods fit')")
+        await page.until("document.getElementById('map-measure').value === 'fits'")
+        assert "shape=cpu" in await page.evaluate("location.search")
+        await page.evaluate("document.querySelector('#map canvas').focus()")
+        await page.press("Home")
+        assert await page.until(f"/^node-0: [1-9]\\d* pods fit$/.test({STATUS})")
+        for name in [f"node-{number}" for number in range(8)]:
+            site.source.nodes.put(node_object(name, cordoned=True, version=2))
+        await page.until(f"{answer}.includes('0 more such pods fit')")
+        await page.until(f"{STATUS}.startsWith('node-0: 0 pods fit')")
+        await page.evaluate(f"{ask}('cpu=lots')")
+        await page.until(f"{answer}.includes('is not an amount')")
+        await page.until("document.getElementById('map-measure').value === 'used'")
+        assert page.complaints == []
+        await page.close()
+
+
+async def test_no_page_claims_to_be_live_while_its_server_has_lost_the_cluster(
+    browser: Browser,
+) -> None:
+    """The badge and the notice come and go together."""
+    trouble = [""]
+    source = empty_source(missing=lambda: trouble[0])
+    small_world(source)
+    async with site_of(source) as site:
+        page = await opened(browser, site.url)
+        await page.until(LIVE)
+        trouble[0] = "nodes: the API server cannot be reached"
+        await page.until("document.getElementById('live').textContent === 'not live'")
+        await page.until("document.getElementById('notices').textContent.includes('be reached')")
+        trouble[0] = ""
+        await page.until("document.getElementById('live').textContent === 'live'")
+        await page.until("document.getElementById('notices').textContent === ''")
+        await page.close()
+
+
+async def test_on_a_phone_pods_show_their_state_and_all_pages_can_be_reached(
+    browser: Browser,
+) -> None:
+    """Without scrolling sideways."""
+    seen = """((selector) => {
+      const box = document.querySelector(selector).getBoundingClientRect();
+      return box.width > 0 && box.left >= 0 && box.right <= innerWidth;
+    })"""
+    async with small_site() as site:
+        name = "a-deployment-with-a-rather-long-name-5d8f7c9b6d-x2x7q"
+        site.source.pods.put(pod_object(name, namespace="a-team-of-many-words"))
+        page = await opened(browser, site.url, width=390, height=844)
+        for path in ("pods?sort=name", "pods/default/wide-0", "search?q=long-name", "nodes/node-4"):
+            await page.go(site.url + path)
+            await page.until(STARTED)
+            assert await page.evaluate(f"{seen}('nav a[href$=caches]')"), path
+            if path != "pods/default/wide-0":
+                assert await page.evaluate(f"{seen}('.pods tbody .badge')"), path
+        await page.close()
+
+
+async def test_an_overview_of_few_nodes_has_no_hole(browser: Browser) -> None:
+    """The table follows the map, whatever stands beside it."""
+    gap = """(() => {
+      const bottom = document.querySelector(".map").getBoundingClientRect().bottom;
+      return document.getElementById("nodes-title").getBoundingClientRect().top - bottom;
+    })()"""
+    async with small_site() as site:
+        page = await opened(browser, site.url, width=1400, height=900)
+        await page.until(f"{STATUS} !== ''")
+        assert 0 < await page.evaluate(gap) < 60
         await page.close()
 
 
@@ -268,7 +404,8 @@ async def test_colours_follow_the_system_until_the_reader_chooses(browser: Brows
         await page.go(f"{site.url}nodes")
         await page.until(STARTED)
         assert int(await page.evaluate(shade)) > 200
-        assert await page.evaluate("document.getElementById('theme').textContent") == "Light"
+        button = await page.evaluate("document.getElementById('theme').textContent")
+        assert button == "Colours: Light"
         await page.evaluate("localStorage.clear()")
         await page.close()
 

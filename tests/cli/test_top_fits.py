@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,11 @@ from tests.insight.explain.town import GPU, Town, pod
 
 from numakube.api.core import Node, Taint
 from numakube.api.nodes import NodeCondition
+from numakube.apps.bundle import unpack
+from numakube.apps.dashboard.explaining import Explainer
+from numakube.apps.dashboard.process import source_of_facts
+from numakube.insight.facts import facts_of
+from numakube.kube.clock import SystemClock
 
 Run = Callable[..., Ended]
 
@@ -172,3 +178,16 @@ def test_a_drawing_says_that_a_node_is_cordoned(numakube: Run, town: Path) -> No
     assert "the node is SchedulingDisabled" in drawn
     assert "the node is NotReady" in drawn
     assert drawn.count("the node is") == 2
+
+
+@pytest.mark.parametrize(
+    "shape", ["cpu=4,memory=1Gi", "cpu=7", f"{GPU}=1", "cpu=10m,memory=1Mi", "no/such=1"]
+)
+def test_the_dashboard_answers_the_same(numakube: Run, town: Path, shape: str) -> None:
+    """Node by node: both run the scheduler's cycles."""
+    ended = numakube("top", "--from", town, "--shape", shape, "-o", "json")
+    document = json.loads(ended.out)
+    source = source_of_facts(facts_of(unpack(town.read_bytes(), name="town")), SystemClock())
+    room = asyncio.run(Explainer(source).room_for(shape))
+    assert room.nodes == {one["node"]: one["fits"] for one in document["items"] if one["fits"]}
+    assert room.total == document["total"]["fits"]

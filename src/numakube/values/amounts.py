@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from numakube.values.resources import CPU, MILLI_PER_CPU, kind_of
+from numakube.errors import InvalidValue
+from numakube.values.resources import CPU, MILLI_PER_CPU, amount_of, kind_of
 
 _UNITS: Final = (
     ("Pi", 1 << 50),
@@ -22,6 +23,14 @@ def amount_text(resource: str, amount: int) -> str:
     if resource == CPU:
         return f"{amount}m" if amount % MILLI_PER_CPU else str(amount // MILLI_PER_CPU)
     return bytes_text(amount) if kind_of(resource).is_bytes else str(amount)
+
+
+def quantity_text(resource: str, quantity: object) -> str:
+    """Return a quantity as `amount_text` has it; one that cannot be read as it is."""
+    try:
+        return amount_text(resource, amount_of(resource, str(quantity)))
+    except InvalidValue:
+        return str(quantity)
 
 
 def bytes_text(count: int) -> str:

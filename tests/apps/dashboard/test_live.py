@@ -115,13 +115,27 @@ async def test_silence_is_broken_by_heartbeats(source: Source) -> None:
     """So that nobody takes the stream for dead."""
     live = Live(source, heartbeat=0.01)
     async with served(source, live=live) as visitor, visitor.get(f"{PREFIX}events") as stream:
-        assert (await next_event(stream))[0] == ":"
+        await events_of(stream, ":")
+
+
+async def test_a_page_is_told_when_its_server_loses_the_cluster() -> None:
+    """And when it is back; the page is to be read again for what it says of it."""
+    trouble = [""]
+    source = empty_source(missing=lambda: trouble[0])
+    live = Live(source, glance=0.01)
+    async with served(source, live=live) as visitor, visitor.get(f"{PREFIX}events") as stream:
+        assert await next_event(stream) == ("state", {"missing": ""})
+        for text in ("nodes: the API server is away", ""):
+            trouble[0] = text
+            assert await next_event(stream) == ("state", {"missing": text})
+            assert (await next_event(stream))[0] == "page"
 
 
 async def test_streams_end_with_the_server(source: Source) -> None:
     """Which would wait for them otherwise."""
     live = Live(source)
     async with served(source, live=live) as visitor, visitor.get(f"{PREFIX}events") as stream:
+        await events_of(stream, "state")
         live.close()
         assert await next_event(stream) == ("end", None)
         async with visitor.get(f"{PREFIX}events") as refused:

@@ -24,6 +24,7 @@ from numakube.api.nrt import Attribute
 from numakube.apps.dashboard.dashboard import PREFIX
 from numakube.insight.facts import ClusterFacts
 from numakube.kube.clock import SystemClock
+from numakube.values.amounts import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,7 +75,8 @@ async def test_the_overview_counts_what_there_is(visitor: Visitor) -> None:
     assert "Refused by kubelets 1" in shown
     assert "3 cannot align container (cpu: best zone has 10 of 20)" in shown
     assert "1 node with a stale report" in shown
-    assert "Reports unchanged for 7 under" in shown
+    assert "When reports last changed 7 less than a minute ago" in shown
+    assert "Mispredictions not known here" in shown
 
 
 async def test_the_first_address_leads_to_the_overview(visitor: Visitor) -> None:
@@ -104,6 +106,72 @@ async def test_what_does_not_exist_is_a_page_too(visitor: Visitor) -> None:
     """With status 404."""
     assert "There is no node nope." in await page(visitor, "nodes/nope", status=404)
     assert "There is no pod a/b." in await page(visitor, "pods/a/b", status=404)
+    assert "There is no such page." in await page(visitor, "no/such/page", status=404)
+
+
+async def test_a_page_that_is_missing_has_the_way_on(visitor: Visitor) -> None:
+    """Navigation and search, as everywhere."""
+    text = await page(visitor, "nodes/nope", status=404)
+    assert '<nav aria-label="Pages">' in text
+    assert 'id="search"' in text
+
+
+async def test_amounts_are_those_of_the_command_line(source: Source, visitor: Visitor) -> None:
+    """Not the manifest's spelling: 27580Mi is 26.9Gi."""
+    model, pod = kubelet(), pod_object("odd", cpu="2", memory="27580Mi", node="node-0")
+    model.admit(pod)
+    source.pods.put(pod)
+    source.topologies.put(report_of("node-0", model, version=9))
+    for path in ("pods/default/odd", "nodes/node-0"):
+        shown = words(await page(visitor, path))
+        assert "27580Mi" not in shown
+        assert amount_text("memory", 27580 << 20) in shown
+
+
+async def test_pods_in_the_drawing_of_a_node_lead_to_their_pages(visitor: Visitor) -> None:
+    """From the legend by keys too, from every CPU by pointer; the node's name is not repeated."""
+    text = await page(visitor, "nodes/node-4")
+    drawing = text.partition('id="drawing"')[2].partition("</svg>")[0]
+    legend = re.findall(rf'<a href="{PREFIX}pods/([^"]+)" aria-label="([^"]+)">', drawing)
+    assert legend
+    assert all(path == name for path, name in legend)
+    assert f'<a href="{PREFIX}pods/{legend[0][0]}" tabindex="-1" aria-hidden="true">' in drawing
+    assert ">node-4<" not in drawing
+
+
+async def test_the_search_finds_nodes_and_pods(visitor: Visitor) -> None:
+    """By a part of their names."""
+    shown = words(await page(visitor, "search?q=node-3"))
+    assert re.search(r"Nodes Node State CPU used Pods node-3 ready", shown)
+    assert "No pod matches." in shown
+    shown = words(await page(visitor, "search?q=wide-1"))
+    assert "No node matches." in shown
+    assert "wide-1 Pending" in shown
+    assert "Type a part of a name" in words(await page(visitor, "search"))
+
+
+async def test_nodes_are_filtered_by_label_and_by_trouble(visitor: Visitor) -> None:
+    """All words have to hold."""
+    only = words(await page(visitor, "nodes?q=pool%3Dbatch"))
+    assert "node-1" in only
+    assert "node-2" not in only
+    others = words(await page(visitor, "nodes?q=pool%21%3Dbatch+node-2"))
+    assert "1&ndash;1 of 1" in others
+    troubled = words(await page(visitor, "nodes?q=is:cordoned"))
+    assert "node-5" in troubled
+    assert "node-4" not in troubled
+    assert f'href="{PREFIX}nodes?q=is:cordoned"' in await page(visitor)
+
+
+async def test_nodes_are_added_up_by_a_label(visitor: Visitor) -> None:
+    """Each group leads to its nodes."""
+    text = await page(visitor, "nodes?group=pool")
+    assert re.search(r"pool Nodes Zones .* batch 4 12 .* web 4 16 ", words(text))
+    assert 'href="?q=pool%3Dbatch"' in text
+    assert "<option selected>pool</option>" in text
+    assert "hostname</option>" not in text
+    missing = words(await page(visitor, "nodes?group=no-such-label"))
+    assert "&lt;none&gt; 8 28" in missing
 
 
 async def test_a_waiting_pod_shows_each_reason(visitor: Visitor) -> None:
@@ -176,7 +244,17 @@ async def test_a_recorded_state_is_told_with_its_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [*PAGES, "nodes/node-3", "pods/default/wide-0", "login", "nodes/nope"]
+    "path",
+    [
+        *PAGES,
+        "?shape=cpu=4&group=pool",
+        "?shape=nonsense",
+        "search?q=node",
+        "nodes/node-3",
+        "pods/default/wide-0",
+        "login",
+        "nodes/nope",
+    ],
 )
 async def test_pages_are_well_formed_for_readers_and_programs(visitor: Visitor, path: str) -> None:
     """One first heading, unique ids, labelled inputs, table headers, no code in the page."""
@@ -204,7 +282,7 @@ async def test_whatever_a_cluster_says_is_text(source: Source, visitor: Visitor)
     source.pods.put(msgspec.structs.replace(pod, metadata=labels))
     source.pods.put(pod_object(EVIL, node=EVIL, refused=EVIL, devices={EVIL: "1"}))
     source.pods.put(pod_object(EVIL, namespace="other", node=EVIL, refused="TopologyAffinityError"))
-    source.nodes.put(node_object(EVIL))
+    source.nodes.put(node_object(EVIL, labels={EVIL: EVIL}))
     model, drawn = kubelet(), pod_object(EVIL, namespace=EVIL, node=EVIL, cpu="2")
     model.admit(drawn)
     source.pods.put(drawn)
@@ -212,8 +290,14 @@ async def test_whatever_a_cluster_says_is_text(source: Source, visitor: Visitor)
     attributes = (*report.attributes, Attribute(name="topologyManagerPolicy", value=EVIL))
     source.topologies.put(msgspec.structs.replace(report, attributes=attributes))
     segment = quote(EVIL, safe="")
-    query = f"?q={segment}&sort={segment}&page={segment}"
-    paths = [*PAGES, *(path + query for path in PAGES), f"nodes/{segment}", f"nodes/{segment}x"]
+    query = f"?q={segment}&sort={segment}&page={segment}&group={segment}&shape={segment}"
+    paths = [
+        f"search?q={segment}",
+        *PAGES,
+        *(path + query for path in PAGES),
+        f"nodes/{segment}",
+        f"nodes/{segment}x",
+    ]
     paths += [f"pods/{segment}/evil", f"pods/other/{segment}", f"login?next={segment}"]
     for path in paths:
         text = await page(visitor, path, status=404 if path.endswith("x") else 200)

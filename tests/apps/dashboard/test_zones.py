@@ -20,11 +20,10 @@ from tests.apps.dashboard.world import (
 )
 
 from numakube.api.nrt import Zone
+from numakube.apps.dashboard.measures import LARGEST, MEASURES, NO_RESOURCE, NO_ZONE
 from numakube.apps.dashboard.rows import (
     CORDONED,
     NO_REPORT,
-    NO_RESOURCE,
-    NO_ZONE,
     NOT_READY,
     ODD,
     STALE,
@@ -33,6 +32,7 @@ from numakube.apps.dashboard.rows import (
     row_of,
     used_percent,
 )
+from numakube.insight.usage.nodes import node_usage
 from numakube.topology.view import NodeTopology, view_of
 
 GPU = "vendor.example/gpu"
@@ -70,6 +70,64 @@ async def test_a_resource_that_no_zone_has_is_told_apart_from_one_that_is_free()
     source.nodes.put(node_object("a"))
     source.topologies.put(report_of("a", kubelet()))
     assert rows_in(await source.zone_book.heat("no.such/thing")) == {"a": [NO_RESOURCE] * 4}
+
+
+async def test_colours_may_mean_what_is_free_stranded_or_largest() -> None:
+    """In percent of the zone; whatever one pod can have is limited by the memory beside it."""
+    source = empty_source()
+    source.nodes.put(node_object("a"))
+    model = kubelet()
+    model.admit(pod_object("hog", cpu="2", memory="60Gi", node="a"))
+    source.topologies.put(report_of("a", model))
+    by_measure = {
+        measure: rows_in(await source.zone_book.heat("cpu", measure))["a"] for measure in MEASURES
+    }
+    usage = node_usage(source.facts(), "a")[1]
+    whole = [zone.allocatable["cpu"] for zone in usage]
+    held = by_measure["used"].index(max(by_measure["used"]))
+    assert 0 < by_measure["used"][held] < 20
+    assert by_measure["free"] == [100 - value for value in by_measure["used"]]
+    assert usage[held].stranded["cpu"] > 0
+    assert by_measure["stranded"] == [
+        used_percent(all_of, all_of - zone.stranded.get("cpu", 0))
+        for all_of, zone in zip(whole, usage, strict=True)
+    ]
+    assert by_measure["largest"] == [
+        used_percent(all_of, all_of - zone.largest.cpus * 1000)
+        for all_of, zone in zip(whole, usage, strict=True)
+    ]
+    assert by_measure["largest"][held] < by_measure["free"][held]
+
+
+async def test_changed_rows_are_told_in_the_measure_of_the_map() -> None:
+    """Not in another."""
+    source = empty_source()
+    source.nodes.put(node_object("a"))
+    source.topologies.put(report_of("a", kubelet()))
+    heat = await source.zone_book.heat("cpu", LARGEST)
+    assert rows_in(heat)["a"] == [100] * 4
+    model = kubelet()
+    model.admit(pod_object("big", cpu="16", memory="1Gi", node="a"))
+    source.topologies.put(report_of("a", model, version=2))
+    place = {"layout": heat["layout"], "version": heat["version"]}
+    news = await source.zone_book.heat_since("cpu", measure=LARGEST, **place)
+    assert sorted(b64decode(news["rows"][0][2])) == [0, 100, 100, 100]
+
+
+async def test_the_map_knows_the_labels_that_put_nodes_together() -> None:
+    """A byte a node; labels that tell nodes apart, or say nothing, are left out."""
+    source = empty_source()
+    for number in range(70):
+        pool = {"pool": "ab"[number % 2]} if number else {}
+        labels = {"serial": str(number), "role": "", **pool}
+        source.nodes.put(node_object(f"n{number:02}", labels=labels))
+    heat = await source.zone_book.heat("cpu")
+    assert heat["labels"].keys() == {"pool"}
+    assert heat["labels"]["pool"]["values"] == ["a", "b"]
+    assert list(b64decode(heat["labels"]["pool"]["of"]))[:4] == [0, 2, 1, 2]
+    layout = heat["layout"]
+    source.nodes.put(node_object("n00", version=2, labels={"pool": "a"}))
+    assert "rows" not in await source.zone_book.heat_since("cpu", layout=layout, version=0)
 
 
 async def test_numa_ids_with_holes_are_told() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -36,12 +38,24 @@ def empty_source(clock: Clock | None = None, **others: Any) -> Source:
     return source
 
 
-def node_object(name: str, *, ready: bool = True, cordoned: bool = False) -> Node:
+def node_object(
+    name: str,
+    *,
+    ready: bool = True,
+    cordoned: bool = False,
+    version: int = 1,
+    labels: Mapping[str, str] = MappingProxyType({}),
+) -> Node:
     """Return a node as the API server has it."""
     status = "True" if ready else "False"
     message = "kubelet is posting ready status" if ready else "PLEG is not healthy"
     return Node(
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", resource_version="1"),
+        metadata=ObjectMeta(
+            name=name,
+            uid=f"uid-{name}",
+            resource_version=str(version),
+            labels={"kubernetes.io/hostname": name, **labels},
+        ),
         spec=NodeSpec(unschedulable=cordoned),
         status=NodeStatus(
             allocatable={"cpu": "62", "memory": "255Gi", "pods": "110", "vendor.example/gpu": "8"},
@@ -113,7 +127,8 @@ def small_world(source: Source) -> dict[str, KubeletNode]:
     models = {f"node-{number}": kubelet() for number in range(8)}
     for name, model in models.items():
         number = int(name.removeprefix("node-"))
-        source.nodes.put(node_object(name, ready=number != 6, cordoned=number == 5))
+        pool = {"pool": "batch" if number % 2 else "web"}
+        source.nodes.put(node_object(name, ready=number != 6, cordoned=number == 5, labels=pool))
         placed = []
         for turn in range(min(number * 2, 9)):
             devices = {"vendor.example/gpu": "1"} if turn == 1 else {}
@@ -165,7 +180,8 @@ def large_world(source: Source, *, nodes: int = 5000, zones: int = 8, seed: int 
         rack = number // 40
         name = f"rack{rack:03}-node{number % 40:02}"
         ready = random.random() > 0.004
-        source.nodes.put(node_object(name, ready=ready, cordoned=random.random() < 0.006))
+        cordoned, pool = random.random() < 0.006, {"pool": f"pool-{rack % 3}"}
+        source.nodes.put(node_object(name, ready=ready, cordoned=cordoned, labels=pool))
         if random.random() < 0.995:
             load = min(1.0, max(0.0, random.gauss(0.45 + 0.35 * ((rack * 37) % 100) / 100, 0.2)))
             source.topologies.put(counted_report(name, random, zones=zones, load=load))

@@ -55,7 +55,9 @@ class Dashboard:
             web.get(path + "pending", guarded(pages.pending)),
             web.get(path + "mispredictions", guarded(pages.mispredictions)),
             web.get(path + "caches", guarded(pages.caches)),
+            web.get(path + "search", guarded(pages.search)),
             web.get(path + "heat", guarded(pages.heat)),
+            web.get(path + "fits", guarded(pages.fits)),
             web.get(path + "events", guarded(self._events), allow_head=False),
             # No secrets in there, and the page that asks for a token needs them.
             web.get(path + "static/{folder}/{name}", self._gate.shielded(pages.asset)),
@@ -63,6 +65,7 @@ class Dashboard:
             web.post(path + "login", self._gate.shielded(self._enter)),
             web.post(path + "logout", self._gate.shielded(self._leave)),
             web.get(path.rstrip("/"), self._gate.shielded(self._first_page)),
+            web.get(path + "{rest:.+}", guarded(pages.nowhere), allow_head=False),
         ]
         if at_root:
             routes.append(web.get("/", self._gate.shielded(self._first_page)))

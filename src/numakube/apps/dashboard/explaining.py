@@ -1,34 +1,75 @@
-"""Why a pod is where it is: `numakube.insight.explain` on what the dashboard knows.
+"""Why a pod is where it is, and what would fit: the scheduler's parts on what the dashboard knows.
 
-To explain means to fill a scheduler's parts with the whole cluster, so it is done in a thread, one
-pod at a time, and without being asked in small clusters only.
+Both mean to fill a scheduler's parts with the whole cluster, so it is done in a thread, one
+question at a time, and without being asked in small clusters only.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from numakube.errors import InvalidValue
+from numakube.insight.usage.shapes import parse_shape, pod_of
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from numakube.api.core import Pod
+    from numakube.api.nodes import Node
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.dashboard.source import Source
     from numakube.insight.explain import Explanation
     from numakube.insight.facts import ClusterFacts
+    from numakube.values.resources import Amounts
 
 UNASKED_NODES: Final = 100
 """In clusters of so many nodes a pod's page explains without being asked."""
+_LONGEST_SHAPE: Final = 200
+LONGEST_SECONDS: Final = 20.0
+"""Counting ends after so long: a process that schedules has other things to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """How many pods of a shape the scheduler would place.
+
+    Attributes:
+        shape: as it was typed.
+        problem: why there is no answer; empty if there is one.
+        nodes: by node; full ones are missing.
+        offered_nowhere: resources of the shape that no node offers.
+        complete: whether all of them were tried; if not, there is room for at least so many.
+        version: of the source when it was asked.
+        at: when that was, by the source's clock.
+        seconds: how long it took.
+    """
+
+    shape: str
+    problem: str = ""
+    nodes: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    offered_nowhere: tuple[str, ...] = ()
+    complete: bool = True
+    version: int = 0
+    at: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def total(self) -> int:
+        """How many fit in the whole cluster."""
+        return sum(self.nodes.values())
 
 
 class Explainer:
-    """Explains pods of one source, and remembers the last explanation."""
+    """Answers questions about one source, and remembers the last answers."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._one_at_a_time = asyncio.Lock()
         self._last: tuple[Hashable, Explanation] | None = None
+        self._room: Room | None = None
 
     def is_cheap(self) -> bool:
         """Tell whether an explanation takes no time worth speaking of."""
@@ -44,6 +85,46 @@ class Explainer:
                 found = await asyncio.to_thread(explained, source.facts(), config, pod)
                 self._last = (key, found)
             return self._last[1]
+
+    async def room_for(self, shape: str, *, keep: bool = False) -> Room:
+        """Return how many more pods of *shape* fit, by node, as ``kubectl numa top --shape`` does.
+
+        *keep*: in a large cluster the last answer will do, even if something has changed since.
+        """
+        if len(shape) > _LONGEST_SHAPE:
+            return Room(shape=shape, problem="this is too long for a shape")
+        try:
+            amounts = parse_shape(shape)
+        except InvalidValue as error:
+            return Room(shape=shape, problem=str(error))
+        async with self._one_at_a_time:
+            known = self._room
+            if known is None or known.shape != shape or self._is_past(known, keep=keep):
+                known = self._room = await self._asked(shape, amounts)
+            return known
+
+    def _is_past(self, room: Room, *, keep: bool) -> bool:
+        kept = keep and not self.is_cheap()
+        return room.version != self._source.version and not kept
+
+    async def _asked(self, shape: str, amounts: Amounts) -> Room:
+        source, start = self._source, self._source.clock.monotonic()
+        version, facts = source.version, source.facts()
+        config = source.inside.config if source.inside is not None else None
+        ends = start + LONGEST_SECONDS
+        nodes = await asyncio.to_thread(
+            _room_in, facts, amounts, config, lambda: source.clock.monotonic() < ends
+        )
+        end = source.clock.monotonic()
+        return Room(
+            shape=shape,
+            nodes=nodes,
+            offered_nowhere=_offered_nowhere(amounts, facts.nodes.values()),
+            complete=end < ends,
+            version=version,
+            at=end,
+            seconds=end - start,
+        )
 
 
 def explained(
@@ -61,3 +142,19 @@ def explained(
 
     options = Options(changes=changes)
     return explain(facts, engine_of(facts, config), pod_subject(pod), options)
+
+
+def _room_in(
+    facts: ClusterFacts,
+    shape: Amounts,
+    config: KubeSchedulerConfiguration | None,
+    may_go_on: Callable[[], bool],
+) -> Mapping[str, int]:
+    from numakube.insight.explain.workload import room_in
+
+    return room_in(facts, pod_of(shape), config, may_go_on=may_go_on)
+
+
+def _offered_nowhere(shape: Amounts, nodes: Iterable[Node]) -> tuple[str, ...]:
+    known = {name for node in nodes for name in node.status.allocatable}
+    return tuple(name for name, amount in shape.items() if amount and name not in known)

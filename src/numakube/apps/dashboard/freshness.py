@@ -14,11 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.apps.dashboard.sides import Sides
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.source import Age, Source
     from numakube.topology.view import Unusable
 
 BOUNDS: Final = (60.0, 600.0, 3600.0)
 """Reports are counted by age up to these seconds, and beyond."""
+_AGES: Final = (
+    "less than a minute ago",
+    "less than 10 minutes ago",
+    "less than an hour ago",
+    "an hour ago or longer",
+)
+_UNKNOWN: Final = "at a time that is not known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +33,13 @@ class ReportLine:
     """The report of one node.
 
     Attributes:
-        age: for how many seconds it has not changed; so long at least if ``age_at_least``.
+        age: for how long it has not changed; ``None`` if that is not told.
         reserved: how many resources of zones are believed to be less free than reported.
         blocked: why the scheduler does not use the node for now.
     """
 
     node: str
-    age: float
-    age_at_least: bool
+    age: Age | None
     view: NodeTopology | Unusable | None
     sides: Sides
     pods: int
@@ -50,7 +56,6 @@ def report_line(source: Source, node: str) -> ReportLine:
     """Return what there is to say about the report of a node."""
     view = source.view(node)
     pods = source.pod_book.running_on(node)
-    age, at_least = source.report_age(node)
     belief = source.inside.belief(node) if source.inside else None
     reserved = None
     if belief is not None and isinstance(view, NodeTopology):
@@ -62,8 +67,7 @@ def report_line(source: Source, node: str) -> ReportLine:
         )
     return ReportLine(
         node=node,
-        age=age,
-        age_at_least=at_least,
+        age=source.report_age(node),
         view=view,
         sides=sides_of(view, pods),
         pods=len(pods),
@@ -73,14 +77,15 @@ def report_line(source: Source, node: str) -> ReportLine:
 
 
 def ages_of(source: Source, nodes: Sequence[str]) -> list[tuple[str, int]]:
-    """Return how many reports have not changed for how long."""
+    """Return how many reports last changed how long ago."""
     counts: Counter[int] = Counter()
     for node in nodes:
         if source.report(node) is not None:
-            age, _ = source.report_age(node)
-            counts[sum(age >= bound for bound in BOUNDS)] += 1
-    texts = ("under a minute", "under ten minutes", "under an hour", "an hour or more")
-    return [(text, counts[index]) for index, text in enumerate(texts)]
+            age = source.report_age(node)
+            known = age is not None and not age.at_least
+            counts[sum(age.seconds >= bound for bound in BOUNDS) if age and known else -1] += 1
+    counted = [(text, counts[index]) for index, text in enumerate(_AGES)]
+    return [*counted, (_UNKNOWN, counts[-1])] if counts[-1] else counted
 
 
 def orphans_of(source: Source) -> list[str]:

@@ -1,7 +1,8 @@
 """Server-sent events: a page is told that it is out of date, and the map which rows changed.
 
-Changes of a second are told at once; a heart-beat keeps proxies and browsers from giving up, and
-is when the caller's right is checked again. A browser connects again by itself.
+So is whether the server itself is up to date. Changes of a second are told at once; a heart-beat
+keeps proxies and browsers from giving up, and is when the caller's right is checked again. A
+browser connects again by itself.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import msgspec
 from aiohttp import web
 
 from numakube.apps.dashboard.gate import HEADERS
+from numakube.apps.dashboard.measures import USED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from numakube.apps.dashboard.source import Source
 
 MOST_STREAMS: Final = 64
 PAUSE_SECONDS: Final = 0.5
+GLANCE_SECONDS: Final = 1.0
+"""Nothing wakes a stream when the API server goes away; it looks after it this often."""
 HEARTBEAT_SECONDS: Final = 15.0
 RETRY_MILLISECONDS: Final = 2000
 
@@ -42,10 +46,12 @@ class Live:
         *,
         pause: float = PAUSE_SECONDS,
         heartbeat: float = HEARTBEAT_SECONDS,
+        glance: float = GLANCE_SECONDS,
     ) -> None:
         self._source = source
         self._pause = pause
-        self._heartbeat = heartbeat
+        self._glance = min(glance, heartbeat)
+        self.heartbeat = heartbeat
         self._closing = asyncio.Event()
         self.streams = 0
 
@@ -73,10 +79,10 @@ class Live:
         return response
 
     async def next_turn(self, woken: asyncio.Event) -> bool:
-        """Wait for a change, the heart-beat or the end; tell whether there was a change."""
+        """Wait for a change, the next glance or the end; tell whether there was a change."""
         waits = [asyncio.ensure_future(one.wait()) for one in (woken, self._closing)]
         try:
-            await asyncio.wait(waits, timeout=self._heartbeat, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waits, timeout=self._glance, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
@@ -106,25 +112,45 @@ class _Stream:
         self._response = response
         self._topic = query.get("topic", "")
         self._resource = query.get("resource", "")
+        self._measure = query.get("measure", USED)
         self._layout = _number(query.get("layout"))
         self._version = _number(query.get("version"))
-        self._state = source.state_of(self._topic)
+        self._state: Hashable = None
+        self._missing: str | None = None
 
     async def run(self, live: Live, may_go_on: Callable[[], Awaitable[bool]]) -> None:
+        self._state = self._page_state()
+        clock = self._source.clock
+        heard = clock.monotonic()
         with self._source.woken() as woken:
+            await self._tell_whether_live()
             await self._tell_map()
             while not live.closing:
-                if not await live.next_turn(woken):
-                    if live.closing or not await may_go_on():
+                changed = await live.next_turn(woken)
+                await self._tell_whether_live()
+                if changed:
+                    await self._tell_page()
+                    await self._tell_map()
+                    await live.rest()
+                elif clock.monotonic() - heard >= live.heartbeat:
+                    if not await may_go_on():
                         return
                     await self._response.write(b": still here\n\n")
-                    continue
-                await self._tell_page()
-                await self._tell_map()
-                await live.rest()
+                    heard = clock.monotonic()
+
+    async def _tell_whether_live(self) -> None:
+        """Say what is missing whenever that changes; nothing is, as long as all watches are."""
+        missing = self._source.missing()
+        if missing != self._missing:
+            self._missing = missing
+            await self._send("state", {"missing": missing})
+            await self._tell_page()
+
+    def _page_state(self) -> Hashable:
+        return self._source.state_of(self._topic), self._source.missing()
 
     async def _tell_page(self) -> None:
-        state = self._source.state_of(self._topic)
+        state = self._page_state()
         if state != self._state:
             self._state = state
             await self._send("page", {"version": self._source.version})
@@ -133,7 +159,7 @@ class _Stream:
         if not self._resource:
             return
         news = await self._source.zone_book.heat_since(
-            self._resource, layout=self._layout, version=self._version
+            self._resource, layout=self._layout, version=self._version, measure=self._measure
         )
         self._layout, self._version = news["layout"], news["version"]
         if news.get("rows") != []:

@@ -6,10 +6,13 @@ extra that such a process may lack; then a line of text stands in their place.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from numakube.apps.dashboard.reflection import missing_of
+from numakube.apps.dashboard.report_dates import report_dates
 from numakube.apps.dashboard.source import Source
 from numakube.apps.host.access import Access
 
@@ -59,7 +62,8 @@ def source_of(client: Client, mirror: Mirror, inside: Inside) -> Source:
         topologies=mirror.topologies.store,
         clock=client.clock,
         inside=inside,
-        missing=mirror.missing,
+        missing=lambda: missing_of((mirror.nodes, mirror.topologies, mirror.pods)),
+        dates=partial(report_dates, client),
     )
 
 

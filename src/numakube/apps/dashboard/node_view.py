@@ -12,6 +12,7 @@ from numakube.apps.dashboard.sides import sides_of
 from numakube.errors import InvalidValue
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.topology.view import NodeTopology
+from numakube.values.amounts import quantity_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.apps.dashboard.sides import Sides
-    from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.source import Age, Source
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.topology.exact import ExactReport
     from numakube.topology.view import Unusable
@@ -65,8 +66,7 @@ class NodeView:
     Attributes:
         view: what the report says, or why it cannot be used; ``None`` without a report.
         resources: those of any zone, in order.
-        age: for how many seconds the report has not changed.
-        age_at_least: whether it may be longer.
+        age: for how long the report has not changed; ``None`` if that is not told.
         blocked: why the scheduler does not use the node for now.
     """
 
@@ -77,8 +77,7 @@ class NodeView:
     resources: Sequence[str]
     pods: Sequence[PlacedPod]
     sides: Sides
-    age: float
-    age_at_least: bool
+    age: Age | None
     blocked: str
     conditions: Sequence[tuple[str, str, str]]
 
@@ -102,7 +101,6 @@ def node_view(source: Source, name: str) -> NodeView | None:
     row = row_of(node, source.report(name))
     pods = source.pod_book.running_on(name)
     belief = source.inside.belief(name) if source.inside else None
-    age, at_least = source.report_age(name)
     return NodeView(
         node=node,
         row=row,
@@ -111,8 +109,7 @@ def node_view(source: Source, name: str) -> NodeView | None:
         resources=list(row.uses),
         pods=[placed_pod(pod, told.report if told else None) for pod in pods],
         sides=sides_of(view, pods),
-        age=age,
-        age_at_least=at_least,
+        age=source.report_age(name),
         blocked=belief.blocked if belief is not None else "",
         conditions=[(one.type, one.status, one.message) for one in node.status.conditions],
     )
@@ -130,7 +127,9 @@ def placed_pod(pod: Pod, report: ExactReport | None) -> PlacedPod:
 def requests_of(pod: Pod) -> dict[str, str]:
     """Return what a pod asks for all in all; nothing if it cannot be read."""
     try:
-        return {name: str(amount) for name, amount in effective_requests(pod).items()}
+        return {
+            name: quantity_text(name, amount) for name, amount in effective_requests(pod).items()
+        }
     except InvalidValue:
         return {}
 

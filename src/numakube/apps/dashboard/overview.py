@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard import rows as flags
+from numakube.apps.dashboard.labels import grouped
 from numakube.apps.dashboard.pending import group_by_reason
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numakube.apps.dashboard.pending import WaitingGroup
     from numakube.apps.dashboard.rows import NodeRow
@@ -81,6 +82,40 @@ def overview_of(source: Source, rows: Sequence[NodeRow]) -> Overview:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """Nodes with the same value of a label, added up.
+
+    Attributes:
+        uses: each resource in all of their zones.
+        fits: how many pods fit of the shape that was asked about.
+    """
+
+    value: str
+    nodes: int
+    zones: int
+    uses: Mapping[str, ResourceTotal]
+    pods: int
+    fits: int
+
+
+def groups_of(
+    rows: Iterable[NodeRow], label: str, *, pods_on: Callable[[str], int], fits: Mapping[str, int]
+) -> list[NodeGroup]:
+    """Return nodes by the value of *label*."""
+    return [
+        NodeGroup(
+            value=value,
+            nodes=len(members),
+            zones=sum(len(row.zones) for row in members),
+            uses={total.name: total for total in totals_of(members)},
+            pods=sum(pods_on(row.name) for row in members),
+            fits=sum(fits.get(row.name, 0) for row in members),
+        )
+        for value, members in grouped(rows, label).items()
+    ]
+
+
 def totals_of(rows: Sequence[NodeRow]) -> list[ResourceTotal]:
     """Return each resource in the whole cluster: CPU, memory, hugepages, then devices."""
     sums: dict[str, list[int]] = {}
@@ -106,15 +141,7 @@ def _rank(item: tuple[str, object]) -> tuple[int, str]:
 
 def _flawed(rows: Sequence[NodeRow]) -> Counter[int]:
     found: Counter[int] = Counter()
-    kinds = (
-        flags.NOT_READY,
-        flags.CORDONED,
-        flags.NO_REPORT,
-        flags.UNUSABLE,
-        flags.STALE,
-        flags.ODD,
-    )
     for row in rows:
         if row.flags:
-            found.update(flag for flag in kinds if row.flags & flag)
+            found.update(kind.flag for kind in flags.KINDS if row.flags & kind.flag)
     return found

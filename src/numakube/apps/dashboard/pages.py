@@ -13,8 +13,10 @@ from numakube.apps.dashboard.assets import load_assets, type_of
 from numakube.apps.dashboard.drawing import drawing_of
 from numakube.apps.dashboard.explaining import Explainer
 from numakube.apps.dashboard.freshness import ages_of, orphans_of, report_line
+from numakube.apps.dashboard.labels import grouping_labels, wanted
+from numakube.apps.dashboard.measures import MEASURES, USED
 from numakube.apps.dashboard.node_view import node_view
-from numakube.apps.dashboard.overview import overview_of, totals_of
+from numakube.apps.dashboard.overview import groups_of, overview_of, totals_of
 from numakube.apps.dashboard.pending import group_by_reason
 from numakube.apps.dashboard.pod_view import pod_view
 from numakube.apps.dashboard.pods import phase_of
@@ -23,13 +25,16 @@ from numakube.apps.dashboard.tables import Wish, part_of
 from numakube.values.resources import CPU, MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numakube.api.core import Pod
+    from numakube.apps.dashboard.explaining import Room
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.apps.dashboard.source import Source
+    from numakube.apps.dashboard.tables import Part
 
 PODS_OF_A_GROUP: Final = 20
+NODES_FOUND: Final = 20
 LATEST: Final = 3
 REFRESH: Final = "X-Numakube-Refresh"
 """Sent by a page that is open already and wants its live parts only."""
@@ -47,61 +52,53 @@ class Pages:
 
     async def overview(self, request: web.Request) -> web.Response:
         """The first page."""
+        await self._source.learn_ages()
         rows, inside = await self._source.zone_book.rows(), self._source.inside
-        found = overview_of(self._source, rows)
-        part = self._node_part(rows, Wish.of(request.query))
+        wish = Wish.of(request.query)
+        room = await self._room(request, wish.shape)
         return self._page(
             "overview.html",
             topic="",
-            overview=found,
-            part=part,
+            overview=overview_of(self._source, rows),
             ages=ages_of(self._source, [row.name for row in rows]),
             missed=list(inside.mispredictions())[:LATEST] if inside else [],
-            resources=[total.name for total in found.totals] or [CPU],
-            pods_on=self._source.pod_book.count_on,
-            flags=row_facts,
+            measures=MEASURES,
+            asked_ago=0.0 if room is None else self._source.clock.monotonic() - room.at,
+            **self._node_values(rows, wish, room),
         )
 
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes in a table."""
-        rows = await self._source.zone_book.rows()
-        part = self._node_part(rows, Wish.of(request.query))
-        totals = totals_of(rows)
+        rows, wish = await self._source.zone_book.rows(), Wish.of(request.query)
+        return self._page("nodes.html", topic="", **self._node_values(rows, wish, None))
+
+    async def search(self, request: web.Request) -> web.Response:
+        """Nodes and pods whose names have something in common."""
+        wish = Wish.of(request.query)
+        rows = [row for row in await self._source.zone_book.rows() if wish.text in row.name]
         return self._page(
-            "nodes.html",
+            "search.html",
             topic="",
-            part=part,
-            resources=[total.name for total in totals],
+            nodes=rows[:NODES_FOUND] if wish.text else [],
+            nodes_total=len(rows),
+            part=self._pod_part(wish),
             pods_on=self._source.pod_book.count_on,
-            flags=row_facts,
+            phase_of=phase_of,
         )
 
     async def node(self, request: web.Request) -> web.Response:
         """One node."""
+        await self._source.learn_ages()
         name = request.match_info["name"]
         found = node_view(self._source, name)
         if found is None:
             return self.message(f"There is no node {name}.", status=404)
-        drawing = drawing_of(self._source, name)
+        drawing = drawing_of(self._source, name, prefix=self._prefix)
         return self._page("node.html", topic=f"node/{name}", found=found, drawing=drawing)
 
     async def pods(self, request: web.Request) -> web.Response:
         """All pods in a table."""
-        book, wish = self._source.pod_book, Wish.of(request.query)
-        pods = [*book.waiting.values(), *book.placed()]
-        chosen = [pod for pod in pods if wish.text in pod.metadata.key]
-        part = part_of(
-            chosen,
-            wish,
-            orders={
-                # There may be a hundred thousand: no order that has to be computed.
-                "name": lambda pod: (pod.metadata.namespace, pod.metadata.name),
-                "node": lambda pod: pod.spec.node_name,
-                "phase": phase_of,
-                "age": lambda pod: pod.metadata.creation_timestamp or "",
-            },
-            default="name",
-        )
+        part = self._pod_part(Wish.of(request.query))
         return self._page("pods.html", topic="", part=part, phase_of=phase_of)
 
     async def pod(self, request: web.Request) -> web.Response:
@@ -152,13 +149,14 @@ class Pages:
     async def caches(self, request: web.Request) -> web.Response:
         """How fresh the reports are, and whether they are of the pods we know."""
         wish, source = Wish.of(request.query), self._source
-        rows = [row for row in await source.zone_book.rows() if wish.text in row.name]
+        await source.learn_ages()
+        rows = list(filter(wanted(wish.text), await source.zone_book.rows()))
         part = part_of(
             rows,
             wish,
             orders={
                 "name": lambda row: row_facts.natural(row.name),
-                "age": lambda row: source.report_age(row.name)[0],
+                "age": lambda row: age.seconds if (age := source.report_age(row.name)) else 0.0,
                 "trouble": lambda row: -row.flags,
             },
             default="trouble",
@@ -175,11 +173,17 @@ class Pages:
     async def heat(self, request: web.Request) -> web.Response:
         """The map of one resource, as JSON."""
         resource = request.query.get("resource", CPU)
-        body = msgspec.json.encode(await self._source.zone_book.heat(resource))
-        response = web.Response(body=body, content_type="application/json")
-        response.headers["Cache-Control"] = "no-store"
-        response.enable_compression()
-        return response
+        measure = request.query.get("measure", USED)
+        book = self._source.zone_book
+        return _json(await book.heat(resource, measure if measure in MEASURES else USED))
+
+    async def fits(self, request: web.Request) -> web.Response:
+        """How many pods of a shape fit on each node, as JSON."""
+        shape = Wish.of(request.query).shape
+        room = await self._explainer.room_for(shape, keep=True)
+        if room.problem:
+            return _json({"shape": shape, "problem": room.problem}, status=400)
+        return _json({"shape": shape, "total": room.total, "nodes": room.nodes})
 
     async def asset(self, request: web.Request) -> web.Response:
         """A style sheet or a script."""
@@ -191,6 +195,10 @@ class Pages:
         response.headers["Cache-Control"] = _YEAR
         return response
 
+    async def nowhere(self, _: web.Request) -> web.Response:
+        """The page for addresses that there are not."""
+        return self.message("There is no such page.", status=404)
+
     def message(self, text: str, *, status: int) -> web.Response:
         """A page that says one thing."""
         return self._page("message.html", topic="-", status=status, text=text)
@@ -200,10 +208,36 @@ class Pages:
         status = 403 if wrong else 200
         return self._page("login.html", topic="-", status=status, target=target, wrong=wrong)
 
-    def _node_part(self, rows: Sequence[NodeRow], wish: Wish) -> Any:  # noqa: ANN401 - a Part
+    async def _room(self, request: web.Request, shape: str) -> Room | None:
+        if not shape:
+            return None
+        return await self._explainer.room_for(shape, keep=REFRESH in request.headers)
+
+    def _node_values(
+        self, rows: Sequence[NodeRow], wish: Wish, room: Room | None
+    ) -> dict[str, Any]:
+        """Return what a table of nodes is made from."""
+        book, labels = self._source.pod_book, grouping_labels(rows)
+        shown = list(filter(wanted(wish.text), rows))
+        fits = None if room is None or room.problem else room.nodes
+        groups = groups_of(shown, wish.group, pods_on=book.count_on, fits=fits or {})
+        return {
+            "part": self._node_part(shown, wish, fits or {}),
+            "groups": groups if wish.group else [],
+            "labels": labels,
+            "room": room,
+            "fits": fits,
+            "resources": [total.name for total in totals_of(rows)] or [CPU],
+            "pods_on": book.count_on,
+            "flags": row_facts,
+        }
+
+    def _node_part(
+        self, rows: Sequence[NodeRow], wish: Wish, fits: Mapping[str, int]
+    ) -> Part[NodeRow]:
         book = self._source.pod_book
         return part_of(
-            [row for row in rows if wish.text in row.name],
+            rows,
             wish,
             orders={
                 "name": lambda row: row_facts.natural(row.name),
@@ -211,8 +245,25 @@ class Pages:
                 "memory": lambda row: _used(row, MEMORY),
                 "largest": lambda row: row.uses[CPU].largest if CPU in row.uses else -1,
                 "pods": lambda row: book.count_on(row.name),
+                "fits": lambda row: fits.get(row.name, 0),
                 "trouble": lambda row: -row.flags,
             },
+        )
+
+    def _pod_part(self, wish: Wish) -> Part[Pod]:
+        book = self._source.pod_book
+        pods = [*book.waiting.values(), *book.placed()]
+        return part_of(
+            [pod for pod in pods if wish.text in pod.metadata.key],
+            wish,
+            orders={
+                # There may be a hundred thousand: no order that has to be computed.
+                "name": lambda pod: (pod.metadata.namespace, pod.metadata.name),
+                "node": lambda pod: pod.spec.node_name,
+                "phase": phase_of,
+                "age": lambda pod: pod.metadata.creation_timestamp or "",
+            },
+            default="name",
         )
 
     def _page(self, template: str, *, status: int = 200, **values: Any) -> web.Response:  # noqa: ANN401
@@ -234,6 +285,14 @@ class Pages:
         response.headers["Cache-Control"] = "no-store"
         response.enable_compression()
         return response
+
+
+def _json(content: object, *, status: int = 200) -> web.Response:
+    body = msgspec.json.encode(content)
+    response = web.Response(body=body, status=status, content_type="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    response.enable_compression()
+    return response
 
 
 def _used(row: NodeRow, resource: str) -> int:

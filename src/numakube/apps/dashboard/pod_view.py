@@ -10,6 +10,7 @@ from numakube.apps.dashboard.node_view import placed_pod
 from numakube.apps.dashboard.pending import refusals_in
 from numakube.apps.dashboard.pods import condition_of, is_refused
 from numakube.topology.view import NodeTopology
+from numakube.values.amounts import quantity_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,7 +104,7 @@ def _line(container: Container, kind: str) -> ContainerLine:
 
 
 def _texts(quantities: Mapping[str, object]) -> dict[str, str]:
-    return {name: str(quantity) for name, quantity in quantities.items()}
+    return {name: quantity_text(name, quantity) for name, quantity in quantities.items()}
 
 
 def _observed(pod: Pod, *, recorded: bool) -> list[Moment]:

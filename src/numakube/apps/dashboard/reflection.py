@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.sharing import shared_nrt, shared_pod
+from numakube.apps.dashboard.report_dates import report_dates
 from numakube.apps.dashboard.source import Source
-from numakube.errors import NotFound
+from numakube.errors import ClusterUnreachable, Expired, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numakube.api.core import Pod
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
@@ -43,6 +48,7 @@ class Reflection:
             topologies=self._topologies.store,
             clock=client.clock,
             missing=self.missing,
+            dates=partial(report_dates, client),
         )
 
     async def run(self) -> None:
@@ -57,13 +63,8 @@ class Reflection:
             await self._clock.sleep(0.02)
 
     def missing(self) -> str:
-        """Say what is not known yet, and why if that is known; empty once all is."""
-        waiting = [
-            _trouble(one)
-            for one in self._reflectors()
-            if not one.synced.is_set() or one.last_error is not None
-        ]
-        return "; ".join(waiting)
+        """Say what is not known, or no longer, and why; empty while all is up to date."""
+        return missing_of(self._reflectors())
 
     def not_ready(self) -> str:
         """Say what has never been listed; the kind of reports may come later."""
@@ -78,9 +79,25 @@ class Reflection:
         return self._nodes, self._topologies, self._pods
 
 
+def missing_of(reflectors: Iterable[Reflector[Any]]) -> str:
+    """Say which of them do not know what the server has, and why; empty if all do.
+
+    One that is told that its place in history is forgotten lists again at once: that is no news.
+    """
+    failing = [
+        one
+        for one in reflectors
+        if not one.synced.is_set() or not isinstance(one.last_error, Expired | NoneType)
+    ]
+    return "; ".join(dict.fromkeys(map(_trouble, failing)))
+
+
 def _trouble(reflector: Reflector[Any]) -> str:
     if isinstance(reflector.last_error, NotFound):
         return f"the API server does not know {reflector}"
+    if isinstance(reflector.last_error, ClusterUnreachable):
+        # Which request it was that failed does not matter to readers.
+        return f"the API server cannot be reached ({str(reflector.last_error).rpartition(': ')[2]})"
     if reflector.last_error is not None:
         return f"{reflector}: {reflector.last_error}"
     return f"{reflector} are not listed yet"

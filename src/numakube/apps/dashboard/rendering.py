@@ -6,7 +6,6 @@ module only when they serve it.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -16,7 +15,7 @@ from markupsafe import Markup, escape
 
 import numakube
 from numakube.errors import InvalidValue
-from numakube.values.amounts import amount_text
+from numakube.values.amounts import amount_text, quantity_text
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from numakube.api.wire import Timestamp
 
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
-_LARGE: Final = re.compile(r"^(\d{4,})(\.\d+)?")
 _UNKNOWN: Final = "\N{EN DASH}"
 
 
@@ -40,6 +38,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["amount"] = amount
+    made.filters["quantity"] = lambda text, resource: quantity_text(resource, text)
     made.filters["breakable"] = breakable
     made.filters["seconds"] = seconds_text
     made.filters["moment"] = moment_text
@@ -57,8 +56,7 @@ def amount(value: int | None, resource: str) -> str:
     """Return an amount of a resource for people."""
     if value is None:
         return _UNKNOWN
-    # Thousands of terabytes need no tenths.
-    return _LARGE.sub(lambda digits: f"{int(digits[1]):,}", amount_text(resource, value))
+    return amount_text(resource, value)
 
 
 def breakable(name: str) -> Markup:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import attribute_value
@@ -21,17 +21,32 @@ if TYPE_CHECKING:
     from numakube.topology.view import NodeTopology
     from numakube.topology.zones import ZoneView
 
-NO_ZONE: Final = 255
-"""The node has fewer zones than others, or no usable report."""
-NO_RESOURCE: Final = 254
-"""The zone has nothing of the resource to give."""
-
 NOT_READY: Final = 1
 CORDONED: Final = 2
 NO_REPORT: Final = 4
 UNUSABLE: Final = 8
 STALE: Final = 16
 ODD: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of trouble: the word that it is filtered by, and what is said of nodes in it."""
+
+    flag: int
+    word: str
+    text: str
+
+
+KINDS: Final = (
+    Kind(NOT_READY, "not-ready", "not ready"),
+    Kind(NO_REPORT, "no-report", "without a report"),
+    Kind(UNUSABLE, "unusable", "with a report that cannot be used"),
+    Kind(STALE, "stale", "with a stale report"),
+    Kind(ODD, "odd", "with an odd report"),
+    Kind(CORDONED, "cordoned", "cordoned"),
+)
+"""The worst first."""
 
 _PERCENT: Final = 100
 _NUMBERS: Final = re.compile(r"(\d+)")
@@ -80,26 +95,19 @@ class NodeRow:
         flags: what is wrong with it, as bits.
         trouble: the same in words, the worst first.
         zones: NUMA ids.
+        labels: those of the node.
         version: the book's version when the row was made.
     """
 
     name: str
     flags: int
     trouble: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     zones: tuple[int, ...] = ()
     policy: str = ""
     scope: str = ""
     uses: Mapping[str, ResourceUse]
     version: int = 0
-
-    def cells(self, resource: str, width: int) -> bytes:
-        """Return the bytes of the map: percent used by zone, filled up to *width*."""
-        use = self.uses.get(resource)
-        if use is None:
-            cells = bytes((NO_RESOURCE,)) * len(self.zones)
-        else:
-            cells = _percents(use.allocatable, use.free)
-        return cells + bytes((NO_ZONE,)) * (width - len(cells))
 
 
 def row_of(
@@ -118,6 +126,7 @@ def row_of(
         name=node.metadata.name,
         flags=flags,
         trouble=tuple(trouble),
+        labels=node.metadata.labels,
         zones=tuple(zone.id for zone in read.zones),
         policy=read.policy,
         scope=read.scope,
@@ -182,15 +191,6 @@ def used_percent(whole: int, free: int) -> int:
     if used in (0, whole):
         return _PERCENT if used else 0
     return min(max(round(used * _PERCENT / whole), 1), _PERCENT - 1)
-
-
-@lru_cache(maxsize=65536)
-def _percents(allocatable: tuple[int, ...], free: tuple[int, ...]) -> bytes:
-    """Return percent used by zone; nodes in the same state share it."""
-    return bytes(
-        used_percent(whole, left) if whole > 0 else NO_RESOURCE
-        for whole, left in zip(allocatable, free, strict=True)
-    )
 
 
 def natural(name: str) -> list[tuple[int, str]]:

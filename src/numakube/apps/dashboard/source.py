@@ -8,11 +8,13 @@ everything that costs time is computed when somebody looks.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard.pods import PodBook
 from numakube.apps.dashboard.zones import ZoneBook
+from numakube.errors import NumakubeError
 from numakube.insight.collected import BUDGETS, CLAIMS, SERVICES
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.unreadable import Unreadable
@@ -23,7 +25,8 @@ from numakube.topology.view import view_of
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+    from datetime import datetime
 
     from numakube.api.core import Pod
     from numakube.api.nodes import Node
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.kube.store import Change, Store
     from numakube.topology.view import NodeTopology, Unusable
 
-
+_PATIENCE_SECONDS: Final = 5.0
 _UNREAD: Final = tuple(
     Unreadable(kind, "this dashboard does not read them") for kind in (CLAIMS, SERVICES, BUDGETS)
 )
@@ -43,6 +46,14 @@ def _nothing_missing() -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Age:
+    """For how many seconds a report has not changed; so long ``at_least`` if that is not noted."""
+
+    seconds: float
+    at_least: bool = False
+
+
 class Source:
     """The state of a cluster, as far as pages need it; `open` it first.
 
@@ -50,7 +61,7 @@ class Source:
         version: grows with every change.
         frozen_at: when a recorded state was taken; empty for a live one.
         inside: what the process knows besides the API server's objects, if it decides on pods.
-        missing: says what is not known yet; empty once pages are complete.
+        missing: says what is not known, or no longer; empty while pages are complete and live.
         zone_book: usage by zone.
         pod_book: pods by node, waiting ones and refused ones.
     """
@@ -64,6 +75,7 @@ class Source:
         clock: Clock,
         inside: Inside | None = None,
         missing: Callable[[], str] = _nothing_missing,
+        dates: Callable[[], Awaitable[Mapping[str, datetime]]] | None = None,
         facts: ClusterFacts | None = None,
     ) -> None:
         self.nodes = nodes
@@ -79,6 +91,8 @@ class Source:
         self.zone_book = ZoneBook(nodes, topologies, read=self._believed)
         self.pod_book = PodBook()
         self._reported_at: dict[str, float] = {}
+        self._dates = dates
+        self._learning = asyncio.Lock()
         self._wakers: set[asyncio.Event] = set()
         self._subscriptions: tuple[Callable[[], None], ...] = ()
         self._opening = False
@@ -100,6 +114,20 @@ class Source:
         """Stop listening to the stores."""
         for unsubscribe in self._subscriptions:
             unsubscribe()
+
+    async def learn_ages(self) -> None:
+        """Ask once for how long reports have been as they are, if somebody knows."""
+        async with self._learning:
+            if self._dates is None or self.missing():
+                return
+            with suppress(NumakubeError, TimeoutError):
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    dates = await self._dates()
+                now, moment = self.clock.now(), self.clock.monotonic()
+                for name, date in dates.items():
+                    age = max((now - date).total_seconds(), 0.0)
+                    self._reported_at.setdefault(name, moment - age)
+                self._dates = None
 
     def facts(self) -> ClusterFacts:
         """Return everything as facts, for the tools that explain; stores are copied."""
@@ -142,11 +170,13 @@ class Source:
         """Return a pod."""
         return self.pods.get(ObjectKey(namespace, name))
 
-    def report_age(self, name: str) -> tuple[float, bool]:
-        """Return for how many seconds a report has not changed, and whether it may be longer."""
+    def report_age(self, name: str) -> Age | None:
+        """Return for how long a report has not changed; a recorded state does not tell."""
+        if self._facts is not None:
+            return None
         now = self.clock.monotonic()
         seen = self._reported_at.get(name)
-        return (now - self.started, True) if seen is None else (now - seen, False)
+        return Age(now - self.started, at_least=True) if seen is None else Age(now - seen)
 
     def state_of(self, topic: str) -> Hashable:
         """Return a value that changes when what *topic* is about does.

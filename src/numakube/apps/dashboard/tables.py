@@ -6,22 +6,33 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlencode
 
+from numakube.insight.usage.nodes import NO_LABEL
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 ROWS = 50
 _LONGEST_QUERY = 200
+_LONGEST_LABEL = 400
+_LONGEST_SHAPE = 1000
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a reader wants to see of a table: ``?q=gpu&sort=-pods&page=2``."""
+    """What a reader wants to see of a table: ``?q=gpu&sort=-pods&page=2``.
+
+    Attributes:
+        group: a label that nodes are added up by.
+        shape: a pod of which is to be said how many fit.
+    """
 
     text: str = ""
     sort: str = ""
     page: int = 1
+    group: str = ""
+    shape: str = ""
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Wish:
@@ -32,14 +43,31 @@ class Wish:
             text=query.get("q", "").strip()[:_LONGEST_QUERY],
             sort=query.get("sort", "")[:_LONGEST_QUERY],
             page=max(int(page), 1) if sensible else 1,
+            group=query.get("group", "").strip()[:_LONGEST_LABEL],
+            shape=query.get("shape", "").strip()[:_LONGEST_SHAPE],
         )
 
     @property
     def address(self) -> str:
         """The query of an address that asks for this."""
         page = str(self.page) if self.page > 1 else ""
-        fields = {"q": self.text, "sort": self.sort, "page": page}
+        fields = {
+            "q": self.text,
+            "sort": self.sort,
+            "page": page,
+            "group": self.group,
+            "shape": self.shape,
+        }
         return "?" + urlencode({name: value for name, value in fields.items() if value})
+
+    def only(self, label: str, value: str) -> str:
+        """Return the address for the nodes with one value of a label."""
+        value = "" if value == NO_LABEL else value
+        return replace(self, text=f"{label}={value}", group="", page=1).address
+
+    def named(self) -> str:
+        """Return the address for the same text in another table."""
+        return Wish(text=self.text).address
 
     def turned(self, page: int) -> str:
         """Return the address of another page."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.inside import Missed, Moment
+from numakube.values.amounts import quantity_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -60,7 +61,8 @@ def use_text(use: Document | None) -> str:
 
 def _zone_text(zone: Document) -> str:
     ids = "+".join(map(str, zone.get("ids") or ())) or "any"
-    amounts = ", ".join(f"{amount} {name}" for name, amount in zone.get("amounts", {}).items())
+    held = zone.get("amounts", {}).items()
+    amounts = ", ".join(f"{quantity_text(name, amount)} {name}" for name, amount in held)
     return f"zone {ids}: {amounts}"
 
 

@@ -11,17 +11,20 @@ import asyncio
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.dashboard.rows import natural, row_of
+from numakube.apps.dashboard.labels import label_table
+from numakube.apps.dashboard.measures import LARGEST, NO_SHAPES, STRANDED, USED, cells_of, shapes_of
+from numakube.apps.dashboard.rows import KINDS, natural, row_of
 from numakube.kube.objects import ObjectKey
+from numakube.topology.view import NodeTopology, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.apps.dashboard.measures import Shapes
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.kube.store import Store
-    from numakube.topology.view import NodeTopology
 
 _SLICE: Final = 16
 """Reports that are read before others get their turn: a few milliseconds."""
@@ -54,6 +57,7 @@ class ZoneBook:
         self._topologies = topologies
         self._read_already = read
         self._rows: dict[str, NodeRow] = {}
+        self._shapes: dict[str, tuple[int, Shapes]] = {}
         self._dirty: set[str] = set()
         self._order: list[str] | None = None
         self._reading = asyncio.Lock()
@@ -77,37 +81,67 @@ class ZoneBook:
             self._renew(name)
         return self._rows.get(name)
 
-    async def heat(self, resource: str) -> dict[str, Any]:
+    async def heat(self, resource: str, measure: str = USED) -> dict[str, Any]:
         """Return the map of one resource, whole."""
         rows = await self.rows()
         width = _width(rows)
+        cells = await self._cells(rows, resource, measure, width)
         return {
             "version": self.version,
             "layout": self.layout,
             "resource": resource,
             "zones": width,
             "nodes": [row.name for row in rows],
-            "cells": b64encode(b"".join(row.cells(resource, width) for row in rows)).decode(),
+            "measure": measure,
+            "cells": b64encode(b"".join(cells)).decode(),
             "flags": b64encode(bytes(row.flags for row in rows)).decode(),
             "ids": {
                 index: row.zones
                 for index, row in enumerate(rows)
                 if row.zones != _PLAIN[: len(row.zones)]
             },
+            "labels": label_table(rows),
+            "kinds": [[kind.flag, kind.word, kind.text] for kind in KINDS],
         }
 
-    async def heat_since(self, resource: str, *, layout: int, version: int) -> dict[str, Any]:
+    async def heat_since(
+        self, resource: str, *, layout: int, version: int, measure: str = USED
+    ) -> dict[str, Any]:
         """Return the rows that changed; without ``rows`` if the whole map has to be read anew."""
         rows = await self.rows()
         if layout != self.layout:
             return {"layout": self.layout, "version": self.version}
         width = _width(rows)
-        changed = [
-            [index, row.flags, b64encode(row.cells(resource, width)).decode()]
-            for index, row in enumerate(rows)
-            if row.version > version
+        changed = [(index, row) for index, row in enumerate(rows) if row.version > version]
+        cells = await self._cells([row for _, row in changed], resource, measure, width)
+        told = [
+            [index, row.flags, b64encode(own).decode()]
+            for (index, row), own in zip(changed, cells, strict=True)
         ]
-        return {"layout": self.layout, "version": self.version, "zones": width, "rows": changed}
+        return {"layout": self.layout, "version": self.version, "zones": width, "rows": told}
+
+    async def _cells(
+        self, rows: list[NodeRow], resource: str, measure: str, width: int
+    ) -> list[bytes]:
+        if measure not in (STRANDED, LARGEST):
+            return [cells_of(row, resource, width, measure, NO_SHAPES) for row in rows]
+        found = []
+        for number, row in enumerate(rows):
+            found.append(cells_of(row, resource, width, measure, self._shapes_of(row)))
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+        return found
+
+    def _shapes_of(self, row: NodeRow) -> Shapes:
+        """Return what is stranded and largest on a node, as of its row."""
+        version, shapes = self._shapes.get(row.name, (-1, NO_SHAPES))
+        if version != row.version:
+            report = self._topologies.get(ObjectKey("", row.name))
+            view = self._view_of(report) or (None if report is None else view_of(report))
+            same = isinstance(view, NodeTopology) and len(view.zones) == len(row.zones)
+            shapes = shapes_of(view) if same and isinstance(view, NodeTopology) else NO_SHAPES
+            self._shapes[row.name] = row.version, shapes
+        return shapes
 
     async def _read(self) -> None:
         async with self._reading:
@@ -123,12 +157,13 @@ class ZoneBook:
         self.version += 1
         if node is None:
             self._rows.pop(name, None)
+            self._shapes.pop(name, None)
             return
         before = self._rows.get(name)
         report = self._topologies.get(key)
         row = row_of(node, report, version=self.version, view=self._view_of(report))
         self._rows[name] = row
-        if before is not None and len(before.zones) != len(row.zones):
+        if before is not None and _laid_out(before) != _laid_out(row):
             self.layout += 1
 
     def _view_of(self, report: NodeResourceTopology | None) -> NodeTopology | None:
@@ -146,6 +181,11 @@ class ZoneBook:
             self._order = sorted(found, key=natural)
             self.layout += 1
         return self._order
+
+
+def _laid_out(row: NodeRow) -> object:
+    """Return what the whole map has to be read again for."""
+    return len(row.zones), row.labels
 
 
 def _width(rows: list[NodeRow]) -> int:

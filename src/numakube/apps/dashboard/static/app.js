@@ -4,12 +4,10 @@ import { Live } from "./live.js";
 const root = document.documentElement;
 const prefix = root.dataset.prefix;
 const PAGES = { o: "", n: "nodes", p: "pods", w: "pending", m: "mispredictions", r: "caches" };
-const THEMES = { auto: ["Auto", "as the system"], light: ["Light", "light"], dark: ["Dark", "dark"] };
+const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 
 function showTheme(button) {
-  const [label, words] = THEMES[root.dataset.theme ?? "auto"];
-  button.textContent = label;
-  button.setAttribute("aria-label", `Colours: ${words}`);
+  button.lastElementChild.textContent = THEMES[root.dataset.theme ?? "auto"];
 }
 
 function turnTheme(button) {
@@ -49,18 +47,22 @@ showTheme(button);
 button.addEventListener("click", () => turnTheme(button));
 onKeys(button);
 
-const status = document.getElementById("live");
-if (status) {
-  const live = new Live(prefix, root.dataset.topic, status);
+// The map, and the box that colours it; both are on the first page only.
+async function startMap(onMoved) {
   const figure = document.getElementById("map");
-  if (figure) {
-    const { HeatMap } = await import("./heatmap.js");
-    live.map = new HeatMap(figure, prefix, () => live.connect());
-    await live.map.load();
-  }
+  if (!figure) return null;
+  const [{ HeatMap }, { WhatIf }] = await Promise.all([import("./heatmap.js"), import("./whatif.js")]);
+  const map = new HeatMap(figure, prefix, onMoved);
+  await map.load();
+  new WhatIf(document.getElementById("whatif-form"), map);
+  return map;
+}
+
+const status = document.getElementById("live");
+const live = status && new Live(prefix, root.dataset.topic, status);
+const map = await startMap(() => live?.connect());
+if (live) {
+  live.map = map;
   live.connect();
-} else if (document.getElementById("map")) {
-  const { HeatMap } = await import("./heatmap.js");
-  await new HeatMap(document.getElementById("map"), prefix, () => {}).load();
 }
 root.dataset.started = "yes";

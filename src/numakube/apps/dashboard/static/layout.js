@@ -3,11 +3,14 @@
 const TALLEST = 60;
 const WIDEST = 60;
 const LABEL = 18;
+const HEADING = 24;
 const GAP = 2;
 
 // The largest cells with which all strips fit into the room; strips may not get thinner than a
-// pixel or two, so a very large cluster gets taller and is scrolled by panning.
-export function fit(nodes, zones, width, height) {
+// pixel or two, so a very large cluster gets taller and is scrolled by panning. Every group begins
+// with a new row, below its heading if it has a title.
+export function fit(groups, zones, width, height) {
+  const headings = groups.filter((group) => group.title).length * HEADING;
   let best = null;
   for (let cellHeight = TALLEST; cellHeight >= 2; cellHeight--) {
     const cellWidth = Math.max(1.5, Math.min(WIDEST, cellHeight * 0.9));
@@ -16,11 +19,11 @@ export function fit(nodes, zones, width, height) {
     const blockWidth = Math.max(cellWidth * zones, labelled ? 84 : 0) + gap;
     const blockHeight = cellHeight + (labelled ? LABEL : 0) + (cellHeight > 8 ? GAP * 2 : GAP / 2);
     const columns = Math.max(1, Math.floor((width + gap) / blockWidth));
-    const rows = Math.ceil(nodes / columns);
-    best = { zones, cellWidth, cellHeight, blockWidth, blockHeight, columns, rows, height: rows * blockHeight };
+    const rows = groups.reduce((sum, group) => sum + Math.ceil(group.nodes.length / columns), 0);
+    best = { zones, cellWidth, cellHeight, blockWidth, blockHeight, columns, rows, height: rows * blockHeight + headings };
     if (best.height <= height) break;
   }
-  return best.rows > 1 ? spread(best, width) : best;
+  return placed(spread(best, width), groups);
 }
 
 // Widens the strips so that the columns fill the room.
@@ -30,33 +33,34 @@ function spread(grid, width) {
   return { ...grid, blockWidth, cellWidth: (blockWidth - gap) / grid.zones };
 }
 
-// The nodes to show, as indices, in the order of the wish.
-export function orderOf(data, wish, text) {
-  const shown = [];
-  for (let node = 0; node < data.nodes.length; node++) if (!text || data.nodes[node].includes(text)) shown.push(node);
-  if (wish === "trouble") return Uint32Array.from(shown.sort((a, b) => data.flags[b] - data.flags[a] || a - b));
-  if (wish === "used" || wish === "free") {
-    const keys = new Float64Array(data.nodes.length);
-    for (const node of shown) keys[node] = wish === "used" ? -mean(data, node) : least(data, node);
-    shown.sort((a, b) => keys[a] - keys[b] || a - b);
+// Gives every node its slot, row by row; a slot without a node is -1.
+function placed(grid, groups) {
+  const slots = new Int32Array(grid.rows * grid.columns).fill(-1);
+  const tops = new Float64Array(grid.rows);
+  const headings = [];
+  let [row, y] = [0, 0];
+  for (const { title, nodes } of groups) {
+    if (title) {
+      headings.push({ y: y + HEADING / 2, title: `${title} (${nodes.length})` });
+      y += HEADING;
+    }
+    slots.set(nodes, row * grid.columns);
+    for (let end = row + Math.ceil(nodes.length / grid.columns); row < end; row++) {
+      tops[row] = y;
+      y += grid.blockHeight;
+    }
   }
-  return Uint32Array.from(shown);
+  return { ...grid, slots, tops, headings };
 }
 
-function mean(data, node) {
-  let [sum, count] = [0, 0];
-  for (let zone = 0; zone < data.zones; zone++) {
-    const value = data.cells[node * data.zones + zone];
-    if (value <= 100) [sum, count] = [sum + value, count + 1];
+// The row at a height, or -1 between rows.
+export function rowAt(grid, y) {
+  let [low, high] = [0, grid.rows];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (grid.tops[middle] <= y) low = middle + 1;
+    else high = middle;
   }
-  return count ? sum / count : -1;
-}
-
-function least(data, node) {
-  let found = 1000;
-  for (let zone = 0; zone < data.zones; zone++) {
-    const value = data.cells[node * data.zones + zone];
-    if (value <= 100) found = Math.min(found, value);
-  }
-  return found;
+  const row = low - 1;
+  return row >= 0 && y < grid.tops[row] + grid.blockHeight ? row : -1;
 }

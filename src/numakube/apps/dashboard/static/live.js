@@ -27,9 +27,11 @@ export class Live {
     const query = new URLSearchParams({ topic: this.topic });
     if (this.map) for (const [name, value] of Object.entries(this.map.position())) query.set(name, value);
     this.stream = new EventSource(`${this.prefix}events?${query}`);
-    this.stream.addEventListener("open", () => {
-      this.pause = FIRST_PAUSE;
-      this.say("on", "live");
+    this.stream.addEventListener("open", () => (this.pause = FIRST_PAUSE));
+    // A stream alone proves nothing: its server may have lost the cluster.
+    this.stream.addEventListener("state", (event) => {
+      if (JSON.parse(event.data).missing) this.say("lost", "not live");
+      else this.say("on", "live");
     });
     this.stream.addEventListener("page", () => this.refresh());
     this.stream.addEventListener("map", (event) => this.map?.update(JSON.parse(event.data)));
@@ -62,7 +64,7 @@ export class Live {
   }
 
   say(state, text) {
-    if (this.status.dataset.state === state) return;
+    if (this.status.textContent === text) return;
     this.status.dataset.state = state;
     this.status.textContent = text;
   }
@@ -75,12 +77,7 @@ export class Live {
     this.busy = true;
     const start = performance.now();
     try {
-      const response = await fetch(location.href, { headers: { Accept: "text/html", "X-Numakube-Refresh": "1" } });
-      if (response.redirected && new URL(response.url).pathname !== location.pathname) {
-        location.reload();
-      } else {
-        replaceLive(new DOMParser().parseFromString(await response.text(), "text/html"));
-      }
+      await renew();
     } catch {
       // The stream notices too, and tries again.
     }
@@ -94,6 +91,21 @@ export class Live {
       }
     }, rest);
   }
+}
+
+// Takes the live parts of the page from a new rendering.
+export async function renew() {
+  const address = location.href;
+  const response = await fetch(address, { headers: { Accept: "text/html", "X-Numakube-Refresh": "1" } });
+  if (response.redirected && new URL(response.url).pathname !== location.pathname) {
+    location.reload();
+    return;
+  }
+  const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+  // The reader may have asked for something else meanwhile.
+  if (address !== location.href) return;
+  replaceLive(fresh);
+  document.dispatchEvent(new Event("renewed"));
 }
 
 function replaceLive(fresh) {

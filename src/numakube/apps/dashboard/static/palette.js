@@ -1,6 +1,6 @@
-// Colours of the map, from the style sheet's variables to the 32-bit numbers that pixels are.
+// The colours of the map, from the style sheet's variables to the 32-bit numbers that pixels are.
 
-export function palette(element) {
+export function palette(element, kinds) {
   const style = getComputedStyle(element);
   const read = (name) => parse(style.getPropertyValue(name).trim());
   const stops = [read("--heat-0"), read("--heat-mid"), read("--heat-1")];
@@ -15,7 +15,7 @@ export function palette(element) {
     ramp,
     background: one("--card"),
     absent: one("--absent"),
-    flawed: one("--flawed"),
+    marks: kinds.map((word) => one(`--mark-${word}`)),
     ink: one("--ink"),
     dim: one("--dim"),
   };
