@@ -121,7 +121,7 @@ class Source:
             if self._dates is None or self.missing():
                 return
             with suppress(NumakubeError, TimeoutError):
-                async with asyncio.timeout(_PATIENCE_SECONDS):
+                async with self.clock.timeout(_PATIENCE_SECONDS):
                     dates = await self._dates()
                 now, moment = self.clock.now(), self.clock.monotonic()
                 for name, date in dates.items():
