@@ -276,6 +276,9 @@ async def test_no_page_claims_to_be_live_while_its_server_has_lost_the_cluster(
         trouble[0] = "nodes: the API server cannot be reached"
         await page.until("document.getElementById('live').textContent === 'not live'")
         await page.until("document.getElementById('notices').textContent.includes('be reached')")
+        late = await opened(browser, f"{site.url}nodes")
+        await late.until("document.getElementById('live').dataset.state === 'lost'")
+        await late.close()
         trouble[0] = ""
         await page.until("document.getElementById('live').textContent === 'live'")
         await page.until("document.getElementById('notices').textContent === ''")

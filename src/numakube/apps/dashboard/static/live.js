@@ -64,9 +64,9 @@ export class Live {
   }
 
   say(state, text) {
-    if (this.status.textContent === text) return;
     this.status.dataset.state = state;
-    this.status.textContent = text;
+    // Said aloud by screen readers whenever it is set.
+    if (this.status.textContent !== text) this.status.textContent = text;
   }
 
   async refresh() {
