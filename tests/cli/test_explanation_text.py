@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from numakube.cli.explanation_text import folded, print_explanation, style_of
+from numakube.cli.explanation_text import folded, print_lines
+from numakube.insight.explain.text import Line, Role
 
 ROW = "  container main  cpu       6                     3 of 7 (lacks 3)  4 of 8 (lacks 2)"
 
@@ -16,35 +17,19 @@ ROW = "  container main  cpu       6                     3 of 7 (lacks 3)  4 of 
 def test_sentences_are_folded_and_rows_are_not() -> None:
     """With an indentation that shows what belongs together."""
     sentence = "  1. Ask for 4 CPUs instead of 6 in container main: fits on node-a."
-    parts = list(folded(sentence, 40))
-    assert parts == [
+    assert list(folded(Line(sentence, Role.CHANGE), 40)) == [
         "  1. Ask for 4 CPUs instead of 6 in",
         "    container main: fits on node-a.",
     ]
-    assert list(folded(ROW, 40)) == [ROW]
-    assert list(folded("short", 40)) == ["short"]
-
-
-def test_a_reason_with_its_plugin_is_a_sentence() -> None:
-    """Though there are blanks before the plugin."""
-    line = (
-        "2 nodes: cannot align container (cpu: best zone has 4 of 6)   [NodeResourceTopologyMatch]"
-    )
-    assert len(list(folded(line, 60))) == 2
-
-
-def test_verdicts_have_colours() -> None:
-    """Not every line."""
-    assert style_of("Node a (exact data): fits") == "green"
-    assert style_of("Node a (exact data): refused: no") == "yellow"
-    assert style_of(ROW) == ""
+    assert list(folded(Line(ROW, Role.ROW), 40)) == [ROW]
+    assert list(folded(Line("short"), 40)) == ["short"]
 
 
 def test_output_that_is_piped_is_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     """One sentence a line, however long."""
-    text = "Pod a\n" + "word " * 100 + "\n"
-    print_explanation(text)
-    assert capsys.readouterr().out == text
+    words = "word " * 100
+    print_lines([Line("Pod a", Role.TITLE), Line(words)])
+    assert capsys.readouterr().out == f"Pod a\n{words}\n"
 
 
 @pytest.mark.parametrize("colour", [True, False])
@@ -61,9 +46,9 @@ def test_a_terminal_gets_colours_unless_told_otherwise(
     leader, follower = pty.openpty()
     with os.fdopen(follower, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        print_explanation("Node a: fits\n")
+        print_lines([Line("Node a: fits", Role.FITS), Line("a row")])
         terminal.flush()
         shown = os.read(leader, 1000)
     os.close(leader)
     assert b"Node a: fits" in shown
-    assert (b"\x1b[32m" in shown) == colour
+    assert shown.count(b"\x1b[32m") == int(colour)

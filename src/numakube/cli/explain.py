@@ -198,19 +198,18 @@ def configuration_in_file(path: str | None) -> KubeSchedulerConfiguration | None
 def print_found(found: Sequence[Explanation | WorkloadExplanation], output: Output) -> None:
     """Print explanations, for people or for programs."""
     from numakube.api.codec import to_tree
-    from numakube.cli.explanation_text import print_explanation
-    from numakube.insight.explain import Explanation, render, render_workload
+    from numakube.cli.explanation_text import print_lines
+    from numakube.insight.explain import Explanation, lines_of, workload_lines
 
     if output in (Output.JSON, Output.YAML):
         trees = [to_tree(one) for one in found]
         print_document(trees if len(trees) > 1 else trees[0], output)
         return
     wide = output is Output.WIDE
-    print_explanation(
-        "\n".join(
-            render(one, wide=wide)
-            if isinstance(one, Explanation)
-            else render_workload(one, wide=wide)
-            for one in found
-        )
-    )
+    for number, one in enumerate(found):
+        if number:
+            click.echo()
+        if isinstance(one, Explanation):
+            print_lines(lines_of(one, wide=wide))
+        else:
+            print_lines(workload_lines(one, wide=wide))

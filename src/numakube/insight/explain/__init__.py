@@ -12,8 +12,13 @@ suggested.
 from numakube.insight.explain.document import Explanation
 from numakube.insight.explain.explaining import explain
 from numakube.insight.explain.subject import Subject, manifest_subject, pod_subject
-from numakube.insight.explain.text import render
-from numakube.insight.explain.workload import Workload, explain_workload, render_workload
+from numakube.insight.explain.text import lines_of, render
+from numakube.insight.explain.workload import (
+    Workload,
+    explain_workload,
+    render_workload,
+    workload_lines,
+)
 
 __all__ = [
     "Explanation",
@@ -21,8 +26,10 @@ __all__ = [
     "Workload",
     "explain",
     "explain_workload",
+    "lines_of",
     "manifest_subject",
     "pod_subject",
     "render",
     "render_workload",
+    "workload_lines",
 ]

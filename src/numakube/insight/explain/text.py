@@ -1,8 +1,12 @@
-"""An explanation as text: one screen, whatever the size of the cluster; all nodes if wide."""
+"""An explanation as text: one screen, whatever the size of the cluster; all nodes if wide.
+
+`render` is for files and pipes; `lines_of` says what each line is, for those that fold and colour.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.insight.explain.words import folded_zones, zones_text
 from numakube.values.amounts import amount_text
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 
     from numakube.insight.explain.document import (
         Candidate,
+        Change,
         ContainerAsk,
         Explanation,
         Holder,
@@ -46,31 +51,74 @@ _DATA: Final = {
 }
 
 
+class Role(Enum):
+    """What a line is."""
+
+    TITLE = auto()
+    HEADING = auto()
+    TEXT = auto()
+    ROW = auto()
+    """Of a table: it must not be folded."""
+    CHANGE = auto()
+    NOTE = auto()
+    FITS = auto()
+    REFUSED = auto()
+
+
+class Line(NamedTuple):
+    """One line, and what it is."""
+
+    text: str
+    role: Role = Role.TEXT
+
+
+EMPTY: Final = Line("")
+
+
 def render(explanation: Explanation, *, wide: bool = False) -> str:
     """Return the explanation for people; *wide* has a row for every node, and every holder."""
-    return "\n".join(map(printable, _lines(explanation, wide=wide))) + "\n"
+    return joined(lines_of(explanation, wide=wide))
 
 
-def _lines(one: Explanation, *, wide: bool) -> Iterator[str]:
-    yield _title(one)
-    yield one.summary
+def joined(lines: Iterable[Line]) -> str:
+    """Return *lines* as text."""
+    return "".join(f"{line.text}\n" for line in lines)
+
+
+def lines_of(explanation: Explanation, *, wide: bool = False) -> Iterator[Line]:
+    """Yield the lines of `render`."""
+    for line in _lines(explanation, wide=wide):
+        yield line._replace(text=printable(line.text))
+
+
+def change_lines(heading: str, changes: Iterable[Change]) -> Iterator[Line]:
+    """Yield what would help, numbered."""
+    yield EMPTY
+    yield Line(heading, Role.HEADING)
+    for number, change in enumerate(changes, 1):
+        yield Line(f"  {number}. {change.text}", Role.CHANGE)
+
+
+def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
+    yield Line(_title(one), Role.TITLE)
+    yield Line(one.summary)
     if one.placement is not None:
-        yield from _placement(one.placement)
+        yield from map(Line, _placement(one.placement))
     if one.fitting:
-        yield f"  would take it: {_names(one.fitting, _FITTING)}"
+        yield Line(f"  would take it: {_names(one.fitting, _FITTING)}")
     if one.groups:
-        yield ""
-        yield from _groups(one.groups, wide=wide)
+        yield EMPTY
+        yield from map(Line, _groups(one.groups, wide=wide))
     if wide:
-        yield ""
+        yield EMPTY
         yield from _table(_verdicts(one))
     yield from _changes(one)
     if one.notes:
-        yield ""
-        yield from (f"Note: {note}" for note in one.notes)
+        yield EMPTY
+        yield from (Line(f"Note: {note}", Role.NOTE) for note in one.notes)
     for candidate in one.candidates:
         if wide or candidate.fits or candidate.plugin in _ABOUT_ROOM:
-            yield ""
+            yield EMPTY
             yield from _candidate(candidate, wide=wide)
 
 
@@ -82,15 +130,13 @@ def _verdicts(one: Explanation) -> list[list[str]]:
     return rows
 
 
-def _changes(one: Explanation) -> Iterator[str]:
+def _changes(one: Explanation) -> Iterator[Line]:
     if one.changes:
-        yield ""
-        yield f"{_HELPS[one.verdict]} (each was tried on the scheduler and the kubelet model):"
-        for number, change in enumerate(one.changes, 1):
-            yield f"  {number}. {change.text}"
+        tried = "(each was tried on the scheduler and the kubelet model):"
+        yield from change_lines(f"{_HELPS[one.verdict]} {tried}", one.changes)
     elif one.verdict == "refused" and one.nodes:
-        yield ""
-        yield "No change of the pod or of one node was found that would help."
+        yield EMPTY
+        yield Line("No change of the pod or of one node was found that would help.", Role.HEADING)
 
 
 def _title(one: Explanation) -> str:
@@ -126,13 +172,19 @@ def _groups(groups: Sequence[ReasonGroup], *, wide: bool) -> Iterator[str]:
         yield f"{nodes} more nodes for {len(rest)} more reasons; -o wide lists all."
 
 
-def _candidate(one: Candidate, *, wide: bool) -> Iterator[str]:
+def _candidate(one: Candidate, *, wide: bool) -> Iterator[Line]:
     kubelet = f"policy {one.policy}, scope {one.scope}, " if one.policy else ""
     verdict = "fits" if one.fits else f"refused: {one.reason}"
     why = f": {one.data_reason}" if one.data_reason else ""
-    yield f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
+    title = f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
+    yield Line(title, Role.FITS if one.fits else Role.REFUSED)
     yield from _table(_rows(one))
-    yield from _holders(one, wide=wide)
+    yield from map(Line, _holders(one, wide=wide))
+    yield from map(Line, _reasons(one))
+
+
+def _reasons(one: Candidate) -> Iterator[str]:
+    """Yield what the verdict about a node comes from."""
     if one.kept_for:
         yield f"  room is kept for {', '.join(one.kept_for)}, for which pods were evicted there"
     if one.rules:
@@ -208,13 +260,13 @@ def _text(ask: ResourceAsk, quantity: str) -> str:
     return amount_text(ask.resource, amount_of(ask.resource, quantity))
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
     if not rows:
         return
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
+        yield Line(f"  {'  '.join(cells)}".rstrip(), Role.ROW)
 
 
 def _holders(one: Candidate, *, wide: bool) -> Iterator[str]:

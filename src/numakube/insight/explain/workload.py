@@ -26,7 +26,7 @@ from numakube.insight.explain.document import (
 from numakube.insight.explain.empty import with_nodes_like
 from numakube.insight.explain.explaining import Options, explain
 from numakube.insight.explain.subject import Subject, manifest_subject
-from numakube.insight.explain.text import render
+from numakube.insight.explain.text import EMPTY, Line, Role, change_lines, joined, lines_of
 from numakube.insight.fitting import MOST, copies, place, room_for
 from numakube.values.resources import CPU, amount_of
 
@@ -217,14 +217,21 @@ def room_in(
 
 def render_workload(explanation: WorkloadExplanation, *, wide: bool = False) -> str:
     """Return the explanation for people; the pod that does not fit follows in full."""
+    return joined(workload_lines(explanation, wide=wide))
+
+
+def workload_lines(explanation: WorkloadExplanation, *, wide: bool = False) -> Iterator[Line]:
+    """Yield the lines of `render_workload`."""
     one, first = explanation.workload, explanation.first_refused
     state = "planned, " if one.planned else ""
     pods = "1 pod" if one.replicas == 1 else f"{one.replicas} pods"
-    lines = [f"{one.kind} {one.namespace}/{one.name} ({state}{pods})", explanation.summary]
+    yield Line(f"{one.kind} {one.namespace}/{one.name} ({state}{pods})", Role.TITLE)
+    yield Line(explanation.summary)
     if explanation.changes:
-        lines += ["", "What would help all of them (tried on the scheduler and the kubelet model):"]
-        lines += [f"  {n}. {change.text}" for n, change in enumerate(explanation.changes, 1)]
+        heading = "What would help all of them (tried on the scheduler and the kubelet model):"
+        yield from change_lines(heading, explanation.changes)
     if first is not None:
         beside = ", beside those that do" if explanation.fit else ""
-        lines += ["", f"The first that does not fit{beside}:", render(first, wide=wide).rstrip()]
-    return "\n".join(lines) + "\n"
+        yield EMPTY
+        yield Line(f"The first that does not fit{beside}:")
+        yield from lines_of(first, wide=wide)
