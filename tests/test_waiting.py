@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -32,6 +33,20 @@ async def test_a_failure_shows_what_was_seen_last() -> None:
         await until(look, lambda _: False, within=0.05)
     with pytest.raises(AssertionError, match="seen last: 'red'"):
         until_blocking(lambda: "red", lambda seen: seen == "green", within=0)
+
+
+async def test_a_look_that_hangs_does_not_hide_what_was_seen_before() -> None:
+    """As at a server that has stopped to answer."""
+    sights = iter(["red"])
+
+    async def look() -> str:
+        for sight in sights:
+            return sight
+        await asyncio.Event().wait()
+        return "never"
+
+    with pytest.raises(AssertionError, match="seen last: 'red'"):
+        await until(look, lambda seen: seen == "green", within=0.05)
 
 
 async def test_a_time_limit_inside_is_not_mistaken_for_ours() -> None:

@@ -64,8 +64,8 @@ async def until(
         async with asyncio.timeout(within) as limit:
             for pause in _pauses():
                 try:
-                    seen = look()
-                    seen = await seen if inspect.isawaitable(seen) else seen
+                    found = look()
+                    seen = await found if inspect.isawaitable(found) else found
                 except despite as error:
                     seen = error
                 else:
