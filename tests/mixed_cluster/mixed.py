@@ -114,6 +114,7 @@ class Mixed:
         labels: Mapping[str, str] | None = None,
         extra: Sequence[Mapping[str, Any]] = (),
         annotations: Mapping[str, str] | None = None,
+        selector: Mapping[str, str] | None = None,
     ) -> None:
         """Create a pod with a container for each of *cpus*, which wants *spec*, for one node."""
         wanted = {} if spec is None else {keys.NUMA_TOPOLOGY_SPEC: json.dumps(spec)}
@@ -125,7 +126,8 @@ class Mixed:
             },
             "spec": {
                 "schedulerName": Choices().scheduler_name,
-                "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
+                "nodeSelector": ({"kubernetes.io/hostname": node} if node else {})
+                | dict(selector or {}),
                 "containers": [
                     *(_container(f"c{index}", count) for index, count in enumerate(cpus)),
                     *extra,

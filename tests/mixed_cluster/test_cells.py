@@ -15,6 +15,7 @@ from tests.mixed_cluster.mixed import (
     numa_nodes,
 )
 
+from numakube.api.koordinator import keys
 from numakube.values.cpuset import CpuSet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -99,7 +100,9 @@ async def test_a_label_of_the_node_aligns_pods_that_say_nothing(
 ) -> None:
     """So that manifests need not be changed."""
     await mixed.label(PLAIN[1], numa_topology_policy=policy, numa_topology_scope=scope)
-    await mixed.create("pod", (3, 3), node=PLAIN[1], labels={})
+    # The selector lets the pod wait until the scheduler has seen the labels.
+    selector = {keys.NODE_POLICY: policy, keys.NODE_SCOPE: scope}
+    await mixed.create("pod", (3, 3), node=PLAIN[1], labels={}, selector=selector)
     await mixed.runs("pod")
 
     given = await mixed.given("pod")
