@@ -1,1 +1,14 @@
-"""One module or package a process, and what all of them need to run, serve and be configured."""
+"""The programs of numakube, what they share, and what hosts them.
+
+host            settings, command line, logs, server, access and end of every program
+scheduler, extender, exporter, enforcer, sriov, operator, webhook, gc, dashboard
+                one package for each program of `numakube.programs`: what it does is in `process`,
+                what it can be told in `settings`
+debugging       endpoints by which tools look inside a scheduler or an extender
+debug_client    how those tools reach them
+mirror          what the API server says, kept as the state that decisions need
+recording       what happens to pods, for the flight recorder
+gathering, bundle, anonymising
+                a cluster read into one file, and the file without names
+deployer        brings components onto a cluster and takes them away
+"""

@@ -5,9 +5,9 @@
             document = json.loads(await one.get("/debug/queue"))
 
 Without anything else being said they are found by their labels and asked through the API server
-(``pods/proxy``), so whoever can use kubectl can look inside. The API server keeps the caller's own
-credentials to itself; a token for this purpose alone, made by TokenRequest for an account next to
-the pod, is sent instead (`numakube.apps.host.access`). A URL is asked directly.
+(``pods/proxy``), so anyone who can use kubectl can look inside. The API server keeps the caller's
+own credentials to itself; a token for this purpose alone, made by TokenRequest for an account next
+to the pod, is sent instead (`numakube.apps.host.access`). A URL is asked directly.
 """
 
 from __future__ import annotations
@@ -146,14 +146,14 @@ async def ask_as_tenant(
     authority: str = "",
     token: str = "",
 ) -> bytes:
-    """Return what a scheduler explains of *pod* to somebody who may read it, but not the cluster.
+    """Return what a scheduler explains of *pod* to a user who may read it, but not the cluster.
 
     Through the API server it is asked with a token of the account `TENANT_ACCOUNT` next to the pod.
 
     Raises:
-        ApiError: nobody may be asked, or all refuse.
-        ClusterUnreachable: nobody answers.
-        ConfigError: there is nobody, or a token is missing.
+        ApiError: no scheduler may be asked, or all refuse.
+        ClusterUnreachable: none answers.
+        ConfigError: there is no scheduler, or a token is missing.
     """
     account = ObjectKey(pod.namespace, TENANT_ACCOUNT)
     found = (

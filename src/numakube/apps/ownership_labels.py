@@ -1,4 +1,4 @@
-"""The label that tells who looks after an object, so that nobody else's is touched."""
+"""The label that names the manager of an object, so that no other's objects are touched."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def managed(document: Document, by: str) -> Document:
 
 
 def manager_of(document: Document) -> str:
-    """Return who looks after an object; empty if it does not say."""
+    """Return the manager of an object; empty if it does not name one."""
     return str(document["metadata"].get("labels", {}).get(MANAGED_BY, ""))

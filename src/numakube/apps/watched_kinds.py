@@ -39,7 +39,7 @@ class MirroredKind:
 
     Attributes:
         field: the mapping of `ClusterObjects` that holds the objects.
-        event: what its changes are told as; ``None`` if they help nobody.
+        event: what its changes are told as; ``None`` if they help no pod.
         optional: whether decisions are made without it where the server does not have the kind, or
             where we may not read it.
         of_node: whether each object is about the node with its name.

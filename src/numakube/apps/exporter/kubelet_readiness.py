@@ -5,8 +5,8 @@ its managers have started, and without pods until it has heard of them from the 
 made of that would call everything free while pods run. And it lists a new pod before its managers
 have given it anything: a report made of that would say that the pod holds nothing.
 
-What tells is the order in which the kubelet writes (Kubernetes 1.35, ``HandlePodAdditions`` and
-``AddPod`` of the allocation manager; spec/kubelet.md section 1.4):
+What tells is the order in which the kubelet writes (Kubernetes 1.35, ``HandlePodAdditions`` in
+``pkg/kubelet/kubelet.go`` and ``AddPod`` in ``pkg/kubelet/allocation/allocation_manager.go``):
 
 1. the pod is listed;
 2. managers allocate container by container and write their state files;

@@ -146,7 +146,7 @@ class Collector:
         try:
             await self.client.delete(_OBJECTS, orphan.name, uid=orphan.uid)
         except (NotFound, Conflict):
-            # Somebody was faster, or there is a new object of that name.
+            # It was removed in the meantime, or there is a new object of that name.
             del self.orphans[orphan.name]
             return False
         except (ApiError, ClusterUnreachable) as error:

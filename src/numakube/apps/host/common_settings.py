@@ -127,7 +127,7 @@ def cluster_of(
     from numakube.kube.config import load_config
 
     kubeconfig, context = connection.kubeconfig or None, connection.context or None
-    # Another root is another file system: the home directory of this one is none of its business.
+    # Another root is another file system, in which this one's home directory does not exist.
     home = None if root == Path("/") else root
     return load_config(kubeconfig=kubeconfig, context=context, env=env, home=home, root=root)
 

@@ -1,4 +1,4 @@
-"""Running a process until it is told to end.
+"""Running a process until a signal ends it.
 
     def main() -> int:
         return run_until_stopped(lambda stop: serve(options, stop))

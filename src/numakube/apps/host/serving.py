@@ -10,8 +10,8 @@ checks that fail; ``?verbose`` lists all of them, as API servers do. ``/metrics`
 text or OpenMetrics format, for those who may get it. A process adds routes of its own.
 
 Servers listen on loopback unless told otherwise. Off loopback they need TLS, or the explicit word
-that plain HTTP is meant. Nobody is waited for: who does not finish the handshake or the head of a
-first request in time is cut off, bodies have a size and a time (`body_of`), and compressed ones are
+that plain HTTP is meant. A client that does not finish the handshake or the head of a first request
+in time is cut off, bodies have a size and a time (`body_of`), and compressed ones are
 not unpacked.
 """
 
@@ -57,7 +57,7 @@ class Elsewhere:
 
     Attributes:
         move: whether it listens on any free port of loopback instead.
-        announce: is told the port that was meant, and the URL.
+        announce: called with the port that was meant, and the URL.
     """
 
     move: bool

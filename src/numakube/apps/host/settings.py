@@ -74,10 +74,10 @@ class Setting:
         flag: how it is set on the command line; a switch is ``--name/--no-name``. Empty for words
             without a flag.
         type: how text becomes a value.
-        default: its value if nobody sets it.
+        default: its value if it is not set.
         help: one sentence for the help.
         key: its path in configuration files, dotted; empty if it cannot be set there.
-        env: the variable that sets it; empty if there is none.
+        env: the environment variable that sets it; empty if it has none.
         multiple: several values can be given.
         metavar: what the help calls its value.
     """
@@ -209,7 +209,7 @@ class SettingsTable(Generic[S]):
         return {name: ctx.params[name] for name in names}
 
     def defaults(self) -> Values:
-        """Return the values if nobody sets any."""
+        """Return the values of settings that are not set."""
         return {one.name: one.default for one in self.all}
 
     def flat(self, settings: S) -> Values:
@@ -230,7 +230,7 @@ class SettingsTable(Generic[S]):
         Args:
             tree: what the file says; an empty file says nothing.
             subject: what the file is called in complaints.
-            beside: keys at the top of the file that somebody else reads.
+            beside: keys at the top of the file that are read elsewhere.
 
         Raises:
             ConfigError: with everything that is wrong.

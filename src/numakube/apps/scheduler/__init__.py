@@ -3,7 +3,7 @@
 The deciding half, plugins and configuration included, is `numakube.scheduling`. This is the acting
 half:
 
-    settings, command   options and configuration file
+    settings            options and configuration file
     process             all of it together, with leader election
     scheduling_loop     the loop: from the queue through a cycle to what is done about it
     pod_queue           the queue with a clock and a bell

@@ -42,7 +42,7 @@ PATH: Final = "/validate"
 MAX_BODY_BYTES: Final = 8 << 20
 """An object has less than 2 MiB in etcd, and an update comes with two of them."""
 _KINDS: Final = ("Pod", "Node", *TEMPLATES)
-"""Kinds that are counted by name; whoever can call may send any other."""
+"""Kinds that are counted by name; a caller may send any other."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

@@ -59,7 +59,7 @@ class Status(Wire, frozen=True):
 
 
 class AdmissionResponse(Wire, frozen=True):
-    """The answer; warnings are shown to whoever has sent the object."""
+    """The answer; warnings are shown to the client that sent the object."""
 
     uid: str
     allowed: bool
