@@ -7,8 +7,8 @@ from typing import Any
 import aiohttp
 from tests.apps.extender.place import Place, asked, binding
 
-from numakube.apps.debugging.debug_endpoints import Debugging
 from numakube.apps.debugging.documents import Speaker
+from numakube.apps.extender.debug_endpoints import Debugging
 from numakube.apps.extender.process import ExtenderProcess
 from numakube.apps.host.serving import Health, Listen, Serving
 

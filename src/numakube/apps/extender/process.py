@@ -17,10 +17,10 @@ import structlog
 
 from numakube.apps.dashboard.decider import Decider
 from numakube.apps.dashboard.mounting import mounted
-from numakube.apps.debugging.debug_endpoints import Debugging
 from numakube.apps.debugging.documents import Speaker
 from numakube.apps.extender.booking import Booking
 from numakube.apps.extender.claims import Claims
+from numakube.apps.extender.debug_endpoints import Debugging
 from numakube.apps.extender.filter_nodes import Judge
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds

@@ -1,4 +1,4 @@
-"""All debugging endpoints that a program with a mirror and a recorder has."""
+"""The debugging endpoints of the extender: all that a program with a mirror and a recorder has."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Debugging:
-    """The endpoints of one program."""
+    """The endpoints."""
 
     def __init__(
         self, client: Client, mirror: Mirror, recording: Recording, speaker: Speaker
