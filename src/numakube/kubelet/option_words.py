@@ -18,6 +18,7 @@ from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value
 from numakube.values.resources import CPU, MEMORY
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.settings import KubeletSettings
 
 DEFAULTS: Final = {
-    "policy": "single-numa-node",
+    "policy": TopologyPolicy.SINGLE_NUMA_NODE.value,
     "scope": "container",
     "cpu": "static",
     "memory": "Static",

@@ -46,6 +46,8 @@ class TopologyScope(StrEnum):
         return _SCOPE_CODES[self]
 
 
+ALIGNING_POLICIES: Final = tuple(policy for policy in reversed(TopologyPolicy) if policy.aligns)
+"""The policies that align something, the strictest first."""
 NO_DATA: Final = 0
 """The code of a node without a usable report."""
 
@@ -58,7 +60,5 @@ _API_NAMES: Final = {
     TopologyPolicy.SINGLE_NUMA_NODE: "SingleNUMANode",
 }
 
-POLICY_BY_API_NAME: Final = {
-    name: policy for policy, name in _API_NAMES.items() if policy is not TopologyPolicy.NONE
-}
+POLICY_BY_API_NAME: Final = {name: policy for policy, name in _API_NAMES.items() if policy.aligns}
 """Policies that align something, by `TopologyPolicy.api_name`."""

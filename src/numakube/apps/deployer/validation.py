@@ -19,6 +19,7 @@ from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.node import KubeletNode
 from numakube.topology.view import NodeTopology, Unusable
 from numakube.values.durations import format_duration, parse_duration
+from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _SECOND: Final = 1_000_000_000
 _OLDEST: Final = (1, 21)
-_ALIGNING: Final = ("single-numa-node", "restricted", "best-effort")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,9 @@ class Finding:
         return f'Incorrect configuration of node "{self.node}" area "{self.area}" {what}'
 
 
-def validate(facts: ClusterFacts, *, policies: tuple[str, ...] = _ALIGNING) -> list[Finding]:
+def validate(
+    facts: ClusterFacts, *, policies: tuple[str, ...] = ALIGNING_POLICIES
+) -> list[Finding]:
     """Return everything that is wrong, by node.
 
     Args:

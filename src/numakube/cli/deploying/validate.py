@@ -12,6 +12,7 @@ from numakube.cli.naming import ObjectName
 from numakube.cli.output import Output, output_option, print_document
 from numakube.cli.printing import say
 from numakube.errors import ConfigError
+from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
@@ -31,7 +32,7 @@ FOUND = 1
 )
 @click.option(
     "--policy",
-    type=click.Choice(("single-numa-node", "restricted", "best-effort")),
+    type=click.Choice([policy.value for policy in ALIGNING_POLICIES]),
     help="The Topology Manager's policy to ask for; any of them if not given.",
 )
 @click.option(
@@ -66,7 +67,7 @@ def command(
     """
     facts = facts_for(cluster)
     if node is not None:
-        _print_patch(facts, node, policy or "single-numa-node", scope, reserved_cores)
+        _print_patch(facts, node, policy or ALIGNING_POLICIES[0].value, scope, reserved_cores)
         return 0
     code = report(facts, output, policies=(policy,) if policy else None)
     return 0 if exit_zero else code

@@ -12,6 +12,7 @@ from numakube.insight.explain.words import folded_zones, zones_text
 from numakube.values.amounts import amount_text
 from numakube.values.printing import printable
 from numakube.values.resources import amount_of
+from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,11 @@ _NAMES: Final = 3
 _GROUPS: Final = 8
 _HOLDERS: Final = 8
 _FITTING: Final = 5
-_SPREADING: Final = ("restricted", "best-effort", "Restricted", "BestEffort")
+_SPREADING: Final = tuple(
+    name
+    for policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.BEST_EFFORT)
+    for name in (policy.value, policy.api_name)
+)
 """Policies that accept several zones where one is not enough, of kubelets and of annotations."""
 _MOST_COLUMNS: Final = 2
 _MOST_WIDTH: Final = 56

@@ -13,7 +13,7 @@ from numakube.scheduling.numa.rejection import Kind
 from numakube.topology import names
 from numakube.topology.codec import encode_report
 from numakube.topology.view import NodeTopology
-from numakube.values.topology_policy import TopologyPolicy
+from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
 
 _MOST_NODES: Final = 6
-_POLICIES: Final = tuple(policy for policy in reversed(TopologyPolicy) if policy.aligns)
-"""The strictest first."""
 _FULL_CORES: Final = "full-pcpus-only"
 
 
@@ -81,7 +79,7 @@ def reconfigured(bench: Bench, judgement: Judgement, facts: ClusterFacts) -> Ite
 
 def _variants(bench: Bench, topology: NodeResourceTopology, view: NodeTopology) -> Iterator[Change]:
     other = "pod" if view.scope == "container" else "container"
-    policies = _POLICIES[_POLICIES.index(view.policy) + 1 :] if view.policy in _POLICIES else ()
+    policies = [one for one in ALIGNING_POLICIES if one.code < view.policy.code]
     options = {**view.cpu_manager_options}
     if view.report is not None:
         options = {**view.report.settings.cpu_options}
