@@ -73,7 +73,7 @@ class Refused:
     Attributes:
         nomination: where room can be made, and by evicting whom.
         unfinished: not every node was looked at; try again soon, without waiting for an event.
-        remembered: nothing has changed since a pod like this was refused; it was not tried anew.
+        remembered: nothing has changed since a pod like this was refused; it was not tried again.
     """
 
     diagnosis: Diagnosis
@@ -111,10 +111,6 @@ class Cycle:
         refused = attempt.refuse()
         self._remember(pod, refused)
         return refused
-
-    def forget(self) -> None:
-        """Try everybody anew, whatever is remembered."""
-        self._refusals.clear()
 
     def _choose(self, attempt: Attempt, rows: Rows) -> Chosen | Failed | None:
         if len(rows) == 1:

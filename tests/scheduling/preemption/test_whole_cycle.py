@@ -155,7 +155,8 @@ def test_a_node_that_never_reports_does_not_keep_a_pod_waiting_for_good() -> Non
     new = pod("new", cpus=7, priority=9)
     evict(scheduler, site, scheduler.decide(new))
     for _ in range(8):
-        scheduler.cycle.forget()
+        # Something else changes, so that the pod is tried again.
+        scheduler.handle.cluster.objects_changed()
         decision = scheduler.decide(new)
         if isinstance(decision, Refused) and decision.nomination is not None:
             return

@@ -1,7 +1,7 @@
 """The scheduler as a process: from options to an exit code.
 
 Caches are kept warm whether it leads or not; only the leader schedules. A leader that cannot renew
-its lease in time ends, as kube-scheduler does, and is started anew by whatever runs it.
+its lease in time ends, as kube-scheduler does, and is restarted by what runs it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What came of an attempt: where the pod waits next, and who learns of it.
 
 Users see events and conditions (`outcomes`), the flight recorder keeps the details, metrics count,
-and the log has what somebody asked for.
+and the log has the details that its level asks for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Annotations that plugins want on a pod from the moment on at which it is bound.
+"""Annotations that plugins add to a pod when it is bound.
 
 A Binding carries them, and the API server writes them in the same step as the node's name: a pod is
 never bound without them, nor has them without being bound. Until the server tells of it, the pod is

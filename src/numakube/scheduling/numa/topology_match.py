@@ -72,7 +72,7 @@ _CHANGES: Final = StateKey["Changes"]("numa-changes")
 def pending_changes(state: CycleState) -> Changes:
     """Return, once, what reserving, undoing that and binding have changed in the cache.
 
-    Whoever runs the cycle hands it to `Cluster.take`; the plugin changes no cluster.
+    The caller of the cycle hands it to `Cluster.take`; the plugin itself changes no cluster.
     """
     changes = state.read(_CHANGES) or NOTHING
     state.write(_CHANGES, NOTHING)

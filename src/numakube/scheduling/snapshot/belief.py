@@ -89,7 +89,7 @@ class Extensible(Protocol):
 class ForeseesOutcomes(Protocol):
     """A belief with a model, which remembers how it took the pod that was asked about last.
 
-    Whoever reserves for that pod next need not ask the model again.
+    Reserving for that pod next need not ask the model again.
     """
 
     def outcome_of(self, pod: PodInfo) -> Admitted | Rejected | None:

@@ -35,7 +35,7 @@ V = TypeVar("V", bound="Hashable")
 
 
 class StaleSnapshotError(AssertionError):
-    """A view was used after the cluster had changed: a bug of whoever kept it."""
+    """A view was used after the cluster had changed: a bug in the code that kept it."""
 
 
 class Part(StrEnum):

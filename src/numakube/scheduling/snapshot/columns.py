@@ -1,4 +1,4 @@
-"""What all nodes have at one place, such as the value of one label, as an array of small numbers.
+"""One property of all nodes, such as the value of a label, as an array of small numbers.
 
 A rule about labels or taints is worked out once for each distinct value and then looked up for all
 nodes at once. A column is made when it is first asked for and kept up to date from then on: a node

@@ -4,9 +4,9 @@ With exact data a report names its pods, so what is free follows from the report
 
     belief = reported state - pods that have ended + admission of every pod that is not named
 
-There is no handshake and nothing to wait for; whoever bound a pod, it is taken into account as soon
-as it is seen. When a report names a pod for the first time, what it got is compared with what was
-foreseen; the report is right, and the difference is told as a `Misprediction`.
+There is no handshake and nothing to wait for: a pod counts as soon as it is seen, no matter which
+scheduler bound it. When a report names a pod for the first time, what it got is compared with what
+was foreseen; the report is right, and the difference is told as a `Misprediction`.
 
 Without exact data a pod is booked on every zone where it may be, until the report has it
 (`report_coverage`). A node is blocked only while its own exporter says that the data is stale.
@@ -128,7 +128,7 @@ class Predict:
         return self._renew(known.node, Cause.POD_GONE)
 
     def resync(self, now: float) -> Changes:
-        """Let the patience with reports that bear no names come to its end."""
+        """Stop waiting for reports that name no pods; to be called every few seconds."""
         changes = NOTHING
         for report in self._reports:
             if report.topology.report is None:
@@ -138,7 +138,7 @@ class Predict:
         return changes
 
     def trust(self, node: str) -> Changes:
-        """Have no more doubts about a report that bears no names; those that do raise none."""
+        """Take a report that names no pods as complete; one that names them needs no trust."""
         report = self._reports.get(node)
         if report is None or report.topology.report is not None:
             return NOTHING
@@ -150,7 +150,7 @@ class Predict:
         return self._beliefs.get(node)
 
     def _is_reported(self, pod: KnownPod) -> bool:
-        """Tell whether the report has all that is to be known of *pod*; so it is with most."""
+        """Tell whether the report already says everything about *pod*, as it does of most pods."""
         report = self._reports.get(pod.node)
         if report is None or report.topology.report is None or pod.stage is PodStage.ENDED:
             return False

@@ -83,7 +83,7 @@ class Evidence:
         self._acknowledged[uid] = _Acknowledged(0, waited=True)
 
     def note_all_contained(self, pods: Iterable[KnownPod]) -> None:
-        """Take note that the latest report has whoever of *pods* the kubelet has acknowledged."""
+        """Note that the latest report contains those of *pods* that the kubelet acknowledged."""
         for pod in pods:
             if pod.stage is PodStage.TAKEN:
                 self.note_contained(pod.uid)

@@ -2,7 +2,8 @@
 
 A watch delivers an object's versions in order, but a client that falls back to another API server,
 or a process that tells of the same object twice, may hand over an older one: it is passed over.
-Because an API server restored from a backup counts anew, that happens a few times in a row at most.
+Because an API server restored from a backup starts counting again, that happens a few times in a
+row at most.
 """
 
 from __future__ import annotations
