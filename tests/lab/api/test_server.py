@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from tests.lab.api.client import Client
 
 from numakube_lab.api.server.api_server import ApiServer
 
@@ -68,3 +70,25 @@ async def test_a_watch_tells_of_every_change(client: aiohttp.ClientSession) -> N
         events = [json.loads(await watch.content.readline()) for _ in range(3)]
     kinds = [event["type"] for event in events]
     assert kinds == ["ADDED", "MODIFIED", "DELETED"]
+
+
+async def test_an_event_expires_an_hour_after_it_was_last_written() -> None:
+    """Every write of it starts the hour again; other objects stay."""
+    clock, events = [datetime(2026, 1, 1, tzinfo=UTC)], "/api/v1/namespaces/default/events"
+    async with (
+        ApiServer(now=lambda: clock[0]) as server,
+        aiohttp.ClientSession(server.url) as session,
+    ):
+        api = Client(session)
+        await api.create(CONFIG_MAPS, config_map("a"))
+        for name in ("old", "renewed"):
+            about = {"kind": "Pod", "namespace": "default", "name": "p"}
+            await api.create(events, {"metadata": {"name": name}, "involvedObject": about})
+        clock[0] += timedelta(minutes=50)
+        kind = "application/merge-patch+json"
+        await api.send("PATCH", f"{events}/renewed", {"count": 2}, kind=kind)
+        clock[0] += timedelta(minutes=20)
+        await api.get("/version")
+
+        assert [one["metadata"]["name"] for one in (await api.get(events))["items"]] == ["renewed"]
+        assert (await api.get(f"{CONFIG_MAPS}/a"))["metadata"]["name"] == "a"

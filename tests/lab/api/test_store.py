@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube_lab.api.store.store import Change, Expired, Key, Store
+from numakube_lab.api.store.store import HISTORY_BYTES, Change, Expired, Key, Store
 
 SHELF = "configmaps"
 NAMES = st.sampled_from("abc")
@@ -136,6 +136,17 @@ def test_a_full_history_forgets_the_oldest_changes() -> None:
     recent = store.changes_since(SHELF, versions[1])
     assert not isinstance(recent, Expired)
     assert [change.version for change in recent] == versions[2:]
+
+
+def test_a_history_of_large_objects_is_shorter() -> None:
+    """What it takes is bounded, however large the objects are."""
+    store, large = Store(), "x" * (HISTORY_BYTES // 4)
+    versions = [store.put(Key(SHELF, "n", "a"), obj(f"{large}{n}")).version for n in range(8)]
+
+    assert isinstance(store.changes_since(SHELF, versions[1]), Expired)
+    recent = store.changes_since(SHELF, versions[6])
+    assert not isinstance(recent, Expired)
+    assert [change.before.obj["data"][-1] for change in recent if change.before] == ["6"]
 
 
 def test_the_text_of_a_version_is_made_once_for_each_form() -> None:

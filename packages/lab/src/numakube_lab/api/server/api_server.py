@@ -26,6 +26,7 @@ from numakube_lab.api.custom.definition_rules import DefinitionRules
 from numakube_lab.api.handling.object_meta import timestamp
 from numakube_lab.api.handling.state import State
 from numakube_lab.api.server.bootstrap import bootstrap
+from numakube_lab.api.server.event_expiry import EventExpiry
 from numakube_lab.api.server.http_front import MAX_BODY, Front
 from numakube_lab.api.store.journal import Journal
 from numakube_lab.api.store.store import Store
@@ -118,6 +119,7 @@ class ApiServer:
             journal = await self._restore(stack)
             bootstrap(self.state)
             self.state.after_request.append(DefinitionController(self.state).settle)
+            self.state.after_request.append(EventExpiry(self.state).remove_expired)
             await self.state.settled()
             await self._listen(stack, journal)
             self._stack = stack.pop_all()

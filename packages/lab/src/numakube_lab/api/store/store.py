@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 HISTORY_LENGTH: Final = 10_000
 """How many changes of a resource are kept; a real server keeps five minutes of them."""
+HISTORY_BYTES: Final = 32 << 20
+"""What the versions in the history of a resource may take as JSON text."""
 
 
 class Key(NamedTuple):
@@ -51,19 +53,35 @@ class ChangeType(StrEnum):
 class Stored:
     """One version of an object. Its JSON text is made once and shared by all who need it.
 
+    A version that is no longer the latest is kept as JSON text, a tenth of what the object takes.
+
     Attributes:
         form: what the object is written in, such as the rules of a version of its kind; None if
             there is but one form.
     """
 
-    __slots__ = ("_tails", "form", "key", "obj", "version")
+    __slots__ = ("_held", "_tails", "form", "key", "version")
 
     def __init__(self, key: Key, obj: Json, version: int, form: object = None) -> None:
         self.key = key
-        self.obj = obj
+        self._held: Json | bytes = obj
         self.version = version
         self.form = form
         self._tails: dict[int, tuple[object, bytes]] = {}
+
+    @property
+    def obj(self) -> Json:
+        """The object."""
+        held = self._held
+        return msgspec.json.decode(held) if isinstance(held, bytes) else held
+
+    def pack(self) -> int:
+        """Keep the object as text from now on; return the length of the text."""
+        held = self._held
+        text = held if isinstance(held, bytes) else msgspec.json.encode(held)
+        self._held = text
+        self._tails.clear()
+        return len(text)
 
     def tail(self, form: object, read: Callable[[], Json]) -> bytes:
         """Return the object's JSON text in *form* after ``{"kind":...,"apiVersion":...,``.
@@ -92,6 +110,11 @@ class Change(NamedTuple):
         """The version that this change made."""
         return self.now.version
 
+    def pack(self) -> int:
+        """Keep what is not the latest version of the object as text; return the texts' length."""
+        deleted = self.now.pack() if self.type is ChangeType.DELETED else 0
+        return deleted + (0 if self.before is None else self.before.pack())
+
 
 @dataclass(frozen=True, slots=True)
 class Expired:
@@ -106,6 +129,7 @@ class _Shelf:
 
     Attributes:
         floor: the version up to which changes are forgotten.
+        packed_bytes: what the versions in the history take that are no longer the latest.
     """
 
     objects: dict[str, Stored] = field(default_factory=dict)
@@ -113,6 +137,7 @@ class _Shelf:
     changes: deque[Change] = field(default_factory=deque)
     listeners: dict[int, Callable[[Change], None]] = field(default_factory=dict)
     floor: int = 0
+    packed_bytes: int = 0
 
     def paths_under(self, namespace: str) -> list[str]:
         """Return the paths in *namespace*, or all if it is empty."""
@@ -122,11 +147,19 @@ class _Shelf:
         start = bisect_left(self.paths, f"{namespace}/")
         return self.paths[start : bisect_left(self.paths, f"{namespace}0")]
 
-    def record(self, change: Change, history: int) -> None:
-        """Append *change* to the history, forgetting the oldest if it is full."""
-        if len(self.changes) >= history:
-            self.floor = self.changes.popleft().version
-        self.changes.append(change)
+    def trim(self, latest: Change, history: int) -> None:
+        """Pack what *latest* has superseded, and forget the oldest changes if it gets too much."""
+        self.packed_bytes += latest.pack()
+        while len(self.changes) > history or self.packed_bytes > HISTORY_BYTES:
+            oldest = self.changes.popleft()
+            self.packed_bytes -= oldest.pack()
+            self.floor = oldest.version
+
+    def forget(self, version: int) -> None:
+        """Forget the history up to *version*, the present one."""
+        self.changes.clear()
+        self.packed_bytes = 0
+        self.floor = version
 
 
 class Store:
@@ -227,8 +260,7 @@ class Store:
         self.version += 1
         self._compacted = self.version
         for shelf in self._shelves.values():
-            shelf.changes.clear()
-            shelf.floor = self.version
+            shelf.forget(self.version)
 
     def __iter__(self) -> Iterator[Stored]:
         for shelf in self._shelves.values():
@@ -248,6 +280,8 @@ class Store:
     def _announce(self, shelf: _Shelf, change: Change) -> None:
         if self.recorder is not None:
             self.recorder(change)
-        shelf.record(change, self._history)
+        shelf.changes.append(change)
         for listener in list(shelf.listeners.values()):
             listener(change)
+        # Last, since listeners read both versions.
+        shelf.trim(change, self._history)
