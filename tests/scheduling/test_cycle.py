@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.scheduling.conftest import MakeNode, MakePod
 
+from numakube.api.meta import LabelSelector
+from numakube.api.placement import Affinity, PodAffinity, PodAffinityTerm
 from numakube.scheduling.arrays import Rows
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.framework.nominations import Nominations
@@ -176,6 +179,29 @@ def test_a_pod_like_a_refused_one_is_not_tried_until_room_appears(
     decision = setting.decide(make_pod("c", "2"), checks)
     assert isinstance(decision, Chosen)
     assert decision.node == "n4"
+
+
+def test_pods_of_an_indexed_job_are_alike_unless_pods_are_selected_by_labels(
+    setting: Setting, make_pod: MakePod
+) -> None:
+    """Their numbers are labels, which matter to nobody as long as no term asks for labels."""
+    assert isinstance(setting.decide(numbered(make_pod("a", "9"), 1)), Refused)
+    again = setting.decide(numbered(make_pod("b", "9"), 2))
+    assert isinstance(again, Refused)
+    assert again.remembered
+    term = PodAffinityTerm(topology_key="zone", label_selector=LabelSelector())
+    alone = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
+    setting.cluster.place(make_pod("alone", affinity=alone), "n1")
+    third = setting.decide(numbered(make_pod("c", "9"), 3))
+    assert isinstance(third, Refused)
+    assert not third.remembered
+
+
+def numbered(pod: PodInfo, number: int) -> PodInfo:
+    """Return *pod* with the label of an indexed Job."""
+    labels = {"batch.kubernetes.io/job-completion-index": str(number)}
+    metadata = replace(pod.pod.metadata, labels=labels)
+    return PodInfo(replace(pod.pod, metadata=metadata))
 
 
 def test_room_made_for_a_nominated_pod_is_not_given_away(

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from numakube.kube.store import Change
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
-    from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _IMPATIENT: Final = ReflectorTiming(longest_backoff=5.0)
 """The kind may be installed after us; its nodes should not wait half a minute then."""
@@ -188,11 +187,11 @@ class Mirror:
             self._tell(EventKind.NODE_REMOVED, node=name)
             return
         before = self.cluster.nodes_generation
-        info = self.cluster.set_node(node)
+        self.cluster.set_node(node)
         if self.cluster.nodes_generation == before:
             return  # a heartbeat
         kind = EventKind.NODE_UPDATED if isinstance(change, Updated) else EventKind.NODE_ADDED
-        self._tell(kind, node=name, node_info=info)
+        self._tell(kind, node=name)
 
     def _on_topology(self, change: Change[NodeResourceTopology]) -> None:
         topology = change.object
@@ -274,12 +273,12 @@ class Mirror:
         kind: EventKind,
         *,
         node: str = "",
-        node_info: NodeInfo | None = None,
         pod: PodInfo | None = None,
         claim: str = "",
     ) -> None:
         if self.listener is not None:
-            event = ClusterEvent(kind=kind, node=node, node_info=node_info, pod=pod, claim=claim)
+            info = self.cluster.node(node) if node else None
+            event = ClusterEvent(kind=kind, node=node, node_info=info, pod=pod, claim=claim)
             self.listener.happened(event)
 
 

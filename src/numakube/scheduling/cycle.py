@@ -18,7 +18,11 @@ from numakube.scheduling.framework.isolating import checked
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, failure
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, scheduling_key
+from numakube.scheduling.snapshot.pod_equivalence import (
+    depends_on_pods,
+    replica_key,
+    scheduling_key,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -34,7 +38,8 @@ if TYPE_CHECKING:
 
 _CONFIRMED_AT_MOST: Final = 64
 """Nodes confirmed in one cycle; a cycle must not hold up everybody else for seconds."""
-_REMEMBERED_SHAPES: Final = 4096
+_REMEMBERED_VERDICTS: Final = 2_000_000
+"""Nodes of all remembered refusals together: some sixty megabytes."""
 
 
 class Dice(Protocol):
@@ -96,7 +101,7 @@ class Cycle:
         self._cluster = cluster
         self._nominations = nominations
         self._dice = dice
-        self._refusals: dict[PodKey, tuple[tuple[int, ...], Refused]] = {}
+        self._refusals = {True: _Refusals(), False: _Refusals()}
 
     def decide(self, pod: PodInfo, runtime: Runtime) -> Chosen | Refused | Failed:
         """Return where *pod* goes, or why it goes nowhere."""
@@ -131,23 +136,49 @@ class Cycle:
         return None
 
     def _remembered(self, pod: PodInfo) -> Refused | None:
-        found = self._refusals.get(scheduling_key(pod))
-        if found is None or found[0] != self._stamp(pod):
-            return None
-        refused = found[1]
-        return Refused(refused.diagnosis, remembered=True)
+        refusals = self._refusals[depends_on_pods(pod)]
+        refused = refusals.get(self._key(pod), self._stamp(pod))
+        return None if refused is None else Refused(refused.diagnosis, remembered=True)
 
     def _remember(self, pod: PodInfo, refused: Refused) -> None:
         if refused.nomination is not None or refused.unfinished:
             return
-        if len(self._refusals) >= _REMEMBERED_SHAPES:
-            self._refusals.clear()
-        self._refusals[scheduling_key(pod)] = (self._stamp(pod), refused)
+        refusals = self._refusals[depends_on_pods(pod)]
+        refusals.put(self._key(pod), self._stamp(pod), refused)
+
+    def _key(self, pod: PodInfo) -> PodKey:
+        """Return what *pod* has in common with those that are refused wherever it is."""
+        selected = self._nominations or not self._cluster.indexes.terms.is_empty
+        return scheduling_key(pod) if selected or depends_on_pods(pod) else replica_key(pod)
 
     def _stamp(self, pod: PodInfo) -> tuple[int, ...]:
         cluster = self._cluster
         own = cluster.generation if depends_on_pods(pod) else cluster.room_generation
         return own, len(self._nominations)
+
+
+def _names(snapshot: Snapshot) -> list[str]:
+    return [node.name if node else "" for node in snapshot.by_row]
+
+
+class _Refusals:
+    """What was refused since the last change that matters; older refusals are of no use."""
+
+    def __init__(self) -> None:
+        self._stamp: tuple[int, ...] = ()
+        self._known: dict[PodKey, Refused] = {}
+
+    def get(self, key: PodKey, stamp: tuple[int, ...]) -> Refused | None:
+        """Return how a pod with that *key* was refused, if nothing has changed."""
+        return self._known.get(key) if stamp == self._stamp else None
+
+    def put(self, key: PodKey, stamp: tuple[int, ...], refused: Refused) -> None:
+        """Remember a refusal."""
+        most = _REMEMBERED_VERDICTS // max(1, refused.diagnosis.total)
+        if stamp != self._stamp or len(self._known) > most:
+            self._known.clear()
+        self._stamp = stamp
+        self._known[key] = refused
 
 
 class Attempt:
@@ -203,7 +234,7 @@ class Attempt:
 
     def refuse(self) -> Refused:
         """Return why the pod fits nowhere, and where room can be made for it."""
-        self.diagnosis.names = [node.name if node else "" for node in self.snapshot.by_row]
+        self.diagnosis.names = self.snapshot.derived("names", _names)
         nomination, status = self.runtime.post_filter(
             self.state, self.pod, self.snapshot, self.diagnosis
         )

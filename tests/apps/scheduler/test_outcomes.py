@@ -13,7 +13,11 @@ from tests.waiting import until
 
 from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
-from numakube.apps.scheduler.outcomes import Outcomes
+from numakube.apps.scheduler.outcomes import (
+    REWRITES_AT_ONCE,
+    REWRITES_PER_SECOND,
+    Outcomes,
+)
 from numakube.apps.scheduler.preemptions import evict
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
@@ -81,6 +85,20 @@ async def test_a_refusal_is_written_as_a_condition(setup: Setup) -> None:
         "reason": "Unschedulable",
         "message": "no room",
     }
+
+
+async def test_pods_are_told_again_at_a_limited_rate_and_the_latest_only(setup: Setup) -> None:
+    """With ten thousand waiting pods every change would mean ten thousand patches."""
+    many = [pod(f"p{number}") for number in range(REWRITES_AT_ONCE + 10)]
+    before = setup.client.clock.monotonic()
+    for text in ("3 nodes lack cpu", "2 nodes lack cpu"):
+        for one in many:
+            setup.outcomes.refused(one, text, again=True)
+    setup.outcomes.forget(many.pop().uid)
+    requests = await setup.received(len(many))
+    assert {condition_of(one)["message"] for one in requests} == {"2 nodes lack cpu"}
+    passed = setup.client.clock.monotonic() - before
+    assert passed >= (len(many) - REWRITES_AT_ONCE) / REWRITES_PER_SECOND
 
 
 async def test_what_a_server_in_trouble_does_not_take_is_written_later(setup: Setup) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import msgspec
@@ -34,6 +35,14 @@ class Rules:
     def wakes(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
         """One node never helps."""
         return event.node != "irrelevant"
+
+    def likeness(self, pod: PodInfo) -> str:
+        """Pods of one name up to a dash are alike."""
+        return pod.name.partition("-")[0]
+
+    def rules_out(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
+        """Huge pods fit on one node alone."""
+        return pod.name.startswith("huge") and event.node != "huge"
 
 
 GONE = ClusterEvent(kind=EventKind.POD_DELETED, node="n1")
@@ -215,3 +224,44 @@ def test_of_those_who_back_off_the_first_to_come_is_tried_first(
     queue.handle([GONE], 1.5)
     assert queue.counts()[Place.BACKOFF] == 2
     assert names(queue, 1.6) == ["old", "young"]
+
+
+def test_an_event_that_cannot_help_a_pod_costs_no_cycle_of_those_like_it(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """One of them is asked about for all."""
+    for name in ("huge-1", "huge-2", "small-1"):
+        queue.add(make_pod(name), 0)
+        refuse(queue, 0)
+    assert queue.handle([GONE], 20) == 1
+    assert names(queue, 20) == ["small-1"]
+    assert queue.handle([ClusterEvent(kind=EventKind.POD_DELETED, node="huge")], 20) == 2
+    assert names(queue, 20) == ["huge-1", "huge-2"]
+
+
+def test_a_pod_that_becomes_like_others_shares_their_fate(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """What it was refused for may be another matter now."""
+    queue.add(make_pod("huge"), 0)
+    uid = refuse(queue, 0)
+    queue.add(renamed(make_pod("small"), uid), 1)
+    assert queue.handle([GONE], 20) == 1
+
+
+def renamed(pod: PodInfo, uid: str) -> PodInfo:
+    """Return *pod* as a new version of the one with that *uid*."""
+    metadata = msgspec.structs.replace(pod.pod.metadata, uid=uid, annotations={"new": "1"})
+    return PodInfo(msgspec.structs.replace(pod.pod, metadata=metadata))
+
+
+def test_a_pod_that_is_tried_time_and_again_leaves_nothing_behind(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """However it comes back to the active queue."""
+    queue.add(make_pod("a"), 0)
+    for number in range(4000):
+        refuse(queue, number * 20.0)
+        queue.handle([GONE], number * 20.0)
+        queue.advance(number * 20.0 + 15)
+    assert len(gc.get_referrers(queue.get("a"))) < 3500

@@ -170,7 +170,7 @@ class BindingCycle:
 
     def _is_bound(self, placement: Placement) -> None:
         self._queue.remove(placement.pod.uid)
-        self._preemptions.forget(placement.pod.uid)
+        self._preemptions.forget(placement.pod, placement.node)
         try:
             for plugin in placement.runtime.post_binds:
                 plugin.post_bind(placement.state, placement.pod, placement.node)

@@ -62,7 +62,7 @@ class SchedulerListener:
 
     def pod_placed(self, pod: PodInfo) -> None:
         """Wait no longer for a pod that has a node."""
-        self._preemptions.forget(pod.uid)
+        self._preemptions.forget(pod, pod.node_name)
         self._results.recording.placed(pod)
         if pod.uid not in self._bindings:
             self._queue.remove(pod.uid)
@@ -70,7 +70,8 @@ class SchedulerListener:
     def pod_gone(self, pod: PodInfo) -> None:
         """Forget a pod."""
         self._queue.remove(pod.uid)
-        self._preemptions.forget(pod.uid)
+        self._results.outcomes.forget(pod.uid)
+        self._preemptions.forget(pod)
         if not pod.has_ended:
             self._results.recording.deleted(pod)
         self._preemptions.victim_is_gone(pod.uid)

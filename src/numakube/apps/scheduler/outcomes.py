@@ -1,7 +1,9 @@
 """What users see of decisions: events, and the PodScheduled condition.
 
 Conditions are written in the background, the newest per pod only, so that ten thousand refused pods
-neither block the loop nor flood the server. Texts and reasons are kube-scheduler's.
+neither block the loop nor flood the server. What a pod was told before is brought up to date at a
+limited rate: with every change in the cluster the numbers in all those texts change. Texts and
+reasons are kube-scheduler's.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
 from numakube.errors import ApiError, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.events import reference_to
+from numakube.kube.pacing import TokenBucket
 from numakube.kube.patches import strategic_patch
 from numakube.values.times import format_time
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 WRITERS: Final = 8
 """Status patches under way at once."""
+REWRITES_PER_SECOND: Final = 25.0
+"""Refusals brought up to date, each by a patch and an event: kube-scheduler's 50 requests."""
+REWRITES_AT_ONCE: Final = 100
 RETRY_SECONDS: Final = 1.0
 """How long a writer rests when the server is in trouble."""
 
@@ -40,6 +46,14 @@ class _Wanted:
     status: dict[str, Any] = field(default_factory=dict)
 
 
+class _Refusal(NamedTuple):
+    """What a pod is to be told."""
+
+    pod: PodInfo
+    message: str
+    reason: str
+
+
 class Outcomes:
     """Tells users what became of pods; `run` it in a task of its own."""
 
@@ -49,15 +63,43 @@ class Outcomes:
         self._wanted: dict[str, _Wanted] = {}
         self._writing: dict[str, asyncio.Event] = {}
         self._changed = asyncio.Event()
+        self._rewrites: dict[str, _Refusal] = {}
+        self._rewritten = asyncio.Event()
+        self._budget = TokenBucket(
+            rate=REWRITES_PER_SECOND, burst=REWRITES_AT_ONCE, clock=client.clock
+        )
 
     def scheduled(self, pod: PodInfo, node: str) -> None:
         """Say that *pod* was bound."""
         text = f"Successfully assigned {pod.key} to {node}"
         self._recorder.normal(reference_to(PODS, pod.pod), "Scheduled", text, action="Binding")
-        self._wanted.pop(pod.uid, None)
+        self.forget(pod.uid)
 
-    def refused(self, pod: PodInfo, message: str, *, reason: str = "Unschedulable") -> None:
-        """Say that *pod* fits nowhere, and why."""
+    def refused(
+        self, pod: PodInfo, message: str, *, reason: str = "Unschedulable", again: bool = False
+    ) -> None:
+        """Say that *pod* fits nowhere, and why.
+
+        Args:
+            pod: the pod.
+            message: why.
+            reason: the same in a word.
+            again: whether it was told something before, which can stand a while longer.
+        """
+        refusal = _Refusal(pod, message, reason)
+        if again:
+            self._rewrites[pod.uid] = refusal
+            self._rewritten.set()
+        else:
+            self._refuse(refusal)
+
+    def forget(self, uid: str) -> None:
+        """Say nothing more about a pod."""
+        self._wanted.pop(uid, None)
+        self._rewrites.pop(uid, None)
+
+    def _refuse(self, refusal: _Refusal) -> None:
+        pod, message, reason = refusal
         about = reference_to(PODS, pod.pod)
         self._recorder.warning(about, "FailedScheduling", message, action="Scheduling")
         now = format_time(self._client.clock.now())
@@ -87,17 +129,28 @@ class Outcomes:
         A refusal that is being written is waited for: it must not come after the binding, which
         sets the condition itself.
         """
-        self._wanted.pop(pod.uid, None)
+        self.forget(pod.uid)
         written = self._writing.get(pod.uid)
         if written is not None:
             await written.wait()
-            self._wanted.pop(pod.uid, None)
+            self.forget(pod.uid)
 
     async def run(self) -> None:
         """Write statuses until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(WRITERS):
                 group.create_task(self._write_all())
+            group.create_task(self._bring_up_to_date())
+
+    async def _bring_up_to_date(self) -> None:
+        """Tell pods again, the one that has waited longest first."""
+        while True:
+            while not self._rewrites:
+                self._rewritten.clear()
+                await self._rewritten.wait()
+            await self._budget.take()
+            if self._rewrites:
+                self._refuse(self._rewrites.pop(next(iter(self._rewrites))))
 
     def _want(self, pod: PodInfo) -> dict[str, Any]:
         wanted = self._wanted.setdefault(pod.uid, _Wanted(pod))

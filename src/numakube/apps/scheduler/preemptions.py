@@ -16,6 +16,7 @@ from numakube.apps.scheduler.results import surviving
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import strategic_patch
+from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -49,16 +50,20 @@ class Preemptions:
         if pod.nominated_node_name and self._nominations.node_of(pod.uid) is None:
             self._nominations.nominate(pod, pod.nominated_node_name)
 
-    def forget(self, uid: str) -> None:
-        """Keep no room for a pod any more: it has a node, or is gone."""
-        self._nominations.drop(uid)
+    def forget(self, pod: PodInfo, bound_to: str = "") -> bool:
+        """Keep no room for a pod any more; tell whether that leaves room to others."""
+        node = self._nominations.drop(pod.uid)
+        if node is None or node == bound_to:
+            return False
+        self._queue.happened(ClusterEvent(kind=EventKind.POD_DELETED, node=node, pod=pod))
+        return True
 
     def follow(self, pod: PodInfo, nomination: Nomination | None, tasks: asyncio.TaskGroup) -> None:
         """Make the room that was found for a refused pod; without it, keep none."""
         if nomination is not None:
             self._nominate(pod, nomination)
             tasks.create_task(self._evict(pod, nomination))
-        elif self._nominations.drop(pod.uid) is not None:
+        elif self.forget(pod):
             self._outcomes.nominated(pod, "")
 
     def victim_is_gone(self, uid: str) -> None:

@@ -306,4 +306,5 @@ def _services(client: Client, volumes: ApiVolumeActions, permits: WaitingPods) -
 
 def _queue_of(config: KubeSchedulerConfiguration, engine: Engine) -> SchedulingQueue:
     backoff = Backoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
-    return SchedulingQueue(ProfileHints(engine.runtimes), backoff=backoff)
+    hints = ProfileHints(engine.runtimes, engine.cluster, engine.nominations)
+    return SchedulingQueue(hints, backoff=backoff)

@@ -88,7 +88,7 @@ class Results:
         """Say that the pod fits nowhere."""
         self.recording.tried(entry, decision, started=started, message=message)
         if message != entry.message:
-            self.outcomes.refused(entry.pod, message)
+            self.outcomes.refused(entry.pod, message, again=bool(entry.message))
 
     def put_back(self, entry: QueuedPod, decision: Refused, message: str, started: float) -> None:
         """Let a pod that fits nowhere wait for what may help it."""
@@ -101,7 +101,8 @@ class Results:
     def failed(self, entry: QueuedPod, message: str, started: float) -> None:
         """The attempt came to nothing; the pod is tried again after a backoff."""
         if message != entry.message and entry.uid in self._queue:
-            self.outcomes.refused(entry.pod, message, reason="SchedulerError")
+            again = bool(entry.message)
+            self.outcomes.refused(entry.pod, message, reason="SchedulerError", again=again)
         self._queue.failed(entry, message)
         self.recording.not_bound(entry.uid, message)
         self._observe("error", entry, started)

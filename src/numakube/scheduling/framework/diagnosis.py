@@ -82,7 +82,8 @@ class Diagnosis:
 
     def statuses(self) -> dict[str, Status]:
         """Return the refusal of every refused node by its name."""
-        return {self.names[row]: status for rows, status in self.groups() for row in rows}
+        names = self.names
+        return {names[row]: status for rows, status in self.groups() for row in rows.tolist()}
 
     def message(self) -> str:
         """Return the text of the event: ``0/5 nodes are available: 3 Insufficient cpu, ...``."""

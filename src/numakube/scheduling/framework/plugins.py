@@ -45,6 +45,11 @@ class Plugin(ABC):
 
     For what must go together, and for points that files for kube-scheduler cannot name.
     """
+    judges_nodes_alone: ClassVar[bool] = False
+    """Whether its filter looks at the pod and the node alone, without what a pre-filter prepared.
+
+    A pod that such plugins refused is left alone by an event on a node that they still refuse.
+    """
 
     def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Tell whether *event* may make *pod*, refused by this plugin, fit. When in doubt: yes."""

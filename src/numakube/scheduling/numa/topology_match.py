@@ -93,6 +93,7 @@ class NodeResourceTopologyMatch(
         | EventKind.NODE_UPDATED
         | EventKind.TOPOLOGY_CHANGED
     )
+    judges_nodes_alone = True
 
     def __init__(
         self,

@@ -58,6 +58,7 @@ class NodeAffinity(PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore
 
     name = "NodeAffinity"
     wakes_on = EventKind.NODE_ADDED | EventKind.NODE_UPDATED
+    judges_nodes_alone = True
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:
         added = args.added_affinity if args else None

@@ -27,6 +27,7 @@ class NodeName(Filter, VectorFilter):
 
     name = "NodeName"
     wakes_on = EventKind.NODE_ADDED
+    judges_nodes_alone = True
 
     @classmethod
     def from_args(cls, args: Mapping[str, object]) -> NodeName:

@@ -35,6 +35,7 @@ class NodePorts(PreFilter, Filter, VectorFilter):
 
     name = "NodePorts"
     wakes_on = EventKind.POD_DELETED | EventKind.NODE_ADDED
+    judges_nodes_alone = True
 
     @classmethod
     def from_args(cls, args: Mapping[str, object]) -> NodePorts:

@@ -30,6 +30,7 @@ class NodeUnschedulable(Filter, VectorFilter):
 
     name = "NodeUnschedulable"
     wakes_on = EventKind.NODE_ADDED | EventKind.NODE_UPDATED | EventKind.UNSCHEDULED_POD_UPDATED
+    judges_nodes_alone = True
 
     @classmethod
     def from_args(cls, args: Mapping[str, object]) -> NodeUnschedulable:

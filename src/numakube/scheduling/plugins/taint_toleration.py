@@ -43,6 +43,7 @@ class TaintToleration(Filter, VectorFilter, Score, VectorScore, NormalizesScores
 
     name = "TaintToleration"
     wakes_on = EventKind.NODE_ADDED | EventKind.NODE_UPDATED | EventKind.UNSCHEDULED_POD_UPDATED
+    judges_nodes_alone = True
 
     @classmethod
     def from_args(cls, args: Mapping[str, object]) -> TaintToleration:

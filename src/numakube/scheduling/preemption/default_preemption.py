@@ -104,11 +104,13 @@ class DefaultPreemption(PostFilter):
 
         Among equals another one comes first each time, so that in the end all are tried.
         """
-        nodes = [
-            node
+        row_of, by_row = snapshot.row_of, snapshot.by_row
+        rows = [
+            row_of.get(name)
             for name, status in refusals.items()
-            if status.code is Code.UNSCHEDULABLE and (node := snapshot.node(name)) is not None
+            if status.code is Code.UNSCHEDULABLE
         ]
+        nodes = [node for row in rows if row is not None and (node := by_row[row]) is not None]
         self._turn = (self._turn + _MOST_TRIALS) % max(1, len(nodes))
         rotated = nodes[self._turn :] + nodes[: self._turn]
         self._attempts += 1

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from numakube.scheduling.framework.status import SUCCESS, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -37,6 +39,7 @@ class QueuedPod:
         gate: why it is not tried at all, if it is gated.
         retry_at: end of its backoff.
         woken_by: what brought it back to the active queue last.
+        group: the pods with which it waits for an event, if it does.
     """
 
     pod: PodInfo
@@ -51,6 +54,7 @@ class QueuedPod:
     retry_at: float = 0.0
     message: str = ""
     woken_by: str = "created"
+    group: tuple[frozenset[str], Hashable] = (frozenset(), None)
 
     @property
     def uid(self) -> str:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from numakube.scheduling.framework.plugins import QueueSort
+from numakube.scheduling.framework.plugins import Filter, QueueSort
+from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status
+from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from numakube.scheduling.framework.events import ClusterEvent, EventKind
+    from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.plugins import Plugin
     from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.snapshot.cluster import Cluster
+    from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
@@ -22,8 +27,12 @@ class ProfileHints:
     The queue is one for all profiles, so they must all sort it alike; the first one's plugin does.
     """
 
-    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
+    def __init__(
+        self, runtimes: Mapping[str, Runtime], cluster: Cluster, nominations: Nominations
+    ) -> None:
         self._runtimes = runtimes
+        self._cluster = cluster
+        self._nominations = nominations
         self._plugins: dict[str, dict[str, Plugin]] = {
             name: runtime.profile.plugins() for name, runtime in runtimes.items()
         }
@@ -46,6 +55,28 @@ class ProfileHints:
             for name in refused_by & plugins.keys()
         )
 
+    def likeness(self, pod: PodInfo) -> Hashable:
+        """Return what *pod* has in common with others of which `rules_out` says the same."""
+        return replica_key(pod)
+
+    def rules_out(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
+        """Tell whether nothing but one node has changed, and that node still refuses *pod*.
+
+        While room is kept for others, or the pod may evict others, more than that node matters.
+        """
+        plugins, node = self._plugins.get(pod.scheduler_name, {}), event.node_info
+        if node is None or not refused_by <= plugins.keys() or self._may_gain_elsewhere(pod):
+            return False
+        refusing = [plugin for name, plugin in plugins.items() if name in refused_by]
+        return all(one.judges_nodes_alone for one in refusing) and any(
+            _refuses(one, pod, node) for one in refusing
+        )
+
+    def _may_gain_elsewhere(self, pod: PodInfo) -> bool:
+        lowest = self._cluster.indexes.lowest_priority
+        evicts = pod.pod.spec.preemption_policy != "Never"
+        return bool(self._nominations) or (evicts and lowest is not None and lowest < pod.priority)
+
     def wakes(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
         """Tell whether *event* may let *pod*, refused by those plugins, fit."""
         plugins = self._plugins.get(pod.scheduler_name, {})
@@ -53,6 +84,14 @@ class ProfileHints:
             plugin = plugins.get(name)
             if plugin is None or (plugin.wakes_on & event.kind and _wakes(plugin, pod, event)):
                 return True
+        return False
+
+
+def _refuses(plugin: Plugin, pod: PodInfo, node: NodeInfo) -> bool:
+    """Ask *plugin* about one node; if it cannot tell, the pod is better tried in vain."""
+    try:
+        return isinstance(plugin, Filter) and not plugin.filter(CycleState(), pod, node).ok
+    except Exception:
         return False
 
 

@@ -14,19 +14,24 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.queue.entries import Place, QueuedPod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.pods import PodInfo
 
+    _Item = tuple[Any, int, QueuedPod]
+    """What a heap is ordered by, the order of arrival, and who waits."""
+
 MAX_UNSCHEDULABLE_SECONDS = 300.0
+_SWEPT_FROM: Final = 1000
+"""Items of a heap that may be left over from pods which have moved on."""
 _TIMEOUT = f"{MAX_UNSCHEDULABLE_SECONDS:.0f} s without an event"
 
 
@@ -64,6 +69,14 @@ class QueueingHints(Protocol):
         """Tell whether *kind* can matter to any pod refused by those plugins."""
         ...
 
+    def likeness(self, pod: PodInfo) -> Hashable:
+        """Return what *pod* has in common with others of which `rules_out` says the same."""
+        ...
+
+    def rules_out(self, pod: PodInfo, refused_by: frozenset[str], event: ClusterEvent) -> bool:
+        """Tell whether *event* cannot let *pod*, or any like it, fit."""
+        ...
+
 
 class SchedulingQueue:
     """All waiting pods."""
@@ -72,10 +85,11 @@ class SchedulingQueue:
         self._hints = hints
         self._backoff = backoff or Backoff()
         self._entries: dict[str, QueuedPod] = {}
-        self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
-        self._waiting: list[tuple[float, int, QueuedPod]] = []
-        self._eager: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
-        self._parked: dict[frozenset[str], dict[str, QueuedPod]] = {}
+        self._active: list[_Item] = []
+        self._waiting: list[_Item] = []
+        self._eager: list[_Item] = []
+        self._parked: dict[str, QueuedPod] = {}
+        self._groups: dict[tuple[frozenset[str], Hashable], dict[str, QueuedPod]] = {}
         self._order = count()
 
     def __len__(self) -> int:
@@ -153,17 +167,29 @@ class SchedulingQueue:
         """Wake the pods that *events* may help; return how many."""
         woken = 0
         texts: dict[int, str] = {}
-        for refused_by, parked in list(self._parked.items()):
-            relevant = [one for one in events if self._hints.cares(refused_by, one.kind)]
-            if not relevant:
-                continue
-            for entry in list(parked.values()):
+        cared_for: dict[frozenset[str], list[ClusterEvent]] = {}
+        for (refused_by, _), parked in list(self._groups.items()):
+            if refused_by not in cared_for:
+                cares = self._hints.cares
+                cared_for[refused_by] = [one for one in events if cares(refused_by, one.kind)]
+            relevant = self._hopeful(parked, refused_by, cared_for[refused_by])
+            for entry in list(parked.values()) if relevant else ():
                 event = self._helped_by(entry, relevant)
                 if event is not None:
                     why = texts.get(id(event)) or texts.setdefault(id(event), str(event))
                     self._wake(entry, now, why)
                     woken += 1
         return woken
+
+    def _hopeful(
+        self,
+        parked: Mapping[str, QueuedPod],
+        refused_by: frozenset[str],
+        events: Iterable[ClusterEvent],
+    ) -> list[ClusterEvent]:
+        """Return those of *events* that may help the pods of a group; asks about one of them."""
+        pod = next(iter(parked.values())).pod
+        return [one for one in events if not self._hints.rules_out(pod, refused_by, one)]
 
     def activate(self, uids: Iterable[str], now: float, why: str = "asked for") -> None:
         """Let pods be tried at once, whatever they wait for; gated ones stay."""
@@ -186,23 +212,26 @@ class SchedulingQueue:
             entry = heapq.heappop(self._waiting)[2]
             if entry.place is Place.BACKOFF and entry.retry_at <= now:
                 self._enqueue(entry, now)
-        for parked in list(self._parked.values()):
-            for entry in list(parked.values()):
-                if entry.queued_at + MAX_UNSCHEDULABLE_SECONDS > now:
-                    break  # Parked in order of time: the rest came later.
-                self._wake(entry, now, _TIMEOUT)
+        # Parked in order of time: if the first has not waited for too long, nobody has.
+        while self._parked:
+            entry = next(iter(self._parked.values()))
+            if entry.queued_at + MAX_UNSCHEDULABLE_SECONDS > now:
+                break
+            self._wake(entry, now, _TIMEOUT)
 
     def next_wakeup(self) -> float | None:
         """Return when `advance` next has something to do; ``None`` if only events can help."""
         times = [self._waiting[0][0]] if self._waiting else []
-        for parked in self._parked.values():
-            first = next(iter(parked.values()), None)
-            if first is not None:
-                times.append(first.queued_at + MAX_UNSCHEDULABLE_SECONDS)
+        if self._parked:
+            first = next(iter(self._parked.values()))
+            times.append(first.queued_at + MAX_UNSCHEDULABLE_SECONDS)
         return min(times, default=None)
 
     def _update(self, entry: QueuedPod, pod: PodInfo, now: float) -> None:
         before, entry.pod = entry.pod, pod
+        if entry.uid in self._parked and not _is_alike(before, pod):
+            self._leave_group(entry)
+            self._join_group(entry)
         if entry.place is Place.GATED:
             entry.woken_by = "the pod changed"
             self._enqueue(entry, now)
@@ -235,30 +264,53 @@ class SchedulingQueue:
             entry.place = Place.GATED
             return
         entry.place = Place.ACTIVE
-        heapq.heappush(self._active, (self._key(entry), next(self._order), entry))
+        self._push(self._active, self._key(entry), entry)
 
     def _back_off(self, entry: QueuedPod, now: float) -> None:
         entry.place = Place.BACKOFF
         entry.queued_at = now
-        heapq.heappush(self._waiting, (entry.retry_at, next(self._order), entry))
+        self._push(self._waiting, entry.retry_at, entry)
         if not entry.errors:
-            key = self._hints.sort_key(entry.pod, entry.added_at)
-            heapq.heappush(self._eager, (key, next(self._order), entry))
+            self._push(self._eager, self._hints.sort_key(entry.pod, entry.added_at), entry)
 
     def _park(self, entry: QueuedPod, now: float) -> None:
         entry.place = Place.UNSCHEDULABLE
         entry.queued_at = now
-        self._parked.setdefault(entry.refused_by, {})[entry.uid] = entry
+        self._parked[entry.uid] = entry
+        self._join_group(entry)
 
     def _unpark(self, entry: QueuedPod) -> None:
-        parked = self._parked.get(entry.refused_by)
-        if parked is not None and parked.pop(entry.uid, None) is not None and not parked:
-            del self._parked[entry.refused_by]
+        if self._parked.pop(entry.uid, None) is not None:
+            self._leave_group(entry)
+
+    def _join_group(self, entry: QueuedPod) -> None:
+        entry.group = entry.refused_by, self._hints.likeness(entry.pod)
+        self._groups.setdefault(entry.group, {})[entry.uid] = entry
+
+    def _leave_group(self, entry: QueuedPod) -> None:
+        group = self._groups[entry.group]
+        del group[entry.uid]
+        if not group:
+            del self._groups[entry.group]
+
+    def _push(self, heap: list[_Item], key: object, entry: QueuedPod) -> None:
+        """Let *entry* wait in *heap* too; items that no longer hold are swept out now and then."""
+        heapq.heappush(heap, (key, next(self._order), entry))
+        if len(heap) > 2 * len(self._entries) + _SWEPT_FROM:
+            # Of several for one pod the first counts: that is where it would be popped.
+            holding = (one for one in sorted(heap, reverse=True) if self._holds(heap, one))
+            heap[:] = sorted({one[2].uid: one for one in holding}.values())
+
+    def _holds(self, heap: list[_Item], item: _Item) -> bool:
+        key, _, entry = item
+        if heap is self._active:
+            return entry.place is Place.ACTIVE
+        return entry.place is Place.BACKOFF and (heap is self._eager or key == entry.retry_at)
 
     def _key(self, entry: QueuedPod) -> tuple[Any, ...]:
         return self._hints.sort_key(entry.pod, entry.queued_at)
 
-    def _first(self, heap: list[tuple[Any, int, QueuedPod]], place: Place) -> QueuedPod | None:
+    def _first(self, heap: list[_Item], place: Place) -> QueuedPod | None:
         """Pop the first entry that still waits there; others have moved on since they came."""
         while heap:
             entry: QueuedPod = heapq.heappop(heap)[2]
@@ -272,3 +324,13 @@ class SchedulingQueue:
             if not entry.errors:
                 return entry
         return None
+
+
+def _is_alike(one: PodInfo, other: PodInfo) -> bool:
+    """Tell whether two versions of a pod differ in nothing that a filter looks at."""
+    before, now = one.pod, other.pod
+    return (before.spec, before.metadata.labels, before.metadata.annotations) == (
+        now.spec,
+        now.metadata.labels,
+        now.metadata.annotations,
+    )

@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.api.core import Container, Pod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
 PodKey: TypeAlias = bytes
 """Equal for pods that are alike."""
+
+_OWN_KEYS: Final = frozenset(
+    {
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+"""Labels and annotations by which StatefulSets and indexed Jobs tell their pods apart."""
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
@@ -32,6 +43,16 @@ def kubelet_key(pod: PodInfo) -> PodKey:
     return pod.memo("kubelet-key", _kubelet_key)
 
 
+def replica_key(pod: PodInfo) -> PodKey:
+    """Return the scheduling key without the number that a StatefulSet or an indexed Job gave.
+
+    It tells the same unless pods are selected by their labels: by their own constraints, or by the
+    terms of others.
+    """
+    own = _OWN_KEYS & (pod.labels.keys() | pod.pod.metadata.annotations.keys())
+    return pod.memo("replica-key", _replica_key) if own else scheduling_key(pod)
+
+
 def depends_on_pods(pod: PodInfo) -> bool:
     """Tell whether a pod that arrives elsewhere can make *pod* fit."""
     spec = pod.pod.spec
@@ -43,14 +64,26 @@ def depends_on_pods(pod: PodInfo) -> bool:
 
 
 def _scheduling_key(pod: Pod) -> PodKey:
+    return _encoded(pod, pod.metadata.labels, pod.metadata.annotations)
+
+
+def _replica_key(pod: Pod) -> PodKey:
+    labels, annotations = (
+        {key: value for key, value in one.items() if key not in _OWN_KEYS}
+        for one in (pod.metadata.labels, pod.metadata.annotations)
+    )
+    return _encoded(pod, labels, annotations)
+
+
+def _encoded(pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]) -> PodKey:
     spec = pod.spec
     # Volumes that are mounted from tokens and config maps have random names and fit anywhere.
     volumes = [one for one in spec.volumes if not is_local_to_pod(one)]
     return _encode(
         (
             pod.metadata.namespace,
-            pod.metadata.labels,
-            pod.metadata.annotations,
+            labels,
+            annotations,
             [_container(one) for one in (*spec.init_containers, *spec.containers)],
             (spec.resources, spec.overhead, volumes, spec.priority),
             (spec.node_selector, spec.affinity, spec.tolerations, spec.preemption_policy),

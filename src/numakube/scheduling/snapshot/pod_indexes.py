@@ -99,12 +99,19 @@ class PodIndexes:
         self.ports = PortTable()
         self.claims = ClaimUsers()
         self.slots = VolumeSlots()
+        self._priorities: Counter[int] = Counter()
+
+    @property
+    def lowest_priority(self) -> int | None:
+        """The lowest priority of any pod; ``None`` if there are no pods."""
+        return min(self._priorities, default=None)
 
     def add(self, pod: PodInfo, row: int) -> None:
         """Take into account that *pod* runs on the node at *row*."""
         self.counts.add(pod, row)
         self.terms.add(pod, row)
         self.ports.add(pod, row)
+        self._priorities[pod.priority] += 1
         if pod.pod.spec.volumes:
             self.claims.add(pod)
             self.slots.add(pod, row)
@@ -114,6 +121,9 @@ class PodIndexes:
         self.counts.remove(pod, row)
         self.terms.remove(pod, row)
         self.ports.remove(pod, row)
+        self._priorities[pod.priority] -= 1
+        if not self._priorities[pod.priority]:
+            del self._priorities[pod.priority]
         if pod.pod.spec.volumes:
             self.claims.remove(pod)
             self.slots.remove(pod, row)
