@@ -26,7 +26,7 @@ demo: venv  ## Show what numakube does
 test: venv lint  ## Run every check
 	$(BIN)/pytest -n $(WORKERS) -q -rs
 
-soak: venv  ## Minutes of faults, and ten thousand pods that fit nowhere
+soak: venv  ## Minutes of faults, and of churn beside ten thousand pods that fit nowhere
 	$(BIN)/pytest -q -m soak
 
 vm: venv  ## The stack on a real kubelet: in a mount namespace and in a virtual machine

@@ -27,6 +27,8 @@ HISTORY_LENGTH: Final = 10_000
 """How many changes of a resource are kept; a real server keeps five minutes of them."""
 HISTORY_BYTES: Final = 32 << 20
 """What the versions in the history of a resource may take as JSON text."""
+_SELDOM_READ: Final = frozenset({"events"})
+"""Resources of which there are many objects that hardly anybody reads: all are kept as text."""
 
 
 class Key(NamedTuple):
@@ -53,7 +55,7 @@ class ChangeType(StrEnum):
 class Stored:
     """One version of an object. Its JSON text is made once and shared by all who need it.
 
-    A version that is no longer the latest is kept as JSON text, a tenth of what the object takes.
+    One that is no longer the latest, or seldom read, is kept as JSON text: a tenth of the object.
 
     Attributes:
         form: what the object is written in, such as the rules of a version of its kind; None if
@@ -285,3 +287,5 @@ class Store:
             listener(change)
         # Last, since listeners read both versions.
         shelf.trim(change, self._history)
+        if change.now.key.resource in _SELDOM_READ:
+            change.now.pack()
