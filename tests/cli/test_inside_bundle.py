@@ -75,7 +75,7 @@ def test_a_bundle_is_looked_into_as_a_cluster_is(
     assert "bound        to n1" in trace.out
     assert numakube("trace", "pod", "none", "--from", bundle).code == 1
     queue = numakube("queue", "--from", bundle).out.splitlines()
-    assert queue[1].split() == ["default/waits", "backoff", "0", "2", "3m", "in", "4s", "Fit"]
+    assert queue[1].split() == ["default/waits", "backoff", "0", "2", "3m20s", "in", "4s", "Fit"]
     cache = numakube("cache", "-o", "wide", "--from", bundle)
     assert "there is no usable NodeResourceTopology of it" in cache.out
     assert "zone 0: cpu 2" in numakube("reservations", "--from", bundle).out

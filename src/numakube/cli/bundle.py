@@ -8,6 +8,7 @@ import sys
 import click
 
 from numakube.cli.cluster import ClusterOptions, cluster_options, collected_for
+from numakube.values.display import counted
 
 
 @click.command("bundle")
@@ -53,9 +54,9 @@ def command(cluster: ClusterOptions, output: str, *, anonymise: bool, kubelets: 
         return
     _write(output, content)
     counts = (
-        _count(len(facts.nodes), "node"),
-        _count(len(facts.pods), "pod"),
-        _count(len(facts.topologies), "NodeResourceTopology object"),
+        counted(len(facts.nodes), "node"),
+        counted(len(facts.pods), "pod"),
+        counted(len(facts.topologies), "NodeResourceTopology object"),
     )
     click.echo(f"{output}: {', '.join(counts)}; {len(content):,} bytes")
     for one in facts.unreadable:
@@ -67,7 +68,3 @@ def _write(output: str, content: bytes) -> None:
     handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(content)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

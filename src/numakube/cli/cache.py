@@ -12,6 +12,7 @@ from numakube.cli.output import Output, output_option
 from numakube.cli.printing import age, print_list, print_rows, repeated, say, watch_option
 from numakube.cli.schedulers import documents_for, leads, scheduler_options
 from numakube.errors import ConfigError
+from numakube.values.display import held_quantities_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,8 +150,7 @@ def _details(item: Document) -> Iterator[str]:
     for one in numa["reservations"]:
         yield f"  held           {use_text(one['held'])} for {one['pod']} ({one['stage']})"
     for zone in numa["zones"]:
-        free = ", ".join(f"{name} {amount}" for name, amount in zone["available"].items())
-        yield f"  zone {zone['id']:<9} free {free}"
+        yield f"  zone {zone['id']:<9} free {held_quantities_text(zone['available'])}"
 
 
 def _list(title: str, names: list[str]) -> Iterator[str]:

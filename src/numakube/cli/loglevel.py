@@ -11,6 +11,7 @@ from numakube.cli.connection import live_options
 from numakube.cli.output import Output, output_option
 from numakube.cli.printing import print_list, print_rows
 from numakube.cli.schedulers import ask_all, reached, scheduler_options
+from numakube.values.display import age_text
 
 if TYPE_CHECKING:
     from numakube.cli.connection import ClusterOptions
@@ -88,4 +89,4 @@ def _rows(name: str, document: Document) -> list[tuple[object, ...]]:
 
 
 def _left(seconds: float | None) -> str:
-    return "never" if seconds is None else f"{seconds:.0f}s"
+    return "never" if seconds is None else age_text(seconds)

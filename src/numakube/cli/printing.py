@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from numakube.cli.output import print_document
+from numakube.values.display import age_text
 from numakube.values.printing import printable
 
 if TYPE_CHECKING:
@@ -62,10 +63,5 @@ def print_list(kind: str, items: Sequence[object], output: Output) -> None:
 
 
 def age(seconds: float | None) -> str:
-    """Return how long ago something was, as kubectl shows it."""
-    if seconds is None:
-        return "?"
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{seconds:.0f}s"
+    """Return how long ago something was; ``?`` if that is not known."""
+    return "?" if seconds is None else age_text(seconds)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.values.display import held_quantities_text, zones_text
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     Document = Mapping[str, Any]
 
@@ -91,7 +93,7 @@ def _expectation(event: Document) -> str:
         return f"predicted {use_text(event['predicted'])}"
     places = event.get("anywhereIn") or ()
     if places:
-        return f"counts only, somewhere in {_zones(places)}"
+        return f"counts only, somewhere in {zones_text(places)}"
     return "nothing is known of its zones"
 
 
@@ -139,19 +141,15 @@ def refusal_lines(refusal: Document) -> Iterator[str]:
 
 
 def use_text(use: Document | None) -> str:
-    """Return what a pod holds where, in one line."""
-    if use is None:
+    """Return what a pod holds where, or how it is refused, in one line."""
+    if not use:
         return "nothing known"
-    if "refused" in use:
-        return f"refusal ({use['refused']['reason']})"
-    zones = use["zones"]
-    return "; ".join(_zone(zone) for zone in zones) if zones else "nothing exclusively"
+    if refused := use.get("refused"):
+        words = (refused.get("reason"), refused.get("message"))
+        return f"refusal ({': '.join(filter(None, words))})"
+    return "; ".join(map(_zone, use.get("zones") or ())) or "nothing exclusively"
 
 
 def _zone(zone: Document) -> str:
-    amounts = ", ".join(f"{name} {amount}" for name, amount in zone["amounts"].items())
-    return f"{_zones(zone['ids'])}: {amounts}"
-
-
-def _zones(ids: Sequence[int]) -> str:
-    return f"zone{'s' if len(ids) > 1 else ''} {'+'.join(map(str, ids))}"
+    where = zones_text(zone["ids"]) if zone.get("ids") else "any zone"
+    return f"{where}: {held_quantities_text(zone.get('amounts') or {})}"

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numakube.values.amounts import bytes_text
+from numakube.kubelet.policies import Decision
+from numakube.values.display import amount_text
 from numakube.values.numamask import nodes_of
-from numakube.values.resources import is_memory
+from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
@@ -146,10 +147,8 @@ class AdmissionTrace:
 
 
 def amount(resource: str, count: int) -> str:
-    """Write an amount of *resource* for people: memory in binary units, the rest as a number."""
-    if is_memory(resource):
-        return bytes_text(count)
-    return str(count)
+    """Return an amount of the kubelet model, which counts whole CPUs, for people."""
+    return amount_text(resource, count * MILLI_PER_CPU if resource == CPU else count)
 
 
 def _resource(

@@ -82,8 +82,8 @@ async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> Non
             reported=Refusal("TopologyAffinityError"),
         )
         recording.mispredictions.append((recording.since, wrong))
-        await shown(session, "mispredictions", "zone 0: 2 cpu refused: TopologyAffinityError")
-        await shown(session, "", "expected zone 0: 2 cpu, got refused")
+        await shown(session, "mispredictions", "zone 0: cpu 2 refusal (TopologyAffinityError)")
+        await shown(session, "", "expected zone 0: cpu 2, got refusal")
 
 
 async def test_it_is_served_where_the_scheduler_listens(world: World) -> None:

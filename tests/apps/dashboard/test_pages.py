@@ -24,7 +24,7 @@ from numakube.api.nrt import Attribute
 from numakube.apps.dashboard.dashboard import PREFIX
 from numakube.insight.facts import ClusterFacts
 from numakube.kube.clock import SystemClock
-from numakube.values.amounts import amount_text
+from numakube.values.display import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

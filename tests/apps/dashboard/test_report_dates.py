@@ -46,11 +46,11 @@ async def test_a_report_of_twenty_minutes_is_shown_as_that_on_the_first_visit() 
     source = known_before(clock, dates)
     async with served(source) as visitor:
         assert "1 less than an hour ago" in words(await page(visitor))
-        assert "Last change 20 min ago" in words(await page(visitor, "nodes/a"))
+        assert "Last change 20m ago" in words(await page(visitor, "nodes/a"))
         source.topologies.put(report_of("b", kubelet()))
         assert source.report_age("b") == Age(0.0)
         source.topologies.put(report_of("a", kubelet(), version=2))
-        assert "Last change 0 s ago" in words(await page(visitor, "nodes/a"))
+        assert "Last change 0s ago" in words(await page(visitor, "nodes/a"))
 
 
 async def test_what_nobody_knows_is_not_invented() -> None:
@@ -64,7 +64,7 @@ async def test_what_nobody_knows_is_not_invented() -> None:
     async with served(source) as visitor:
         assert "1 at a time that is not known" in words(await page(visitor))
         await clock.advance(90)
-        assert "Last change over 1 min ago" in words(await page(visitor, "nodes/a"))
+        assert "Last change over 90s ago" in words(await page(visitor, "nodes/a"))
     frozen = empty_source(facts=ClusterFacts(taken_at="2026-11-15T12:00:00Z"))
     frozen.nodes.put(node_object("a"))
     frozen.topologies.put(report_of("a", kubelet()))

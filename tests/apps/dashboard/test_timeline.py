@@ -9,7 +9,7 @@ from tests.apps.dashboard.world import empty_source, pod_object
 
 from numakube.apps.dashboard.pod_view import pod_view
 from numakube.apps.dashboard.recorded import Recorded
-from numakube.apps.dashboard.timeline import missed_in, moments_of, use_text
+from numakube.apps.dashboard.timeline import missed_in, moments_of
 from numakube.insight.facts import ClusterFacts, SchedulerFacts
 
 ZONES = {"zones": [{"ids": [0], "amounts": {"cpu": "4", "memory": "8Gi"}}]}
@@ -48,11 +48,11 @@ def told(event: dict[str, Any]) -> tuple[str, str, bool]:
         ),
         (
             {"event": "reserved", "node": "a", "predicted": ZONES},
-            ("reserved", "a; expected there: zone 0: 4 cpu, 8Gi memory", True),
+            ("reserved", "a; expected there: zone 0: cpu 4, memory 8Gi", True),
         ),
         (
             {"event": "reserved", "node": "a", "anywhereIn": [0, 1]},
-            ("reserved", "a; anywhere in zones 0, 1", True),
+            ("reserved", "a; anywhere in zones 0+1", True),
         ),
         ({"event": "bound", "node": "a"}, ("bound", "a", True)),
         ({"event": "admitted", "node": "a"}, ("kubelet admitted it", "a", True)),
@@ -61,7 +61,7 @@ def told(event: dict[str, Any]) -> tuple[str, str, bool]:
             {"event": "rejected", "node": "a", "reason": "TopologyAffinityError", "message": ""},
             ("kubelet refused it", "a: TopologyAffinityError", False),
         ),
-        ({"event": "observed", "zones": ELSEWHERE}, ("zones reported", "zone 1: 4 cpu", True)),
+        ({"event": "observed", "zones": ELSEWHERE}, ("zones reported", "zone 1: cpu 4", True)),
         ({"event": "ended", "how": "deleted"}, ("ended", "deleted", True)),
         ({"event": "somethingNew", "node": "a"}, ("somethingNew", "node a", True)),
     ],
@@ -84,12 +84,10 @@ def test_mispredictions_are_told_with_both_sides() -> None:
     }
     what, detail, good = told(event)
     assert (what, good) == ("mispredicted", False)
-    assert detail.endswith("got refused: TopologyAffinityError no")
+    assert detail.endswith("got refusal (TopologyAffinityError: no)")
     (missed,) = missed_in(flight(event))
     assert (missed.pod, missed.node, missed.severity) == ("default/web", "a", "zones")
-    assert missed.predicted == "zone 0: 4 cpu, 8Gi memory"
-    assert use_text(None) == "not known"
-    assert use_text({"zones": []}) == "nothing of its own"
+    assert missed.predicted == "zone 0: cpu 4, memory 8Gi"
 
 
 def test_a_bundle_tells_what_its_schedulers_told() -> None:

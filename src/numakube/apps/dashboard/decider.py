@@ -6,7 +6,8 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from numakube.apps.dashboard.inside import Missed, Moment, Waiting
-from numakube.apps.dashboard.timeline import moments_of, use_text
+from numakube.apps.dashboard.timeline import moments_of
+from numakube.insight.timeline import use_text
 from numakube.scheduling.recorder.documents import flight_document, use_document
 from numakube.scheduling.snapshot.objects import ClusterObjects
 

@@ -12,7 +12,7 @@ from numakube.apps.dashboard.sides import sides_of
 from numakube.errors import InvalidValue
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.topology.view import NodeTopology
-from numakube.values.amounts import quantity_text
+from numakube.values.display import quantity_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

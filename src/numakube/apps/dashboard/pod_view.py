@@ -10,7 +10,7 @@ from numakube.apps.dashboard.node_view import placed_pod
 from numakube.apps.dashboard.pending import refusals_in
 from numakube.apps.dashboard.pods import condition_of, is_refused
 from numakube.topology.view import NodeTopology
-from numakube.values.amounts import quantity_text
+from numakube.values.display import quantity_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

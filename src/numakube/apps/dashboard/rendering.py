@@ -15,7 +15,13 @@ from markupsafe import Markup, escape
 
 import numakube
 from numakube.errors import InvalidValue
-from numakube.values.amounts import amount_text, quantity_text
+from numakube.values.display import (
+    age_text,
+    amount_text,
+    held_quantities_text,
+    quantity_text,
+    zones_text,
+)
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
 
     from numakube.api.wire import Timestamp
 
-_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 _UNKNOWN: Final = "\N{EN DASH}"
 
 
@@ -38,6 +43,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["amount"] = amount
+    made.filters["held"] = held_quantities_text
+    made.filters["zones"] = zones_text
     made.filters["quantity"] = lambda text, resource: quantity_text(resource, text)
     made.filters["breakable"] = breakable
     made.filters["seconds"] = seconds_text
@@ -54,9 +61,7 @@ def render(template: str, **values: Any) -> str:  # noqa: ANN401 - whatever the 
 
 def amount(value: int | None, resource: str) -> str:
     """Return an amount of a resource for people."""
-    if value is None:
-        return _UNKNOWN
-    return amount_text(resource, value)
+    return _UNKNOWN if value is None else amount_text(resource, value)
 
 
 def breakable(name: str) -> Markup:
@@ -65,13 +70,8 @@ def breakable(name: str) -> Markup:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Return a while for people: ``42 s``, ``3 min``, ``5 h``, ``12 d``."""
-    if seconds is None:
-        return _UNKNOWN
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return f"{max(int(seconds), 0)} s"
+    """Return a span of time for people."""
+    return _UNKNOWN if seconds is None else age_text(max(seconds, 0))
 
 
 def moment_text(moment: Timestamp | None) -> str:

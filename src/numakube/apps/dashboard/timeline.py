@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.inside import Missed, Moment
-from numakube.values.amounts import quantity_text
+from numakube.insight.timeline import use_text
+from numakube.values.display import zones_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -49,23 +50,6 @@ def missed_in(flight: Document) -> Iterator[Missed]:
                 )
 
 
-def use_text(use: Document | None) -> str:
-    """Return in words what a pod holds, or how it is refused."""
-    if not use:
-        return "not known"
-    if refused := use.get("refused"):
-        return f"refused: {refused.get('reason', '')} {refused.get('message', '')}".strip()
-    zones = use.get("zones") or ()
-    return "; ".join(map(_zone_text, zones)) or "nothing of its own"
-
-
-def _zone_text(zone: Document) -> str:
-    ids = "+".join(map(str, zone.get("ids") or ())) or "any"
-    held = zone.get("amounts", {}).items()
-    amounts = ", ".join(f"{quantity_text(name, amount)} {name}" for name, amount in held)
-    return f"zone {ids}: {amounts}"
-
-
 def _moment(event: Document) -> Moment:
     kind = str(event.get("event", ""))
     what, detail, good = _TELL.get(kind, _told)(event)
@@ -99,7 +83,7 @@ def _reserved(event: Document) -> tuple[str, str, bool]:
     expected = f"; expected there: {use_text(predicted)}" if predicted else ""
     anywhere = event.get("anywhereIn")
     if anywhere:
-        expected = f"; anywhere in zones {', '.join(map(str, anywhere))}"
+        expected = f"; anywhere in {zones_text(anywhere)}"
     return "reserved", f"{event.get('node', '')}{expected}", True
 
 

@@ -8,9 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from numakube.insight.drawing.picture import short_name
 from numakube.kubelet.outcome import ContainerPlacement, Rejected
-from numakube.kubelet.trace import amount
+from numakube.values.display import brief_text, short_name
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def verdict_table(
 def _cells(placement: ContainerPlacement, *, wide: bool) -> tuple[str, str, str, str]:
     mask = placement.hint.mask
     memory = ", ".join(
-        f"{amount(block.type, block.size_bytes)}{_kind(block.type)} on {_nodes(block.numa_nodes)}"
+        f"{brief_text(block.type, block.size_bytes)} on {_nodes(block.numa_nodes)}"
         for block in placement.memory
         if block.size_bytes
     )
@@ -61,10 +60,6 @@ def _cells(placement: ContainerPlacement, *, wide: bool) -> tuple[str, str, str,
         memory or "-",
         devices or "-",
     )
-
-
-def _kind(memory_type: str) -> str:
-    return "" if memory_type == "memory" else f" {memory_type}"
 
 
 def _nodes(nodes: Sequence[int]) -> str:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import click
 
-from numakube.insight.drawing.picture import short_name
-from numakube.values.amounts import amount_text, bytes_text
+from numakube.values.display import amount_text, brief_text, bytes_text, short_name
 from numakube.values.resources import CPU, MEMORY, is_hugepages, is_memory
 
 if TYPE_CHECKING:
@@ -91,10 +90,6 @@ def zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
 
 def pod_row(pod: PodUsage, *, wide: bool) -> list[str]:
     """Return the cells of a pod."""
-    memory = ", ".join(
-        f"{bytes_text(size)}{'' if kind == MEMORY else ' ' + kind}"
-        for kind, size in pod.memory.items()
-    )
     row = [
         pod.namespace,
         pod.name,
@@ -102,8 +97,8 @@ def pod_row(pod: PodUsage, *, wide: bool) -> list[str]:
         pod.words,
         "+".join(map(str, pod.zones)),
         str(pod.cpus),
-        memory,
-        ", ".join(f"{count} {short_name(name)}" for name, count in pod.devices.items()),
+        amounts_text(pod.memory),
+        amounts_text(pod.devices),
     ]
     if wide:
         containers = (f"{name}: {zone}" for name, zone in pod.containers.items())
@@ -143,7 +138,7 @@ def shape_text(shape: Shape) -> str:
     """Return a shape in short: ``14 CPU + 56Gi``."""
     if shape.empty:
         return "nothing"
-    parts = [f"{count} {short_name(name)}" for name, count in shape.devices.items()]
+    parts = [brief_text(*device) for device in shape.devices.items()]
     parts.append(f"{shape.cpus} CPU")
     if shape.memory_bytes:
         parts.append(bytes_text(shape.memory_bytes))
@@ -155,18 +150,14 @@ def _with_devices(shapes: Mapping[str, Shape]) -> str:
 
 
 def amounts_text(amounts: Amounts) -> str:
-    """Return amounts in a few words: ``6 cpu, 12Gi, 1 gpu``."""
-    return ", ".join(
-        amount_text(name, amount)
-        + ("" if name == MEMORY else f" {'CPU' if name == CPU else short_name(name)}")
-        for name, amount in amounts.items()
-    )
+    """Return amounts in a few words: ``6 CPU, 12Gi, 1 gpu``."""
+    return ", ".join(brief_text(*each) for each in amounts.items())
 
 
 def _fragments(node: NodeUsage) -> str:
     shares = {name: round(100 * share) for name, share in node.fragmentation.items()}
     return ", ".join(
-        f"{'CPU' if name == CPU else short_name(name)} {share}%"
+        f"{short_name(name)} {share}%"
         for name, share in shares.items()
         if share and not is_hugepages(name)
     )

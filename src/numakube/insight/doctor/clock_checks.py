@@ -18,7 +18,8 @@ from numakube.insight.doctor.finding import (
     about_cluster,
     about_node,
 )
-from numakube.insight.doctor.times import age_seconds, spoken
+from numakube.insight.doctor.times import age_seconds
+from numakube.values.display import age_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,14 +83,14 @@ def check_clocks(facts: ClusterFacts) -> Iterator[Finding]:
     for name, age in ages.items():
         seconds = age + offset
         if seconds < -_AHEAD_SECONDS:
-            detail = f"its lease was renewed {spoken(-seconds)} in the future"
+            detail = f"its lease was renewed {age_words(-seconds)} in the future"
             yield about_node(NODE, name, detail)
         elif seconds > _BEHIND_SECONDS:
-            detail = f"it is Ready, yet its lease was renewed {spoken(seconds)} ago"
+            detail = f"it is Ready, yet its lease was renewed {age_words(seconds)} ago"
             yield about_node(NODE, name, detail)
     if abs(offset) > _HERE_SECONDS:
         direction = "behind" if offset > 0 else "ahead of"
-        detail = f"the clock here is {spoken(abs(offset))} {direction} that of the nodes"
+        detail = f"the clock here is {age_words(abs(offset))} {direction} that of the nodes"
         yield about_cluster(HERE, detail)
 
 

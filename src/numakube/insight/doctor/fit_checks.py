@@ -19,11 +19,11 @@ from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology
+from numakube.values.display import amount_text
 from numakube.values.resources import (
     Amounts,
     amounts_of,
     is_extended,
-    quantity_of,
     shortfalls,
 )
 from numakube.values.topology_policy import TopologyPolicy
@@ -150,8 +150,8 @@ def _too_big(pod: PodInfo, kinds: list[_Kind]) -> Finding:
                 best = max((_largest_zone(one, name) for one in kinds), default=0)
                 if amount > best:
                     detail = (
-                        f"asks for {quantity_of(name, amount)} {name} in one zone; the largest zone"
-                        f" of any node has {quantity_of(name, best)}"
+                        f"asks for {amount_text(name, amount)} {name} in one zone; the largest zone"
+                        f" of any node has {amount_text(name, best)}"
                     )
                     return _about(TOO_BIG, pod.pod, detail)
     return _about(TOO_BIG, pod.pod, detail)
@@ -168,8 +168,8 @@ def _no_node(pod: Pod, wanted: Amounts, kinds: list[_Kind]) -> Finding:
         best = max(kind.offers.get(name, 0) for kind in kinds)
         if amount > best:
             detail = (
-                f"asks for {quantity_of(name, amount)} {name};"
-                f" the largest node has {quantity_of(name, best)}"
+                f"asks for {amount_text(name, amount)} {name};"
+                f" the largest node has {amount_text(name, best)}"
             )
             break
     return _about(NO_NODE, pod, detail)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.doctor.finding import Finding, Rule, Severity, about_report
-from numakube.insight.doctor.times import age_seconds, spoken
+from numakube.insight.doctor.times import age_seconds
 from numakube.insight.facts import has_ended
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology
+from numakube.values.display import age_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -153,7 +154,7 @@ def _frozen(facts: ClusterFacts, node: str, absent: Sequence[Pod]) -> Iterator[F
         return
     oldest = max(old, key=lambda key: old[key])
     more = f" and {len(old) - 1} more" if len(old) > 1 else ""
-    detail = f"it lacks {oldest}, which has run for {spoken(old[oldest])}{more}"
+    detail = f"it lacks {oldest}, which has run for {age_words(old[oldest])}{more}"
     fix = FROZEN.fix_for(NODE=node)
     yield about_report(FROZEN, node, detail, fix=fix)
 

@@ -21,7 +21,8 @@ from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import names
 from numakube.topology.view import NodeTopology, Producer, Unusable
-from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amounts_of, quantity_of
+from numakube.values.display import amount_text
+from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amounts_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -307,8 +308,8 @@ def _capacity(node: Node, resource: str, at_least: int) -> int:
 
 def _size(name: str, resource: str, listed: int, offered: int) -> Finding:
     detail = (
-        f"{resource}: all zones together {quantity_of(resource, listed)}, the node"
-        f" {quantity_of(resource, offered)}"
+        f"{resource}: all zones together {amount_text(resource, listed)}, the node"
+        f" {amount_text(resource, offered)}"
     )
     return about_report(CAPACITY, name, detail, field=f"zones[].resources[{resource}]")
 

@@ -15,7 +15,7 @@ from numakube.insight.collected import LEASES
 from numakube.insight.doctor.clock_checks import clock_offset
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.programs import Program, deployed
-from numakube.insight.doctor.times import age_seconds, pod_age, spoken
+from numakube.insight.doctor.times import age_seconds, pod_age
 from numakube.insight.doctor.wishes import (
     DEFAULT_SCHEDULER,
     maker_of,
@@ -24,6 +24,7 @@ from numakube.insight.doctor.wishes import (
     profiles_in,
 )
 from numakube.insight.facts import has_ended
+from numakube.values.display import age_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ def check_leases(facts: ClusterFacts) -> Iterator[Finding]:
         limit = 2 * (lease.spec.lease_duration_seconds or _DEFAULT_DURATION) + _PATIENCE_SECONDS
         if age is not None and age + offset > limit:
             detail = (
-                f"{lease.spec.holder_identity} renewed it {spoken(age + offset)} ago;"
+                f"{lease.spec.holder_identity} renewed it {age_words(age + offset)} ago;"
                 f" it lasts {lease.spec.lease_duration_seconds or _DEFAULT_DURATION} seconds"
             )
             yield Finding(rule=LEASE_EXPIRED, subject=_lease(lease), detail=detail)

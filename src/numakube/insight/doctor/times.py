@@ -31,11 +31,3 @@ def age_seconds(facts: ClusterFacts, text: str | None) -> float | None:
 def pod_age(facts: ClusterFacts, pod: Pod) -> float | None:
     """Return for how long a pod has existed."""
     return age_seconds(facts, pod.metadata.creation_timestamp)
-
-
-def spoken(seconds: float) -> str:
-    """Return a span of time in words that a tired reader grasps: ``7 minutes``."""
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if abs(seconds) >= 2 * size:
-            return f"{round(seconds / size)} {unit}s"
-    return f"{round(seconds)} seconds"

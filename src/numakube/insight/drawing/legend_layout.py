@@ -8,6 +8,7 @@ from numakube.insight.drawing import words
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.scene import Box, Group, Label, shortened_name, text_width, wrapped
 from numakube.insight.drawing.theme import pod_paint
+from numakube.values.display import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -106,11 +107,9 @@ def _heading(picture: NodePicture) -> str:
         return "Who has what is not known"
     if not picture.pods and not picture.sharing_pods:
         return "Nothing is held exclusively" if picture.kubelet.topology_policy else "Legend"
-    sharing = (
-        f", {words.counted(picture.sharing_pods, 'pod')} without" if picture.sharing_pods else ""
-    )
+    sharing = f", {counted(picture.sharing_pods, 'pod')} without" if picture.sharing_pods else ""
     holders = sum(pod.change is not Change.FREED for pod in picture.pods)
-    return f"{words.counted(holders, 'pod')} with exclusive resources{sharing}"
+    return f"{counted(holders, 'pod')} with exclusive resources{sharing}"
 
 
 def _pod(

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.values.cpuset import CpuSet
+from numakube.values.display import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -254,8 +255,3 @@ class NodePicture:
 def letter_of(number: PodIndex) -> str:
     """Return the sign of a pod."""
     return LETTERS[number] if number < len(LETTERS) else MANY
-
-
-def short_name(resource: str) -> str:
-    """Return the last part of a resource's name: ``gpu``."""
-    return resource.rpartition("/")[2]

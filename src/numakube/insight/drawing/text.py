@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.insight.drawing import words
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.text_zone import ASCII, UNICODE, Span, TextPen, width_of
+from numakube.values.display import counted
 from numakube.values.printing import printable
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class _Page:
         if any(cpu.change is Change.FREED for cpu in cpus):
             yield f"{self.glyphs.freed} freed by the plan"
         if self.picture.sharing_pods:
-            yield f"{words.counted(self.picture.sharing_pods, 'pod')} without exclusive resources"
+            yield f"{counted(self.picture.sharing_pods, 'pod')} without exclusive resources"
 
 
 def _beside(boxes: list[list[Line]]) -> Iterator[Line]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.insight.drawing import words
-from numakube.insight.drawing.picture import Change, short_name
+from numakube.insight.drawing.picture import Change
+from numakube.values.display import short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

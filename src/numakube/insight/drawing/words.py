@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.insight.drawing.picture import Change, short_name
-from numakube.values.amounts import amount_text, bytes_text
-from numakube.values.resources import CPU, MEMORY
+from numakube.insight.drawing.picture import Change
+from numakube.values.display import (
+    amount_text,
+    brief_text,
+    bytes_text,
+    counted,
+    short_name,
+    zones_text,
+)
+from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,11 +29,6 @@ if TYPE_CHECKING:
         PodMark,
         Zone,
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 core``, ``8 cores``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def machine_words(picture: NodePicture) -> list[str]:
@@ -120,22 +122,12 @@ def resource_label(resource: str) -> str:
     return "CPUs" if resource == CPU else short_name(resource)
 
 
-def zones_words(zones: tuple[int, ...]) -> str:
-    """Return which zones: ``zone 0``, ``zones 0+1``; empty for none."""
-    if not zones:
-        return ""
-    return f"zone{'s' if len(zones) > 1 else ''} {'+'.join(map(str, zones))}"
-
-
 def pod_words(pod: PodMark) -> list[str]:
     """Return what a pod holds, in phrases."""
-    phrases = [zones_words(pod.zones)] if pod.zones else []
+    phrases = [zones_text(pod.zones)] if pod.zones else []
     if pod.cpus:
         phrases.append(f"CPU{'s' if len(pod.cpus) > 1 else ''} {pod.cpus}")
-    for kind, size in pod.memory.items():
-        phrases.append(f"{bytes_text(size)}{'' if kind == MEMORY else ' ' + kind}")
-    for resource, count in pod.devices.items():
-        phrases.append(f"{count} {short_name(resource)}")
+    phrases += [brief_text(*held) for held in (*pod.memory.items(), *pod.devices.items())]
     if pod.change is Change.FREED:
         return [f"gone; held {phrases[0]}" if phrases else "gone", *phrases[1:]]
     return phrases
@@ -155,7 +147,7 @@ def device_words(picture: NodePicture, device: Device) -> str:
     state = f"of {picture.owner_name(device.owner)}" if device.owner is not None else "free"
     if not device.healthy:
         state += ", unhealthy"
-    near = f", near {zones_words(device.zones)}" if device.zones else ", no NUMA node told"
+    near = f", near {zones_text(device.zones)}" if device.zones else ", no NUMA node told"
     name = device.name if device.id else f"#{device.position}"
     return f"{device.resource} {name}: {state}{near}{_was(device.was)}"
 
@@ -167,7 +159,7 @@ def _was(name: str) -> str:
 def part_words(picture: NodePicture, bar: Memory, part: MemoryPart) -> str:
     """Return what there is to say of a part of a bar."""
     names = ", ".join(picture.owner_name(owner) for owner in part.owners)
-    where = f", taken from {zones_words(part.zones)} together" if len(part.zones) > 1 else ""
+    where = f", taken from {zones_text(part.zones)} together" if len(part.zones) > 1 else ""
     return f"{bar.kind}: {bytes_text(part.size_bytes)} of {names}{where}"
 
 

@@ -7,10 +7,9 @@ from math import ceil, sqrt
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing import words
-from numakube.insight.drawing.picture import short_name
 from numakube.insight.drawing.scene import Box, Group, Label, shortened, text_width
 from numakube.insight.drawing.sheet import CAPTION, PADDING, Look, Sheet
-from numakube.values.amounts import bytes_text
+from numakube.values.display import bytes_text, short_name
 
 if TYPE_CHECKING:
     from numakube.insight.drawing.picture import (

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from numakube.insight.explain.amounts import texts_of
 from numakube.insight.explain.document import PlacedContainer, Placement
-from numakube.insight.explain.words import zones_text
 from numakube.values.cpuset import CpuSet
+from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:

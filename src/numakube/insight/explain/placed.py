@@ -10,7 +10,6 @@ from numakube.insight.explain.allotted import allotted_placement
 from numakube.insight.explain.amounts import texts_of
 from numakube.insight.explain.document import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
-from numakube.insight.explain.words import zones_text
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.caches.mispredictions import Refusal
@@ -18,6 +17,7 @@ from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.topology.rebuild import node_of
 from numakube.topology.zones import Unusable
+from numakube.values.display import zones_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

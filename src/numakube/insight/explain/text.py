@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from numakube.insight.explain.words import folded_zones, zones_text
-from numakube.values.amounts import amount_text
+from numakube.insight.explain.words import folded_zones
+from numakube.values.display import held_quantities_text, quantity_text, zones_text
 from numakube.values.printing import printable
 from numakube.values.resources import amount_of
 from numakube.values.topology_policy import TopologyPolicy
@@ -153,7 +153,7 @@ def _title(one: Explanation) -> str:
 def _placement(placement: Placement) -> Iterator[str]:
     for container in placement.containers:
         who = f"container {container.container}" if container.container else "whole pod"
-        held = ", ".join(_held(container.amounts))
+        held = held_quantities_text(container.amounts)
         cpus = f"; CPUs {container.cpus}" if container.cpus else ""
         if held:
             yield f"  {who}: {held} in {zones_text(container.zones)}{cpus}"
@@ -212,7 +212,9 @@ def _rows(one: Candidate) -> list[list[str]]:
         for ask in container.resources:
             cells = _cells(ask, lacks=not one.fits and not _may_spread(ask, one.policy))
             first, *more = _lines_of(cells) if narrow else [[cells.get(zone, "") for zone in zones]]
-            rows.append([name, ask.resource, _text(ask, ask.wanted), _free(ask), *first])
+            rows.append(
+                [name, ask.resource, quantity_text(ask.resource, ask.wanted), _free(ask), *first]
+            )
             rows += [["", "", "", "", *cell] for cell in more]
             name = ""
     return rows if len(rows) > 1 else []
@@ -236,7 +238,7 @@ def _role(container: ContainerAsk) -> str:
 def _free(ask: ResourceAsk) -> str:
     if not ask.free:
         return ""
-    return f"{_text(ask, ask.free)}{_lack(ask, ask.missing)}"
+    return f"{quantity_text(ask.resource, ask.free)}{_lack(ask, ask.missing)}"
 
 
 def _may_spread(ask: ResourceAsk, policy: str) -> bool:
@@ -252,17 +254,16 @@ def _cells(ask: ResourceAsk, *, lacks: bool) -> dict[int, str]:
     cells = {}
     for zone in ask.zones:
         lack = _lack(ask, zone.missing) if ask.aligned and lacks else ""
-        free, all_ = _text(ask, zone.free), _text(ask, zone.allocatable)
+        free, all_ = (
+            quantity_text(ask.resource, zone.free),
+            quantity_text(ask.resource, zone.allocatable),
+        )
         cells[zone.zone] = f"{free} of {all_}{lack}"
     return cells
 
 
 def _lack(ask: ResourceAsk, missing: str) -> str:
-    return f" (lacks {_text(ask, missing)})" if missing != "0" else ""
-
-
-def _text(ask: ResourceAsk, quantity: str) -> str:
-    return amount_text(ask.resource, amount_of(ask.resource, quantity))
+    return f" (lacks {quantity_text(ask.resource, missing)})" if missing != "0" else ""
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
@@ -290,12 +291,7 @@ def _holders(one: Candidate, *, wide: bool) -> Iterator[str]:
 def _holder(holder: Holder) -> str:
     coming = ", on its way" if holder.coming else ""
     priority = f", priority {holder.priority}" if holder.priority else ""
-    return f"{holder.pod} ({', '.join(_held(holder.amounts))}{priority}{coming})"
-
-
-def _held(amounts: dict[str, str]) -> Iterator[str]:
-    for name, text in amounts.items():
-        yield f"{name} {amount_text(name, amount_of(name, text))}"
+    return f"{holder.pod} ({held_quantities_text(holder.amounts)}{priority}{coming})"
 
 
 def _names(names: Iterable[str], most: int) -> str:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.koordinator import meaning_of_refusal, refusal_in
 from numakube.kubelet.outcome import Rejected
-from numakube.kubelet.trace import AdmissionTrace
+from numakube.kubelet.trace import AdmissionTrace, amount
 from numakube.scheduling.matching.taints import FORBIDDING, is_tolerated
 from numakube.scheduling.numa.rejection import Kind
-from numakube.values.amounts import amount_text
 from numakube.values.cpuset import CpuSet
+from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of
-from numakube.values.resources import CPU, MILLI_PER_CPU, is_hugepages
+from numakube.values.resources import is_hugepages
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
@@ -178,18 +178,6 @@ def _preference(resource: ResourceTrace) -> str:
     listed = [zones_text(nodes_of(mask)) for mask in masks[:_FEW]]
     more = f" and {len(masks) - _FEW} more" if len(masks) > _FEW else ""
     return f"; prefers {' or '.join(listed)}{more}"
-
-
-def amount(resource: str, count: int) -> str:
-    """Write an amount of the kubelet model, which counts whole CPUs."""
-    return amount_text(resource, count * MILLI_PER_CPU if resource == CPU else count)
-
-
-def zones_text(zones: Sequence[int]) -> str:
-    """Name zones that are taken together: ``zone 0``, ``zones 0+1``, ``zones 0-7``."""
-    ranges = str(CpuSet.of(zones))
-    few = len(zones) < _RANGE
-    return f"zone{'s' if len(zones) != 1 else ''} {'+'.join(map(str, zones)) if few else ranges}"
 
 
 def folded_zones(texts: Mapping[int, str]) -> Iterator[tuple[str, str]]:

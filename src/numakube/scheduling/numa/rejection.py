@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.demand import Role
-from numakube.values.amounts import amount_text
+from numakube.values.display import amount_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube_lab.objects.tables import human_age, human_duration
+from numakube.values.display import age_text
+from numakube_lab.objects.tables import human_age
 
 _NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -36,13 +37,13 @@ _NOW = datetime(2024, 5, 1, 12, tzinfo=UTC)
 )
 def test_a_duration_shows_the_units_that_matter(seconds: int, shown: str) -> None:
     """A duration shows the units that matter."""
-    assert human_duration(seconds) == shown
+    assert age_text(seconds) == shown
 
 
 @given(st.integers(min_value=0, max_value=10**10))
 def test_a_duration_is_never_longer_than_a_cell(seconds: int) -> None:
     """A duration is never longer than a cell."""
-    assert len(human_duration(seconds)) <= 7
+    assert len(age_text(seconds)) <= 7
 
 
 def test_a_timestamp_shows_its_age() -> None:

@@ -12,7 +12,7 @@ import msgspec
 from numakube.api.pods import GUARANTEED, compute_qos_class, has_pod_level_resources
 from numakube.insight.explain.amounts import all_containers, as_guaranteed, asked_by, with_amounts
 from numakube.insight.explain.document import Change
-from numakube.values.amounts import amount_text
+from numakube.values.display import amount_text
 from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numakube.insight.explain.amounts import (
 )
 from numakube.insight.explain.bench import Bench
 from numakube.insight.explain.document import Change
-from numakube.values.amounts import amount_text
+from numakube.values.display import amount_text, held_text
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_extended, is_hugepages
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def _scaled(pod: Pod, tenths: int) -> Pod:
 
 def _sizes(amounts: Mapping[str, int], before: Mapping[str, int]) -> str:
     """Return what a container asks for now, and what no longer."""
-    kept = [f"{name} {amount_text(name, amount)}" for name, amount in amounts.items()]
-    return ", ".join((*kept, *(f"no {name}" for name in before if name not in amounts)))
+    dropped = [f"no {name}" for name in before if name not in amounts]
+    return ", ".join(filter(None, (held_text(amounts), *dropped)))
 
 
 def _kind(resource: str) -> str:

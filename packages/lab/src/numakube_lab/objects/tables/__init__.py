@@ -18,7 +18,7 @@ from numakube_lab.objects.tables import (
     storage_columns,
     workload_columns,
 )
-from numakube_lab.objects.tables.age_texts import UNKNOWN, human_age, human_duration
+from numakube_lab.objects.tables.age_texts import UNKNOWN, human_age
 from numakube_lab.objects.tables.columns import NAME, Column, Row, Table, name_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numakube_lab.kinds import GVK, Json, JsonValue
 
-__all__ = ["Row", "human_age", "human_duration", "table_columns", "table_row"]
+__all__ = ["Row", "human_age", "table_columns", "table_row"]
 
 
 def _plain(obj: Json, now: datetime) -> list[JsonValue]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.objects.tables.age_texts import human_age, human_duration
+from numakube.values.display import age_text
+from numakube_lab.objects.tables.age_texts import human_age
 from numakube_lab.objects.tables.columns import (
     AGE,
     NAME,
@@ -69,7 +70,7 @@ def _signing_request(obj: Json, now: datetime) -> list[JsonValue]:
         age_of(obj, now),
         spec.get("signerName") or NONE,
         spec.get("username") or "",
-        NONE if seconds is None else human_duration(seconds),
+        NONE if seconds is None else age_text(seconds),
         _signing_state(obj),
     ]
 

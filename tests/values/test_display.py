@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.values.amounts import amount_text, bytes_text
+from numakube.values.display import amount_text, bytes_text
 from numakube.values.quantity import parse_quantity
 
 
