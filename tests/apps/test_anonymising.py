@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.cases import CASES
-from tests.insight.explain.town import Town, pod
+from tests.insight.explain.town import Town, pod, rejected
 
 from numakube.api.nrt import Attribute, with_attribute
 from numakube.apps.anonymising import anonymise
@@ -114,3 +114,14 @@ def test_what_is_left_out_is_told() -> None:
     missing = facts.missing("clusterroles")
     assert missing is not None
     assert "anonymous" in missing.why
+
+
+@pytest.mark.parametrize("reason", ["TopologyAffinityError", "SMTAlignmentError", "OutOfcpu"])
+def test_the_words_of_a_kubelet_that_rejects_stay(reason: str) -> None:
+    """They are the same everywhere and name nothing of the cluster."""
+    town = Town()
+    town.add("node-a")
+    town.pods.append(rejected(pod("odd", cpu="3"), "node-a", reason, "the kubelet's words"))
+    (one,) = facts_of(anonymise(collected_of(town.facts()))).pods
+    assert one.status is not None
+    assert (one.status.reason, one.status.message) == (reason, "the kubelet's words")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import structlog
 
+from numakube.api.pod_phase import is_rejected
 from numakube.apps.host.settings import setting
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.numa.caches.contract import Cause
@@ -21,7 +22,6 @@ from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.known_pods import PodStage, stage_of
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.zone_use import use_in_report
-from numakube.scheduling.plugins.rejection_guard import is_rejection
 from numakube.scheduling.recorder import notes
 from numakube.scheduling.recorder.condensing import grouped, tried
 from numakube.scheduling.recorder.documents import WallTime
@@ -255,7 +255,7 @@ class Recording:
         self.flush()
         now, status = self._clock.monotonic(), pod.pod.status
         self._await_no_longer(pod.uid)
-        if status is not None and is_rejection(pod):
+        if status is not None and is_rejected(pod.pod):
             self._note(pod.uid, notes.Rejected(now, pod.node_name, status.reason, status.message))
         else:
             self._note(pod.uid, notes.Ended(now, status.phase if status else "ended"))

@@ -25,6 +25,7 @@ from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod_phase import has_ended
 from numakube.api.storage import (
     CSIDriver,
     CSINode,
@@ -76,8 +77,6 @@ OBJECTS: Final[Mapping[str, tuple[str, type[Any]]]] = MappingProxyType(
     }
 )
 """Kinds by plural: the mapping of `ClusterObjects` that holds them, and their type."""
-
-_ENDED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +172,6 @@ class ClusterFacts:
     @cached_property
     def _views(self) -> dict[str, NodeTopology | Unusable]:
         return {}
-
-
-def has_ended(pod: Pod) -> bool:
-    """Tell whether a pod runs no more, and holds nothing."""
-    return pod.status is not None and pod.status.phase in _ENDED
 
 
 def facts_of(collected: Collected) -> ClusterFacts:

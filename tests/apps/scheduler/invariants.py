@@ -14,6 +14,7 @@ from tests.lab.exporters.truth import true_zones
 from tests.waiting import until
 
 from numakube.api.core import Pod
+from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.kube.store import Change, Removed
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -144,11 +145,6 @@ async def assert_caches_are_fresh(world: World, running: Running) -> None:
 def placed_pods(cluster: Cluster) -> dict[str, str]:
     """Return the node of every pod that a scheduler counts."""
     return {uid: node.name for node in cluster.nodes() for uid in node.pods}
-
-
-def has_ended(pod: Pod) -> bool:
-    """Tell whether a pod holds nothing any more."""
-    return pod.status is not None and pod.status.phase in ("Failed", "Succeeded")
 
 
 def _differing(one: dict[str, str], two: dict[str, str]) -> dict[str, tuple[str, str]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-import pytest
 from tests.scheduling.conftest import MakeNode, MakePod
 
 from numakube.api.core import PodStatus
 from numakube.api.meta import OwnerReference
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code
-from numakube.scheduling.plugins.rejection_guard import RejectionGuard, is_rejection
+from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -45,27 +44,6 @@ def judge(guard: RejectionGuard, pod: PodInfo, make_node: MakeNode) -> dict[str,
     alone = [guard.filter(CycleState(), pod, node).ok for node in snapshot.nodes()]
     assert list(ok) == alone
     return {node.name: bool(good) for node, good in zip(snapshot.nodes(), ok, strict=True)}
-
-
-@pytest.mark.parametrize(
-    ("phase", "reason", "expected"),
-    [
-        ("Failed", "TopologyAffinityError", True),
-        ("Failed", "Topology Affinity Error", True),
-        ("Failed", "UnexpectedAdmissionError", True),
-        ("Failed", "SMTAlignmentError", True),
-        ("Failed", "OutOfcpu", True),
-        ("Failed", "Evicted", False),
-        ("Failed", "", False),
-        ("Succeeded", "TopologyAffinityError", False),
-        ("Running", "", False),
-    ],
-)
-def test_a_rejection_is_told_from_other_ends(
-    make_pod: MakePod, phase: str, reason: str, expected: bool
-) -> None:
-    """A program that fails is no fault of ours."""
-    assert is_rejection(owned(make_pod("a"), node="n1", reason=reason, phase=phase)) is expected
 
 
 def test_a_node_is_spared_pods_of_the_shape_that_it_rejected(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from numakube.api.pod_phase import is_rejection
 from numakube.apps.anonymising.pseudonyms import Sort
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ _DROPPED: Final = frozenset(
     }
 )  # fmt: skip
 """Fields that say something about their owner, and nothing about where pods go."""
-_REFUSALS: Final = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError"})
 _ANNOTATIONS: Final = (
     "kubernetes.io/config.mirror", "topology.numakube.dev/", "topology.node.k8s.io/",
     "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "k8stopoaware",
@@ -77,7 +77,7 @@ def renamed(tree: Tree, plural: str, rename: Rename) -> Tree:
     done = {key: _field(key, value, rename) for key, value in tree.items() if key not in _DROPPED}
     done["metadata"] = _metadata(tree.get("metadata") or {}, plural, rename)
     status = tree.get("status")
-    if isinstance(status, dict) and status.get("reason") in _REFUSALS and "message" in status:
+    if isinstance(status, dict) and is_rejection(status.get("reason", "")) and "message" in status:
         # The words of a kubelet that refuses are the same everywhere.
         done["status"]["message"] = status["message"]
     return done

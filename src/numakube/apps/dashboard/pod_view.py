@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numakube.api.pod_phase import is_rejected
 from numakube.apps.dashboard.inside import Moment
 from numakube.apps.dashboard.node_view import placed_pod
 from numakube.apps.dashboard.pending import refusals_in
-from numakube.apps.dashboard.pods import condition_of, is_refused
+from numakube.apps.dashboard.pods import condition_of
 from numakube.topology.view import NodeTopology
 from numakube.values.display import quantity_text
 
@@ -77,7 +78,7 @@ def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
 
 def verdict_of(pod: Pod) -> str:
     """Return the last word about a pod that is not where it should be; empty if all is well."""
-    if is_refused(pod) and pod.status is not None:
+    if is_rejected(pod) and pod.status is not None:
         return pod.status.message or pod.status.reason
     scheduled = condition_of(pod, "PodScheduled")
     waits = scheduled is not None and scheduled.status == "False"
@@ -123,10 +124,10 @@ def _observed(pod: Pod, *, recorded: bool) -> list[Moment]:
         if condition.last_transition_time and not (recorded and condition.type != "Ready")
     )
     if pod.status and pod.status.start_time and not recorded:
-        detail = pod.status.message if is_refused(pod) else ""
-        what = "kubelet refused it" if is_refused(pod) else "kubelet took it up"
+        detail = pod.status.message if is_rejected(pod) else ""
+        what = "kubelet refused it" if is_rejected(pod) else "kubelet took it up"
         moments.append(
-            Moment(at=pod.status.start_time, what=what, detail=detail, good=not is_refused(pod))
+            Moment(at=pod.status.start_time, what=what, detail=detail, good=not is_rejected(pod))
         )
     if pod.metadata.deletion_timestamp:
         moments.append(Moment(at=pod.metadata.deletion_timestamp, what="is to be gone", good=False))

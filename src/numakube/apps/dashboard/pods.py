@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from numakube.api.pod_phase import has_ended, is_rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.core import Pod, PodCondition
-
-ENDED: Final = frozenset({"Succeeded", "Failed"})
-REFUSAL_REASONS: Final = frozenset(
-    {"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"}
-)
-"""Reasons of the kubelet's resource managers; others, such as OutOfcpu, begin with ``OutOf``."""
 
 
 class PodBook:
@@ -34,7 +30,7 @@ class PodBook:
         """Take a pod that was added or has changed."""
         self._drop(pod.metadata.key)
         key, node = pod.metadata.key, pod.spec.node_name
-        if is_refused(pod):
+        if is_rejected(pod):
             self.refused[key] = pod
         if node:
             self._on.setdefault(node, {})[key] = pod
@@ -84,19 +80,6 @@ class PodBook:
         self._versions[node] = self._versions.get(node, 0) + 1
         if not pods:
             del self._on[node]
-
-
-def has_ended(pod: Pod) -> bool:
-    """Tell whether a pod runs no more."""
-    return pod.status is not None and pod.status.phase in ENDED
-
-
-def is_refused(pod: Pod) -> bool:
-    """Tell whether the kubelet of its node refused a pod for want of resources."""
-    status = pod.status
-    if status is None or status.phase != "Failed" or not pod.spec.node_name:
-        return False
-    return status.reason in REFUSAL_REASONS or status.reason.startswith("OutOf")
 
 
 def condition_of(pod: Pod, kind: str) -> PodCondition | None:

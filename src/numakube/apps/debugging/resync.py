@@ -9,11 +9,12 @@ told if they differ: our copy of them is kept by a watch, which catches up by it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
 
+from numakube.api.pod_phase import has_ended
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Document = dict[str, Any]
 
-_ENDED: Final = ("Succeeded", "Failed")
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger(__name__)
 
 
@@ -70,7 +70,7 @@ class Resync:
         alive = {
             pod.metadata.uid: f"{pod.metadata.namespace}/{pod.metadata.name}"
             for pod in pods.items
-            if pod.status is None or pod.status.phase not in _ENDED
+            if not has_ended(pod)
         }
         node = mirror.cluster.node(name)
         known = {} if node is None else {uid: pod.key for uid, pod in node.pods.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.koordinator import keys
+from numakube.api.pod_phase import has_ended
 from numakube.apps.enforcer.deciding import PodState
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.wish.qos import qos_of
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
 """On the API's image of a static pod: the uid that its groups have."""
-_DONE: Final = frozenset({"Succeeded", "Failed"})
 
 
 def state_of(pod: Pod) -> PodState:
@@ -50,8 +50,7 @@ def uid_in_groups(pod: Pod) -> str:
 
 def _allotment(pod: Pod, problems: list[str]) -> Allotment | None:
     """Return what a scheduler gave *pod*; what others merely observed is not enforced."""
-    done = pod.status is not None and pod.status.phase in _DONE
-    if done or keys.RESOURCE_STATUS not in pod.metadata.annotations:
+    if has_ended(pod) or keys.RESOURCE_STATUS not in pod.metadata.annotations:
         return None
     return allotment_of(pod, problems)
 

@@ -33,6 +33,7 @@ from numakube.api.koordinator.nodes import (
     NodeReservation,
     PodCpuAlloc,
 )
+from numakube.api.pod_phase import has_ended
 from numakube.koordinator.annotation_json import read_json
 from numakube.koordinator.cpus.shared_pools import pools_of
 from numakube.koordinator.ledger.annotations import allotment_of
@@ -63,7 +64,6 @@ WRITTEN: Final = frozenset(
 """Annotations that are ours to write and to remove while the option is on."""
 
 _STATIC: Final = "static"
-_DONE: Final = frozenset({"Succeeded", "Failed"})
 _SHARING: Final = frozenset({"LS", BE})
 
 
@@ -172,8 +172,7 @@ def _bound(pods: Iterable[Pod], problems: list[str]) -> dict[str, CpuMask]:
     """Return the CPUs that a scheduler gave to pods, by uid."""
     bound: dict[str, CpuMask] = {}
     for pod in pods:
-        done = pod.status is not None and pod.status.phase in _DONE
-        if done or keys.RESOURCE_STATUS not in pod.metadata.annotations:
+        if has_ended(pod) or keys.RESOURCE_STATUS not in pod.metadata.annotations:
             continue
         odd: list[str] = []
         allotment = allotment_of(pod, odd)

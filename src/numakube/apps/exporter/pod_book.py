@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import ObjectKey
 from numakube.kube.reflector import Reflector
@@ -36,8 +37,6 @@ WAIT_SECONDS: Final = 1.0
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """On the API's image of a static pod: the uid that the kubelet itself knows the pod by."""
-
-_DONE: Final = frozenset({"Succeeded", "Failed"})
 
 
 class PodBook(Protocol):
@@ -121,12 +120,12 @@ class KnownPods(ABC):
         return frozenset(
             _name(pod)
             for pod in self.objects()
-            if not _is_done(pod) and (_has_started(pod) or pod.metadata.uid in admitted)
+            if not has_ended(pod) and (_has_started(pod) or pod.metadata.uid in admitted)
         )
 
     def terminal(self) -> frozenset[PodName]:
         """Return the pods that are done."""
-        return frozenset(_name(pod) for pod in self.objects() if _is_done(pod))
+        return frozenset(_name(pod) for pod in self.objects() if has_ended(pod))
 
     def aliases(self) -> Mapping[str, str]:
         """Return the API's uids of static pods by those that the kubelet knows them by."""
@@ -215,10 +214,6 @@ class WatchedPods(KnownPods):
 
 def _name(pod: Pod) -> PodName:
     return pod.metadata.namespace, pod.metadata.name
-
-
-def _is_done(pod: Pod) -> bool:
-    return pod.status is not None and pod.status.phase in _DONE
 
 
 def _has_started(pod: Pod) -> bool:

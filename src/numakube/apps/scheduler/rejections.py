@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from numakube.api.meta import ObjectReference
-from numakube.scheduling.plugins.rejection_guard import is_rejection
+from numakube.api.pod_phase import is_rejected
 
 if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference
@@ -41,7 +41,7 @@ class Rejections:
 
     def pod_ended(self, pod: PodInfo) -> None:
         """Learn from *pod*, one of ours, if a kubelet has rejected it."""
-        if not is_rejection(pod):
+        if not is_rejected(pod.pod):
             return
         reason = pod.pod.status.reason if pod.pod.status else ""
         self._metrics.rejections.labels(reason).inc()

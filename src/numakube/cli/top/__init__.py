@@ -269,9 +269,9 @@ class _View:
     def _pods(
         self, facts: ClusterFacts, *, wide: bool
     ) -> tuple[list[str], Mapping[str, Any], list[str]]:
+        from numakube.api.pod_phase import has_ended
         from numakube.cli.choosing import chosen_pods
         from numakube.cli.top import tables
-        from numakube.insight.facts import has_ended
         from numakube.insight.usage.document import pods_document
         from numakube.insight.usage.pods import pod_usages
 

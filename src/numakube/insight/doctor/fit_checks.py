@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.pod_phase import has_ended
 from numakube.api.pods import effective_requests
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.wishes import maker_of, numa_schedulers
-from numakube.insight.facts import has_ended
 from numakube.scheduling.numa.caches.zone_use import claim_on
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.pod_phase import has_ended
 from numakube.insight.doctor.finding import Finding, Rule, Severity, about_report
 from numakube.insight.doctor.times import age_seconds
-from numakube.insight.facts import has_ended
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_behind
 from numakube.scheduling.numa.caches.known_pods import KnownPod, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.koordinator import keys
+from numakube.api.pod_phase import has_ended
 from numakube.insight.doctor.finding import (
     Finding,
     Rule,
@@ -13,7 +14,6 @@ from numakube.insight.doctor.finding import (
     about_node,
     about_report,
 )
-from numakube.insight.facts import has_ended
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.node.read_node import facts_of
 from numakube.topology.view import NodeTopology

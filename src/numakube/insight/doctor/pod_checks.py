@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from numakube.api.pod_phase import has_ended
 from numakube.api.pods import GUARANTEED, qos_class
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.programs import Program, deployed
 from numakube.insight.doctor.wishes import demand, devices_of, maker_of, numa_schedulers
-from numakube.insight.facts import has_ended
 from numakube.kubelet.demand import Role
 from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
 

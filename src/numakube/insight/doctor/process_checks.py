@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.api.pod_phase import has_ended
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject, about_node
 from numakube.insight.doctor.programs import Deployed, Program, deployed
-from numakube.insight.facts import has_ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

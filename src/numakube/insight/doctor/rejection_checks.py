@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.pod_phase import is_rejected
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.times import pod_age
 from numakube.insight.doctor.wishes import maker_of, numa_schedulers
-from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT, is_rejection
-from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +45,7 @@ def check_rejections(facts: ClusterFacts) -> Iterator[Finding]:
     """Count the pods of each workload that kubelets rejected within a day."""
     rejected: dict[Subject, list[Pod]] = {}
     for pod in facts.pods:
-        if pod.status is None or pod.status.phase != "Failed" or not is_rejection(PodInfo(pod)):
+        if not is_rejected(pod):
             continue
         if (pod_age(facts, pod) or 0) < _RECENT_SECONDS:
             rejected.setdefault(maker_of(pod), []).append(pod)

@@ -11,6 +11,7 @@ from collections import Counter
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.api.pod_phase import has_ended
 from numakube.insight.collected import LEASES
 from numakube.insight.doctor.clock_checks import clock_offset
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
@@ -23,7 +24,6 @@ from numakube.insight.doctor.wishes import (
     profiles,
     profiles_in,
 )
-from numakube.insight.facts import has_ended
 from numakube.values.display import age_words
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.api.meta import OwnerReference
+from numakube.api.pod_phase import has_ended
 from numakube.insight.explain.subject import Subject, manifest_subject
 from numakube.insight.explain.workload import Workload
-from numakube.insight.facts import has_ended
 
 if TYPE_CHECKING:
     from numakube.api.core import Pod

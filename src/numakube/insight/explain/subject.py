@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.core import PodStatus
+from numakube.api.pod_phase import has_ended, is_rejected
 from numakube.api.pods import compute_qos_class
 from numakube.insight.explain.document import PodSummary
 
@@ -16,16 +17,6 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Container, Pod
     from numakube.insight.workloads import PriorityClass
-
-KUBELET_REFUSALS: Final = (
-    "TopologyAffinityError",
-    "UnexpectedAdmissionError",
-    "SMTAlignmentError",
-    "OutOf",
-    "NodeAffinity",
-    "Preempting",
-)
-"""Reasons, or their beginnings, that only a kubelet gives that refuses a pod."""
 
 _SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -48,9 +39,9 @@ class Subject:
         status = self.pod.status or PodStatus()
         if self.planned:
             return "planned"
-        if status.phase == "Failed" and status.reason.startswith(KUBELET_REFUSALS):
+        if is_rejected(self.pod):
             return "rejected"
-        if status.phase in ("Succeeded", "Failed"):
+        if has_ended(self.pod):
             return "ended"
         if self.pod.spec.node_name:
             return "running" if status.phase == "Running" else "bound"

@@ -34,16 +34,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
 
-_REASONS: Final = frozenset(
-    {
-        "TopologyAffinityError",
-        "Topology Affinity Error",
-        "UnexpectedAdmissionError",
-        "SMTAlignmentError",
-    }
-)
-_OUT_OF: Final = "OutOf"
-
 NODE_SECONDS: Final = 30.0
 LONGEST_NODE_SECONDS: Final = 600.0
 OWNER_SECONDS: Final = 15.0
@@ -53,14 +43,6 @@ OWNER_LIMIT: Final = 3
 WINDOW_SECONDS: Final = 600.0
 
 _REFUSAL: Final = unresolvable("node(s) whose kubelet rejected a pod like this a short while ago")
-
-
-def is_rejection(pod: PodInfo) -> bool:
-    """Tell whether a kubelet refused to run *pod* after it was bound."""
-    status = pod.pod.status
-    if status is None or status.phase != "Failed" or not pod.node_name:
-        return False
-    return status.reason in _REASONS or status.reason.startswith(_OUT_OF)
 
 
 @dataclass(slots=True)

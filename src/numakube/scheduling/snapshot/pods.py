@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from msgspec.structs import replace
 
 from numakube.api.koordinator.keys import POD_HOLDING
+from numakube.api.pod_phase import has_ended
 from numakube.api.pods import effective_requests, is_pod_level_resource, qos_class
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY
@@ -21,8 +22,6 @@ T = TypeVar("T")
 
 _NONZERO: Final = {CPU: Quantity.of_milli(100), MEMORY: Quantity.of_bytes(200 * 1024 * 1024)}
 """What kube-scheduler scores a container with that does not ask for anything."""
-
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class PodInfo:
@@ -95,7 +94,7 @@ class PodInfo:
     @property
     def has_ended(self) -> bool:
         """Tell whether the pod runs no more and holds nothing, though it still exists."""
-        return self.pod.status is not None and self.pod.status.phase in _ENDED
+        return has_ended(self.pod)
 
     @property
     def is_being_deleted(self) -> bool:

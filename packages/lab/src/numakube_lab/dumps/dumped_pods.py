@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from numakube.api.pod_phase import ENDED_PHASES
 from numakube.kubelet.outcome import Admitted
 from numakube.topology.exact import Holding, uid_hash
 from numakube.topology.rebuild import report_of
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
     from numakube.kubelet.node import KubeletNode
     from numakube.topology.exact import ExactReport
 
-_ENDED: Final = ("Succeeded", "Failed")
 _MIRROR: Final = "kubernetes.io/config."
 _SET_BY_SERVER: Final = ("priority", "preemptionPolicy", "ephemeralContainers")
 
 
 def is_over(document: Mapping[str, Any]) -> bool:
     """Tell whether a pod has ended, so that it holds nothing."""
-    return (document.get("status") or {}).get("phase") in _ENDED
+    return (document.get("status") or {}).get("phase") in ENDED_PHASES
 
 
 def manifest_of(document: Mapping[str, Any]) -> dict[str, Any]:

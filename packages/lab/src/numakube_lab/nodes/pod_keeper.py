@@ -15,6 +15,7 @@ import structlog
 
 from numakube.api.events import CoreEvent, EventSource
 from numakube.api.meta import ObjectMeta, ObjectReference
+from numakube.api.pod_phase import ENDED_PHASES, has_ended
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.objects import key_of
@@ -22,10 +23,7 @@ from numakube.kube.patches import strategic_patch
 from numakube.values.times import format_time, parse_time
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.pod_status import (
-    FAILED,
-    SUCCEEDED,
     PodPlace,
-    is_terminal,
     is_written,
     observed_status,
     rejected_status,
@@ -128,7 +126,7 @@ class PodKeeper:
             record = None
         if pod is None or pod.spec.node_name != self._name:
             return None
-        if is_terminal(pod):
+        if has_ended(pod):
             await self._bury(pod)
             return None
         if record is None:
@@ -183,7 +181,7 @@ class PodKeeper:
         if self._cgroups is not None:
             self._cgroups.show(pod, run, self._admission.model)
         status = observed_status(pod, run, place=self._place(pod), begun=record.begun, now=now)
-        if status.phase in (SUCCEEDED, FAILED):
+        if status.phase in ENDED_PHASES:
             record.final = status
             self._release(pod)
         if not is_written(pod, status):
@@ -211,7 +209,7 @@ class PodKeeper:
         return {
             (pod.metadata.uid, name)
             for pod in pods
-            if _has_begun(pod) and not is_terminal(pod)
+            if _has_begun(pod) and not has_ended(pod)
             for name in _started(
                 self._runtime.observe(pod, begun=self._begun(pod), now=now, stop=None)
             )

@@ -24,6 +24,7 @@ from numakube.api.core import (
     PodIP,
     PodStatus,
 )
+from numakube.api.pod_phase import ENDED_PHASES
 from numakube.api.pods import is_sidecar, qos_class
 from numakube.values.durations import format_duration
 from numakube.values.gotext import quote
@@ -56,11 +57,6 @@ class PodPlace:
 
     host_ip: str
     pod_ip: str
-
-
-def is_terminal(pod: Pod) -> bool:
-    """Tell whether *pod* has come to its end for good."""
-    return pod.status is not None and pod.status.phase in (SUCCEEDED, FAILED)
 
 
 def rejected_status(pod: Pod, rejected: Rejected, *, now: datetime) -> PodStatus:
@@ -192,7 +188,7 @@ def _conditions(
     now: datetime,
 ) -> Iterable[PodCondition]:
     old = {one.type: one for one in (pod.status.conditions if pod.status else ())}
-    sandbox = _has_begun(run) and phase not in (SUCCEEDED, FAILED)
+    sandbox = _has_begun(run) and phase not in ENDED_PHASES
     verdicts = {
         "PodReadyToStartContainers": ("True" if sandbox else "False", "", ""),
         "Initialized": _initialized(pod, run, phase),
@@ -263,7 +259,7 @@ def _closed_gate(type_: str, status: str | None) -> str:
 
 
 def _ready(phase: str, statuses: Iterable[ContainerStatus]) -> tuple[str, str, str]:
-    if phase in (SUCCEEDED, FAILED):
+    if phase in ENDED_PHASES:
         return "False", "PodCompleted" if phase == SUCCEEDED else "PodFailed", ""
     unready = [one.name for one in statuses if not one.ready]
     if not unready:

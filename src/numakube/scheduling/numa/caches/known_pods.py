@@ -12,6 +12,8 @@ from enum import IntEnum
 from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
+from numakube.api.pod_phase import has_ended
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -132,7 +134,7 @@ def stage_of(pod: Pod) -> PodStage:
     status = pod.status
     if status is None:
         return PodStage.BOUND
-    if status.phase in ("Succeeded", "Failed"):
+    if has_ended(pod):
         return PodStage.ENDED
     if status.start_time is not None or status.phase not in ("", "Pending"):
         return PodStage.TAKEN

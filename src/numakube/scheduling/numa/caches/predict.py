@@ -14,8 +14,9 @@ Without exact data a pod is booked on every zone where it may be, until the repo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from numakube.api.pod_phase import MANAGER_REJECTIONS
 from numakube.scheduling.numa.caches.belief_changes import change_between
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Changes, Fact, FactKind
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
@@ -40,11 +41,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.topology.exact import ExactReport
-
-_REFUSALS: Final = frozenset(
-    {"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"}
-)
-"""Reasons of a failed pod that the resource managers give, and not the fit of the whole node."""
 
 
 class Predict:
@@ -266,7 +262,7 @@ class Predict:
         if known is None or known.stage >= PodStage.ENDED or status is None:
             return ()
         belief = self._beliefs.get(known.node)
-        if status.reason not in _REFUSALS or not isinstance(belief, ExactBelief):
+        if status.reason not in MANAGER_REJECTIONS or not isinstance(belief, ExactBelief):
             return ()
         predicted = belief.foreseen.get(pod.uid)
         if predicted is None or isinstance(predicted, Refusal):

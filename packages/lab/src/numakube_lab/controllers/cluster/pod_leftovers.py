@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
 
+from numakube.api.pod_phase import has_ended
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.patches import merge_patch
-from numakube_lab.controllers.common.pod_states import is_finished, is_terminating
+from numakube_lab.controllers.common.pod_states import is_terminating
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -47,7 +48,7 @@ def choose_leftovers(
         missing_for: for how many seconds other nodes have been missing.
         threshold: how many pods that have ended may stay.
     """
-    ended = [pod for pod in pods if is_finished(pod) and not is_terminating(pod)]
+    ended = [pod for pod in pods if has_ended(pod) and not is_terminating(pod)]
     ended.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.name))
     chosen = ended[: max(0, len(ended) - threshold)]
     known = {pod.metadata.uid for pod in chosen}
@@ -114,7 +115,7 @@ class Leftovers:
         """Remove *pod* at once; its kubelet is not there to do it."""
         key = key_of(pod)
         orphaned = self._nodes.get(ObjectKey("", pod.spec.node_name)) is None
-        if pod.spec.node_name and orphaned and not is_finished(pod):
+        if pod.spec.node_name and orphaned and not has_ended(pod):
             await self._client.patch(
                 PODS,
                 key.name,

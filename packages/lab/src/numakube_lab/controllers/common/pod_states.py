@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from numakube.api.pod_phase import has_ended
 from numakube.api.pods import is_sidecar
 from numakube.errors import InvalidValue
 from numakube.values.times import parse_time
@@ -12,17 +13,10 @@ from numakube.values.times import parse_time
 if TYPE_CHECKING:
     from numakube.api.core import Pod, PodCondition
 
-FINISHED = ("Succeeded", "Failed")
-
 
 def phase_of(pod: Pod) -> str:
     """Return the phase of *pod*; one that nobody reported is pending."""
     return (pod.status.phase if pod.status else "") or "Pending"
-
-
-def is_finished(pod: Pod) -> bool:
-    """Tell whether all containers of *pod* have ended for good."""
-    return phase_of(pod) in FINISHED
 
 
 def is_terminating(pod: Pod) -> bool:
@@ -32,7 +26,7 @@ def is_terminating(pod: Pod) -> bool:
 
 def is_active(pod: Pod) -> bool:
     """Tell whether *pod* counts as a replica: it runs or will."""
-    return not is_finished(pod) and not is_terminating(pod)
+    return not has_ended(pod) and not is_terminating(pod)
 
 
 def condition_of(pod: Pod, kind: str) -> PodCondition | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 import structlog
 
+from numakube.api.pod_phase import has_ended
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.objects import key_of
@@ -16,7 +17,7 @@ from numakube.kube.store import Removed, Updated
 from numakube.kube.subresources import bind_pod
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.owner_references import reference_to
-from numakube_lab.controllers.common.pod_states import condition_of, is_finished
+from numakube_lab.controllers.common.pod_states import condition_of
 from numakube_lab.controllers.scheduler.choosing import Chooser, Unschedulable
 from numakube_lab.controllers.scheduler.pending import Pending
 from numakube_lab.controllers.scheduler.room import Demand, Rooms
@@ -197,7 +198,7 @@ class DefaultScheduler:
     def _pod_changed(self, change: Change[Pod]) -> None:
         pod = change.object
         key = key_of(pod)
-        if isinstance(change, Removed) or is_finished(pod):
+        if isinstance(change, Removed) or has_ended(pod):
             self._rooms.release(pod.metadata.uid)
             self._pending.remove(key)
         elif pod.spec.node_name:
@@ -234,5 +235,5 @@ def _is_ours(pod: Pod) -> bool:
         and not pod.spec.node_name
         and not pod.spec.scheduling_gates
         and pod.metadata.deletion_timestamp is None
-        and not is_finished(pod)
+        and not has_ended(pod)
     )

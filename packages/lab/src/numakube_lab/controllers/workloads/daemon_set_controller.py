@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
@@ -34,7 +35,6 @@ from numakube_lab.controllers.common.owner_references import (
 )
 from numakube_lab.controllers.common.pod_states import (
     is_available,
-    is_finished,
     is_ready,
     is_terminating,
     phase_of,
@@ -167,10 +167,10 @@ class _Look:
 
     def _tidied(self, node: str, pods: Sequence[Pod]) -> list[Action]:
         """Return the deletion of pods that ended, and of all but one that run."""
-        ended = [pod for pod in pods if is_finished(pod) and not is_terminating(pod)]
+        ended = [pod for pod in pods if has_ended(pod) and not is_terminating(pod)]
         if ended and not self._seen.pauses.get(node):
             return [step for pod in ended for step in (self._failure(pod, node), self._delete(pod))]
-        running = [pod for pod in pods if not is_finished(pod) and not is_terminating(pod)]
+        running = [pod for pod in pods if not has_ended(pod) and not is_terminating(pod)]
         keep = self._keepers(running)
         return [self._delete(pod) for pod in running if pod not in keep]
 
@@ -333,7 +333,7 @@ def _by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     found: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         # One that has ended and is deleted needs nobody's attention.
-        if not (is_terminating(pod) and is_finished(pod)):
+        if not (is_terminating(pod) and has_ended(pod)):
             found[target_of(pod)].append(pod)
     return found
 
@@ -397,7 +397,7 @@ class DaemonSets(Controller):
         now = self.clock.monotonic()
         known = self._failures.setdefault(key, {})
         for pod in pods:
-            if not is_finished(pod) or is_terminating(pod):
+            if not has_ended(pod) or is_terminating(pod):
                 continue
             failures = known.setdefault(target_of(pod), _Failures())
             if failures.last_uid != pod.metadata.uid:

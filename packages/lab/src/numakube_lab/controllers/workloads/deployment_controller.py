@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
@@ -24,7 +25,6 @@ from numakube_lab.controllers.common.actions import (
 )
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.owner_references import claim, owner_key, owner_reference
-from numakube_lab.controllers.common.pod_states import is_finished
 from numakube_lab.controllers.common.selecting import is_empty, selects
 from numakube_lab.controllers.types.apps import (
     DEPLOYMENTS,
@@ -227,7 +227,7 @@ class _Rollout:
         return any(
             pod.metadata.controller is not None
             and pod.metadata.controller.uid in old
-            and not is_finished(pod)
+            and not has_ended(pod)
             for pod in self._seen.pods
         )
 

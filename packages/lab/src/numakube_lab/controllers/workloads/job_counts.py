@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import key_of
 from numakube_lab.controllers.common.actions import Change
@@ -84,12 +85,9 @@ def count(job: Job, pods: Sequence[Pod]) -> Counts:
         uncounted=UncountedPods(succeeded=(*kept_good, *new_good), failed=(*kept_bad, *new_bad)),
         releases=tuple(released(tracked[uid]) for uid in (*kept_good, *kept_bad)),
         active=tuple(pod for pod in pods if is_active(pod)),
-        terminating=sum(is_terminating(pod) and phase_of(pod) not in _ENDED for pod in pods),
+        terminating=sum(is_terminating(pod) and not has_ended(pod) for pod in pods),
         indexes=indexes,
     )
-
-
-_ENDED: Final = ("Succeeded", "Failed")
 
 
 def is_indexed(job: Job) -> bool:

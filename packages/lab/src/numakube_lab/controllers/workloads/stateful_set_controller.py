@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
@@ -32,7 +33,6 @@ from numakube_lab.controllers.common.owner_references import (
 )
 from numakube_lab.controllers.common.pod_states import (
     is_available,
-    is_finished,
     is_ready,
     is_terminating,
     phase_of,
@@ -163,7 +163,7 @@ class _Look:
             return self._create(ordinal), False
         if is_terminating(pod):
             return [], False
-        if is_finished(pod):
+        if has_ended(pod):
             return [self._delete(pod)], False
         return [], self._is_healthy(pod)
 
