@@ -35,37 +35,6 @@ def test_an_error_reads_as_the_api_server_words_it(error: fe.FieldError, text: s
     assert str(error) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (1.5, "1.5"),
-        (1e300, "1e+300"),
-        (1.5e-7, "1.5e-07"),
-        (3, "3"),
-        (1e20, "100000000000000000000"),
-    ],
-)
-def test_numbers_are_printed_as_go_does(value: float, text: str) -> None:
-    """Whole numbers have no fraction and exponents two digits."""
-    assert fe.format_number(value) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        ("a", '"a"'),
-        ('a"b', '"a\\"b"'),
-        ("a\nb", '"a\\nb"'),
-        ("a\x01", '"a\\x01"'),
-        ("é", '"é"'),
-        ("\u200b", '"\\u200b"'),
-    ],
-)
-def test_strings_are_quoted_as_go_does(text: str, quoted: str) -> None:
-    """Printable characters stay; the others are escaped."""
-    assert fe.go_quote(text) == quoted
-
-
 def test_several_errors_make_one_message_without_repetition() -> None:
     """One error stands alone; several stand in brackets, each once."""
     first, second = fe.required("a"), fe.required("b")

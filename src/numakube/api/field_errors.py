@@ -7,10 +7,11 @@ strings are quoted, numbers and booleans printed plainly, everything else as com
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
+
+from numakube.values.gotext import go_json, go_number, go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -150,62 +151,9 @@ def format_value(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return format_number(value)
+            return go_number(value)
         case _:
             return go_json(value)
-
-
-def format_number(value: float) -> str:
-    """Return *value* as Go's ``%v`` prints it."""
-    if isinstance(value, int):
-        return str(value)
-    if value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
-    text = repr(value)
-    mantissa, mark, exponent = text.partition("e")
-    if not mark:
-        return text
-    return f"{mantissa}e{exponent[0]}{exponent[1:].rjust(2, '0')}"
-
-
-_ESCAPES: Final = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\a": "\\a",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-    "\v": "\\v",
-}
-
-
-def go_quote(text: str) -> str:
-    """Return *text* in double quotes the way Go's ``%q`` prints it."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return '"' + "".join(_quote_character(c) for c in text) + '"'
-
-
-def _quote_character(character: str) -> str:
-    if (escape := _ESCAPES.get(character)) is not None:
-        return escape
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def go_json(value: object, *, struct: bool = False) -> str:
-    """Return *value* as Go's ``encoding/json`` writes it: compact, sorted, HTML-safe.
-
-    The fields of a *struct* are not sorted.
-    """
-    text = json.dumps(value, separators=(",", ":"), sort_keys=not struct, ensure_ascii=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def aggregate(errors: Iterable[object]) -> str:

@@ -15,7 +15,7 @@ from numakube.api.yamls import load_yaml
 from numakube.errors import InvalidValue
 from numakube.values.cpuset import parse_cpu_list
 from numakube.values.durations import parse_duration
-from numakube.values.gotext import quote, quote_list
+from numakube.values.gotext import go_quote, go_quote_list
 from numakube.values.quantity import parse_quantity
 from numakube.values.resources import MEMORY, is_hugepages
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -139,13 +139,13 @@ def _topology_problems(config: KubeletConfiguration) -> list[str]:
     if policy not in TOPOLOGY_POLICIES:
         problems.append(
             "invalid configuration: topologyManagerPolicy (--topology-manager-policy) "
-            f"{quote(policy)} must be one of: {quote_list(TOPOLOGY_POLICIES)}"
+            f"{go_quote(policy)} must be one of: {go_quote_list(TOPOLOGY_POLICIES)}"
         )
     if scope not in TOPOLOGY_SCOPES:
-        container, pod = map(quote, TOPOLOGY_SCOPES)
+        container, pod = map(go_quote, TOPOLOGY_SCOPES)
         problems.append(
             "invalid configuration: topologyManagerScope (--topology-manager-scope) "
-            f"{quote(scope)} must be one of: {container}, or {pod}"
+            f"{go_quote(scope)} must be one of: {container}, or {pod}"
         )
     return problems
 
@@ -181,7 +181,7 @@ def _reserved_memory_problems(reservations: tuple[MemoryReservation, ...]) -> li
             if (node, name) in seen:
                 problems.append(
                     "invalid configuration: the reserved memory has a duplicate value for NUMA "
-                    f"node {node} and resource {quote(name)}"
+                    f"node {node} and resource {go_quote(name)}"
                 )
             seen.add((node, name))
     return problems
@@ -191,12 +191,12 @@ def _limit_type_problems(name: str, quantity: QuantityText, node: int) -> list[s
     problems = []
     if name != MEMORY and not is_hugepages(name):
         problems.append(
-            f"invalid configuration: the limit type {quote(name)} for NUMA node {node} is not "
+            f"invalid configuration: the limit type {go_quote(name)} for NUMA node {node} is not "
             "supported, only [memory hugepages-<HugePageSize>] is accepted"
         )
     if not parse_quantity(quantity):
         problems.append(
             "invalid configuration: reserved memory may not be zero for NUMA node "
-            f"{node} and resource {quote(name)}"
+            f"{node} and resource {go_quote(name)}"
         )
     return problems

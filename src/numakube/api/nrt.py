@@ -13,7 +13,7 @@ from numakube.api.codec import convert, decode
 from numakube.api.meta import ObjectMeta
 from numakube.api.wire import QuantityText, Wire, always
 from numakube.errors import InvalidValue, MalformedObject
-from numakube.values.gotext import parse_integer, quote
+from numakube.values.gotext import go_quote, parse_integer
 from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyScope
 
 GROUP: Final = "topology.node.k8s.io"
@@ -161,11 +161,11 @@ def zone_name(numa_id: int) -> str:
 def numa_id_of(name: str) -> int:
     """Return the NUMA node that the zone *name* stands for."""
     if not name.startswith(_ZONE_PREFIX):
-        raise InvalidValue(f"invalid format for name {quote(name)}: bad prefix")
+        raise InvalidValue(f"invalid format for name {go_quote(name)}: bad prefix")
     try:
         numa_id = parse_integer(name.removeprefix(_ZONE_PREFIX))
     except InvalidValue as error:
-        raise InvalidValue(f"invalid format for name {quote(name)}: {error}") from None
+        raise InvalidValue(f"invalid format for name {go_quote(name)}: {error}") from None
     if numa_id < 0:
-        raise InvalidValue(f"invalid format for name {quote(name)}: bad NUMA id: {numa_id}")
+        raise InvalidValue(f"invalid format for name {go_quote(name)}: bad NUMA id: {numa_id}")
     return numa_id

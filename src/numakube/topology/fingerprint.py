@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.topology.xxh64 import xxh64
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,7 @@ def check_fingerprint(received: str, pods: Iterable[tuple[str, str]]) -> str | N
     expected = received[_HEADER:]
     if computed == expected:
         return None
-    return f"fingerprint mismatch got={quote(computed)} expected={quote(expected)}"
+    return f"fingerprint mismatch got={go_quote(computed)} expected={go_quote(expected)}"
 
 
 def _digest(pods: Iterable[tuple[str, str]]) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from numakube.api.codec import BROKEN_JSON
 from numakube.errors import MalformedObject
 from numakube.topology.fingerprint import PodName, fingerprint_of
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 
 
 class _StatusPod(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -47,7 +47,7 @@ class FingerprintStatus(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Return the lines that upstream's tools print."""
         lines = [
-            f"> processing node {quote(self.node)}",
+            f"> processing node {go_quote(self.node)}",
             f"> processing {len(self.pods)} pods",
             *(f"+ {pod}" for pod in self.pods),
             f"= {self.computed}",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from numakube.errors import InvalidValue
 from numakube.topology.leb89 import read_numbers, write_numbers
 from numakube.topology.xxh64 import xxh64
-from numakube.values.gotext import parse_integer, quote
+from numakube.values.gotext import go_quote, parse_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -134,7 +134,7 @@ def _read_fields(text: str) -> dict[str, str] | BadPlacement:
     for pair in text.split(SEPARATOR):
         problem = _pair_problem(pair)
         if problem is not None:
-            return BadPlacement(f"error while setting {quote(pair)}: {problem}")
+            return BadPlacement(f"error while setting {go_quote(pair)}: {problem}")
         key, _, value = pair.partition("=")
         found[key] = value
     return found
@@ -153,7 +153,7 @@ def _pair_problem(pair: str) -> str | None:
     try:
         parse_integer(value)
     except InvalidValue as error:
-        return f"error while parsing {quote(pair)}: {error}"
+        return f"error while parsing {go_quote(pair)}: {error}"
     return None if key in ("cc", "nn", "bn") else "unknown metadata field"
 
 

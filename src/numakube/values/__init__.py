@@ -8,5 +8,5 @@
 | `durations`, `times` | Go's durations, RFC 3339 |
 | `names` | DNS labels, label keys and values, with the API server's words |
 | `display` | amounts, zones and ages in words for people |
-| `gotext` | quoting, integers and JSON as Go writes them |
+| `gotext` | strings, numbers, maps and JSON as Go writes them |
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, overload
 
 from numakube.errors import InvalidValue
-from numakube.values.gotext import parse_integer, quote
+from numakube.values.gotext import go_quote, parse_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -164,7 +164,7 @@ def _range(part: str, text: str) -> CpuRange:
     if high < low:
         raise InvalidValue(
             f"cpuset {text!r}: range {part!r} runs backwards",
-            reason=f"invalid range {quote(part)} ({low} > {high})",
+            reason=f"invalid range {go_quote(part)} ({low} > {high})",
         )
     return low, high
 

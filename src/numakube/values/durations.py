@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from numakube.errors import InvalidValue
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 from numakube.values.int64 import INT64_MAX
 
 NANOSECOND: Final = 1
@@ -41,11 +41,11 @@ def parse_duration(text: str) -> int:
     while rest or text in ("", sign):
         match = _PART.match(rest)
         if match is None or not (match["whole"] or match["fraction"]):
-            raise _refusal(f"time: invalid duration {quote(text)}")
+            raise _refusal(f"time: invalid duration {go_quote(text)}")
         total += _nanoseconds(match, text)
         rest = rest[match.end() :]
     if total > INT64_MAX:
-        raise _refusal(f"time: invalid duration {quote(text)}")
+        raise _refusal(f"time: invalid duration {go_quote(text)}")
     return -total if sign == "-" else total
 
 
@@ -72,9 +72,9 @@ def format_duration(nanoseconds: int) -> str:
 def _nanoseconds(match: re.Match[str], text: str) -> int:
     unit = match["unit"]
     if not unit:
-        raise _refusal(f"time: missing unit in duration {quote(text)}")
+        raise _refusal(f"time: missing unit in duration {go_quote(text)}")
     if unit not in _UNITS:
-        raise _refusal(f"time: unknown unit {quote(unit)} in duration {quote(text)}")
+        raise _refusal(f"time: unknown unit {go_quote(unit)} in duration {go_quote(text)}")
     fraction = match["fraction"] or ""
     scaled = int(f"{match['whole']}{fraction}"[:4000]) * _UNITS[unit]
     return int(scaled // 10 ** len(fraction))

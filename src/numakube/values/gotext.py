@@ -23,14 +23,16 @@ _JSON_ESCAPES: Final = str.maketrans(
 )
 
 
-def quote(text: str) -> str:
+def go_quote(text: str) -> str:
     """Return *text* as ``%q`` prints it."""
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     return f'"{"".join(map(_escape, text))}"'
 
 
-def quote_list(texts: list[str] | tuple[str, ...]) -> str:
+def go_quote_list(texts: list[str] | tuple[str, ...]) -> str:
     """Return *texts* as ``%q`` prints a list of strings: ``["a" "b"]``."""
-    return f"[{' '.join(map(quote, texts))}]"
+    return f"[{' '.join(map(go_quote, texts))}]"
 
 
 def parse_integer(text: str) -> int:
@@ -43,9 +45,41 @@ def parse_integer(text: str) -> int:
     return number
 
 
-def to_json(tree: object) -> str:
-    """Return *tree* as Go's JSON encoder writes it: compact, and escaped for HTML."""
-    return json.dumps(tree, separators=(",", ":"), ensure_ascii=False).translate(_JSON_ESCAPES)
+def go_json(tree: object, *, struct: bool = False) -> str:
+    """Return *tree* as Go's JSON encoder writes it: compact, and escaped for HTML.
+
+    The keys of a map are sorted, the fields of a *struct* are not.
+    """
+    text = json.dumps(tree, separators=(",", ":"), sort_keys=not struct, ensure_ascii=False)
+    return text.translate(_JSON_ESCAPES)
+
+
+def go_text(value: object) -> str:
+    """Return *value* as ``%v`` prints it: ``map[image:x:1 name:a]``, ``[1 2]``, ``<nil>``."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return f"map[{' '.join(f'{k}:{go_text(value[k])}' for k in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(go_text, value))}]"
+        case int() | float():
+            return go_number(value)
+        case _:
+            return str(value)
+
+
+def go_number(number: float) -> str:
+    """Return *number* as ``%v`` prints it.
+
+    It is the shortest text; exponents begin at 1e+21 and have at least two digits.
+    """
+    if isinstance(number, int) or (number.is_integer() and abs(number) < 1e21):
+        return str(int(number))
+    mantissa, e, exponent = repr(number).partition("e")
+    return f"{mantissa}e{exponent[0]}{exponent[1:]:0>2}" if e else mantissa
 
 
 def sorted_by_text(mapping: Mapping[int, object]) -> dict[str, object]:
@@ -54,7 +88,7 @@ def sorted_by_text(mapping: Mapping[int, object]) -> dict[str, object]:
 
 
 def _refusal(text: str, problem: str) -> InvalidValue:
-    reason = f"strconv.Atoi: parsing {quote(text)}: {problem}"
+    reason = f"strconv.Atoi: parsing {go_quote(text)}: {problem}"
     return InvalidValue(reason, reason=reason)
 
 

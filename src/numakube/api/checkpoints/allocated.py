@@ -16,7 +16,7 @@ from numakube.api.checkpoints.checksum import checksum_of_text
 from numakube.api.checkpoints.loading import decode_as_written, parse_sealed
 from numakube.api.codec import to_tree
 from numakube.api.pods import is_sidecar
-from numakube.values.gotext import to_json
+from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +50,8 @@ def peek_allocated_pods(data: bytes | str) -> frozenset[str]:
 
 def write_allocated_pods(entries: Mapping[str, Any]) -> bytes:
     """Return the file of *entries* by uid."""
-    data = to_json({"entries": dict(sorted(entries.items()))} if entries else {})
-    return to_json({"data": data, "checksum": checksum_of_text(data)}).encode()
+    data = go_json({"entries": dict(sorted(entries.items()))} if entries else {}, struct=True)
+    return go_json({"data": data, "checksum": checksum_of_text(data)}, struct=True).encode()
 
 
 def entry_of(pod: Pod) -> dict[str, Any]:

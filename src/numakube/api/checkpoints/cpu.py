@@ -41,7 +41,7 @@ from numakube.api.checkpoints.loading import (
 from numakube.api.checkpoints.spew import GoType
 from numakube.errors import CorruptCheckpoint, InvalidValue
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
-from numakube.values.gotext import quote, to_json
+from numakube.values.gotext import go_json, go_quote
 
 DEFAULT_PATH: Final = "/var/lib/kubelet/cpu_manager_state"
 ALL_VERSIONS: Final = (4, 3, 1, 2)
@@ -136,7 +136,9 @@ def write_cpu_manager_state(state: CpuManagerState, *, version: int = 2) -> byte
     if version == 3:
         return _sealed({**head, **entries, **pod_entries}, GO_V3, File)
     baselines = _nested(state.baselines, lambda cpus: {"baseline": str(cpus)})
-    inner = to_json({**head, **entries, **pod_entries, **_nonempty({"baselines": baselines})})
+    inner = go_json(
+        {**head, **entries, **pod_entries, **_nonempty({"baselines": baselines})}, struct=True
+    )
     tail = {"data": inner, "dataChecksum": checksum_of_text(inner)}
     return _sealed({**head, **entries}, GO_V2, File, tail)
 
@@ -158,7 +160,7 @@ def _sealed(
 ) -> bytes:
     """Return *tree* with its checksum, which is computed over the file as it will be read."""
     checksum = checksum_of(go_type, read_fields(kind, tree))
-    return to_json({**tree, "checksum": checksum, **tail}).encode()
+    return go_json({**tree, "checksum": checksum, **tail}, struct=True).encode()
 
 
 def _sorted(mapping: Mapping[str, V]) -> list[tuple[str, V]]:
@@ -213,7 +215,7 @@ def _load_v1(tree: dict[str, Any]) -> CpuManagerState:
         policy=file.policy_name,
         default_cpus=_default_cpus(file.default_cpu_set),
         by_container_id={
-            container: _parse(text, f"cpuset {quote(text)} for container {quote(container)}")
+            container: _parse(text, f"cpuset {go_quote(text)} for container {go_quote(container)}")
             for container, text in file.entries.items()
         },
     )
@@ -240,21 +242,21 @@ def _state(file: File, *, pods: bool = True) -> CpuManagerState:
 
 def _pod_entries(file: File) -> dict[str, CpuSet]:
     return {
-        uid: _parse(entry.cpu_set, f"cpuset {quote(entry.cpu_set)} of pod {quote(uid)}")
+        uid: _parse(entry.cpu_set, f"cpuset {go_quote(entry.cpu_set)} of pod {go_quote(uid)}")
         for uid, entry in file.pod_entries.items()
     }
 
 
 def _default_cpus(text: str) -> CpuSet:
-    return _parse(text, f"default CPU set {quote(text)}")
+    return _parse(text, f"default CPU set {go_quote(text)}")
 
 
 def _parse_of(text: str, what: str, container: str, pod: str) -> CpuSet:
     try:
         return CpuSet.parse(text)
     except InvalidValue as error:
-        place = f"for container {quote(container)} in pod {quote(pod)}"
-        raise _unreadable(f"{what} {quote(text)} {place}", error) from None
+        place = f"for container {go_quote(container)} in pod {go_quote(pod)}"
+        raise _unreadable(f"{what} {go_quote(text)} {place}", error) from None
 
 
 def _parse(text: str, what: str) -> CpuSet:

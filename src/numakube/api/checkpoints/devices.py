@@ -10,7 +10,7 @@ from numakube.api.checkpoints.loading import CORRUPTED
 from numakube.api.checkpoints.spew import GoType, MapType, SliceType, StructType
 from numakube.api.codec import BROKEN_JSON, to_tree
 from numakube.errors import CorruptCheckpoint
-from numakube.values.gotext import sorted_by_text, to_json
+from numakube.values.gotext import go_json, sorted_by_text
 
 DEFAULT_PATH: Final = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 NO_TOPOLOGY: Final = -1
@@ -63,7 +63,7 @@ def peek_device_manager_state(data: bytes | str, *, path: str = DEFAULT_PATH) ->
 def write_device_manager_state(state: DeviceManagerState) -> bytes:
     """Return the file of *state*."""
     tree = {"Data": _tree(state), "Checksum": checksum_of(_GO_DATA, state)}
-    return to_json(tree).encode()
+    return go_json(tree, struct=True).encode()
 
 
 def _read(data: bytes | str, path: str) -> _File:

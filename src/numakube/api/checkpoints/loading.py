@@ -9,7 +9,7 @@ from numakube.api.checkpoints.checksum import checksum_of_text
 from numakube.api.codec import BROKEN_JSON, convert, decode_tree
 from numakube.api.wire import Wire
 from numakube.errors import CorruptCheckpoint, MalformedObject
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 
 CORRUPTED: Final = "checkpoint is corrupted"
 
@@ -71,8 +71,8 @@ def require_policy(recorded: str, configured: str | None, *, prefix: str = "") -
     """Refuse a file that another policy than the configured one has written."""
     require(
         configured is None or recorded == configured,
-        f"{prefix}configured policy {quote(configured or '')} differs from state checkpoint policy "
-        f"{quote(recorded)}",
+        f"{prefix}configured policy {go_quote(configured or '')} differs from state checkpoint"
+        f" policy {go_quote(recorded)}",
     )
 
 

@@ -28,7 +28,7 @@ from numakube.api.checkpoints.spew import GoType, MapType, SliceType, StructType
 from numakube.api.codec import to_tree
 from numakube.api.wire import Wire
 from numakube.errors import CorruptCheckpoint
-from numakube.values.gotext import sorted_by_text, to_json
+from numakube.values.gotext import go_json, sorted_by_text
 
 DEFAULT_PATH: Final = "/var/lib/kubelet/memory_manager_state"
 ALL_VERSIONS: Final = (3, 2, 1)
@@ -122,12 +122,14 @@ def write_memory_manager_state(state: MemoryManagerState, *, version: int = 1) -
     content = _tree(state)
     old = {key: value for key, value in content.items() if key != "podEntries"}
     if version == 2:
-        return to_json({**content, "checksum": checksum_of(_GO_V2, state)}).encode()
+        return go_json({**content, "checksum": checksum_of(_GO_V2, state)}, struct=True).encode()
     sealed = {**old, "checksum": checksum_of(_GO_V1, state)}
     if version == 1:
-        return to_json(sealed).encode()
-    inner = to_json(content)
-    return to_json({**sealed, "data": inner, "dataChecksum": checksum_of_text(inner)}).encode()
+        return go_json(sealed, struct=True).encode()
+    inner = go_json(content, struct=True)
+    return go_json(
+        {**sealed, "data": inner, "dataChecksum": checksum_of_text(inner)}, struct=True
+    ).encode()
 
 
 def memory_checkpoint_version(minor: int, *, pod_level_managers: bool = False) -> int:

@@ -11,7 +11,7 @@ from numakube.apps.exporter.hardware import Hardware
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
 from numakube.errors import InvalidValue
 from numakube.node.podresources import AllocatableResources
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +122,7 @@ class ContainerName:
         if not text.strip():
             return None
         if len(parts) != _PARTS_OF_A_REFERENCE:
-            raise InvalidValue(f"malformed ident: {quote(text)}")
+            raise InvalidValue(f"malformed ident: {go_quote(text)}")
         return cls(*parts)
 
 

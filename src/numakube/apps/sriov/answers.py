@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.apps.sriov.cdi import qualified_name
 from numakube.node.deviceplugin_messages import Allocation
-from numakube.values.gotext import to_json
+from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,9 +44,7 @@ def environment(pool: Pool, devices: Mapping[str, Description]) -> dict[str, str
     for description in devices.values():
         envs |= description.envs
     ids = ",".join(devices)
-    info = to_json(
-        {id_: dict(sorted(_sorted_info(devices[id_]).items())) for id_ in sorted(devices)}
-    )
+    info = go_json({id_: description.info for id_, description in devices.items()})
     for name in variable_names(pool):
         envs[name] = ids
         envs[f"{name}_INFO"] = info
@@ -60,7 +58,3 @@ def variable_names(pool: Pool) -> tuple[str, ...]:
     """
     name = f"{_VARIABLE}_{pool.prefix}_{pool.name}".replace(".", "_").upper()
     return tuple(dict.fromkeys((name, _ODD.sub("_", name))))
-
-
-def _sorted_info(description: Description) -> dict[str, dict[str, str]]:
-    return {name: dict(sorted(info.items())) for name, info in description.info.items()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.sriov.cdi import replace_file
 from numakube.node.pci_vdpa import VHOST
-from numakube.values.gotext import to_json
+from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,4 +63,4 @@ def forget(folder: Path, pool: Pool, id_: str) -> None:
 
 
 def _document(kind: str, entry: dict[str, Any]) -> str:
-    return to_json({"type": kind, "version": VERSION, kind: entry})
+    return go_json({"type": kind, "version": VERSION, kind: entry}, struct=True)

@@ -16,7 +16,7 @@ from numakube.api.wire import Wire
 from numakube.errors import ConfigError, MalformedObject
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.overreserve import ForeignPods, ResyncScope
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -174,14 +174,15 @@ def _problems(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
     strategy = args.scoring_strategy.type
     if strategy not in STRATEGIES:
         yield (
-            f"scoringStrategy.type: Invalid value: {quote(strategy)}: invalid ScoringStrategyType"
+            f"scoringStrategy.type: Invalid value: {go_quote(strategy)}:"
+            " invalid ScoringStrategyType"
         )
     mode = args.preemption_mode
     if mode is not None and mode not in PREEMPTION_MODES:
-        yield f"preemptionMode: Invalid value: {quote(mode)}: invalid PreemptionMode"
+        yield f"preemptionMode: Invalid value: {go_quote(mode)}: invalid PreemptionMode"
     native = args.native
     if native.fidelity not in ("exact", "counts"):
-        yield f"native.fidelity: {quote(native.fidelity)} is neither exact nor counts"
+        yield f"native.fidelity: {go_quote(native.fidelity)} is neither exact nor counts"
     weights = {
         "alignmentWeight": native.alignment_weight,
         "packingWeight": native.packing_weight,
@@ -202,7 +203,7 @@ def _notes(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
         ("informerMode", cache.informer_mode, _INFORMER_MODES, "Shared"),
     ):
         if value not in known:
-            yield f"cache.{field}: {quote(value)} is unknown and means {effect}"
+            yield f"cache.{field}: {go_quote(value)} is unknown and means {effect}"
     if cache.informer_mode == "Shared":
         yield "cache.informerMode: has no effect; every watch here is our own"
     for one in args.scoring_strategy.resources:

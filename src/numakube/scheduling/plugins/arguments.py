@@ -15,7 +15,7 @@ from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.matching.node_terms import node_preferences, node_rule
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 from numakube.values.names import qualified_name_problems
 from numakube.values.resources import CPU, MEMORY
 
@@ -195,7 +195,7 @@ def _balanced_problems(args: NodeResourcesBalancedAllocationArgs) -> Iterator[st
     seen = set[str]()
     for index, one in enumerate(args.resources):
         if one.name in seen:
-            yield f"resources[{index}].name: Duplicate value: {quote(one.name)}"
+            yield f"resources[{index}].name: Duplicate value: {go_quote(one.name)}"
         seen.add(one.name)
         if one.weight != 1:
             yield _invalid(f"resources[{index}].weight", one.weight, "must be 1")
@@ -224,7 +224,7 @@ def _spread_problems(args: PodTopologySpreadArgs) -> Iterator[str]:
         yield from _constraint_problems(path, one)
         identity = (one.topology_key, one.when_unsatisfiable)
         if identity in seen:
-            shown = quote(f"{{{one.topology_key}, {one.when_unsatisfiable}}}")
+            shown = go_quote(f"{{{one.topology_key}, {one.when_unsatisfiable}}}")
             yield f"{path}: Duplicate value: {shown}"
         seen.add(identity)
 
@@ -259,10 +259,10 @@ def _name_problems(path: str, name: str) -> Iterator[str]:
 
 
 def _invalid(path: str, value: object, text: str) -> str:
-    shown = quote(value) if isinstance(value, str) else value
+    shown = go_quote(value) if isinstance(value, str) else value
     return f"{path}: Invalid value: {shown}: {text}"
 
 
 def _unsupported(path: str, value: str, supported: Iterable[str]) -> str:
-    listed = ", ".join(quote(one) for one in sorted(supported))
-    return f"{path}: Unsupported value: {quote(value)}: supported values: {listed}"
+    listed = ", ".join(go_quote(one) for one in sorted(supported))
+    return f"{path}: Unsupported value: {go_quote(value)}: supported values: {listed}"

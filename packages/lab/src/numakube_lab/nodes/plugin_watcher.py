@@ -18,7 +18,7 @@ from numakube.kube.pacing import growing
 from numakube.node.deviceplugin import DevicePluginError
 from numakube.node.deviceplugin_messages import VERSION
 from numakube.node.deviceplugin_registry import DEVICE_PLUGIN, RegistryClient
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _check(info: PluginInfo, socket: Path) -> None:
     if not is_extended(info.name):
         raise DevicePluginError(
             f"{failure}invalid name of device plugin socket: "
-            f"the ResourceName {quote(info.name)} is invalid"
+            f"the ResourceName {go_quote(info.name)} is invalid"
         )
 
 

@@ -27,7 +27,7 @@ from numakube.api.core import (
 from numakube.api.pod_phase import ENDED_PHASES
 from numakube.api.pods import is_sidecar, qos_class
 from numakube.values.durations import format_duration
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ def _pod_ready(pod: Pod, phase: str, statuses: Iterable[ContainerStatus]) -> tup
 
 
 def _closed_gate(type_: str, status: str | None) -> str:
-    name = quote(type_)
+    name = go_quote(type_)
     if status is None:
         return f"corresponding condition of pod readiness gate {name} does not exist."
     return f'the status of pod readiness gate {name} is not "True", but {status}'

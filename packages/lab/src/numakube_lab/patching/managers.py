@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube_lab.patching.field_sets import FieldSet, from_wire, to_wire, union
 
 if TYPE_CHECKING:

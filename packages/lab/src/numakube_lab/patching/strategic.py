@@ -11,8 +11,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
+from numakube.values.gotext import go_text
 from numakube_lab.patching.patch_errors import InapplicablePatch, MalformedPatch, PatchFailure
-from numakube_lab.schema.gotext import go_text
 from numakube_lab.schema.scalars import json_type
 from numakube_lab.schema.types import (
     JsonValue,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote, go_text
 from numakube_lab.patching.patch_errors import PatchFailure
 from numakube_lab.patching.path_elements import field_element, render_element
 from numakube_lab.patching.typed_values import child_type, item_element, shape_of, wanted_json
-from numakube_lab.schema.gotext import go_text
 from numakube_lab.schema.types import ListType, MapType, Relation, Scalar, Struct
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube_lab.kinds import Problems
 from numakube_lab.schema.jsontext import RepeatedKeys
 from numakube_lab.schema.scalars import Mismatch, Unreadable, json_type, read

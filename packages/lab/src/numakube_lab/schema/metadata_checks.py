@@ -13,12 +13,12 @@ from numakube.api.field_errors import (
     FieldError,
     Verbatim,
     forbidden,
-    go_json,
     invalid,
     invalids,
     required,
     too_long,
 )
+from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

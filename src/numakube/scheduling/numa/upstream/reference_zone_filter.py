@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.scheduling.framework.status import SUCCESS, Status, failure, unschedulable
 from numakube.scheduling.numa.upstream.pod_requests import is_host_level
-from numakube.values.gotext import quote
+from numakube.values.gotext import go_quote
 from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _take(demand: Demand, request: Request, numa_id: int, zones: Sequence[NumaZo
             before = zone.available[name]
             if quantity > before:
                 return (
-                    f"resource {quote(name)} request {quantity} exceeds "
+                    f"resource {go_quote(name)} request {quantity} exceeds "
                     f"NUMA {numa_id} availability {before}"
                 )
             zone.available[name] = before - quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube_lab.api.access.authentication import MASTERS
 from numakube_lab.api.store.store import Key
 from numakube_lab.api.wire.refusals import forbidden

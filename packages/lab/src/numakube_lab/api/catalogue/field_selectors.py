@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube_lab.api.wire.refusals import bad_request
 
 if TYPE_CHECKING:

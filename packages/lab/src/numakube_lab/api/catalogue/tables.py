@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from numakube.api.field_errors import format_number, go_json
+from numakube.values.gotext import go_json, go_number
 from numakube_lab.api.catalogue.json_paths import find
 from numakube_lab.objects.tables import Row, human_age, table_columns, table_row
 
@@ -135,6 +135,6 @@ def _printed(value: JsonValue) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return format_number(value)
+            return go_number(value)
         case _:
             return go_json(value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numakube.api.field_errors import aggregate, go_quote
+from numakube.api.field_errors import aggregate
+from numakube.values.gotext import go_quote
 from numakube_lab.api.custom.definitions import condition
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import go_quote
 from numakube.api.field_errors import invalid as invalid_field
+from numakube.values.gotext import go_quote
 from numakube_lab.api.wire.negotiation import (
     JSON_TYPE,
     MEDIA_TYPES,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.field_errors import go_quote
 from numakube.api.field_errors import invalid as invalid_field
 from numakube.api.selector_text import selector_text
+from numakube.values.gotext import go_quote
 from numakube_lab.api.catalogue.json_paths import find
 from numakube_lab.api.catalogue.resources import SCALE
 from numakube_lab.api.catalogue.tables import CREATED_DESCRIPTION, NAME_DESCRIPTION, definition

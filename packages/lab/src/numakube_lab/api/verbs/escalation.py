@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube_lab.api.access.authentication import MASTERS
 from numakube_lab.api.access.authorization import RBAC_GROUP, Action, action_of
 from numakube_lab.api.store.store import Key

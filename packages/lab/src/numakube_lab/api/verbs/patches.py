@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from numakube.api.field_errors import go_json
 from numakube.api.field_errors import invalid as invalid_field
+from numakube.values.gotext import go_json
 from numakube_lab.api.handling.body_decoding import (
     accepted_types,
     inconvertible,

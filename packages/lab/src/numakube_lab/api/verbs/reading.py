@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import go_quote
 from numakube.api.field_errors import invalid as invalid_field
 from numakube.api.selector_text import LabelSelector, matches
+from numakube.values.gotext import go_quote
 from numakube_lab.api.catalogue.field_selectors import (
     FieldSelector,
     FieldTerm,

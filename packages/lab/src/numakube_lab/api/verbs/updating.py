@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.field_errors import go_quote
 from numakube.api.field_errors import invalid as invalid_field
+from numakube.values.gotext import go_quote
 from numakube_lab.api.catalogue.resources import registry_path
 from numakube_lab.api.handling.body_decoding import decode_object
 from numakube_lab.api.handling.field_managers import track

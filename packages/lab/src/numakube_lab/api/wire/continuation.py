@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube_lab.api.wire.refusals import Refusal, bad_request
 
 _FORMAT: Final = "meta.k8s.io/v1"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.field_errors import aggregate, go_quote
+from numakube.api.field_errors import aggregate
 from numakube.errors import NumakubeError
+from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,15 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import (
-    FieldError,
-    forbidden,
-    go_quote,
-    not_supported,
-    required,
-    too_long,
-)
+from numakube.api.field_errors import FieldError, forbidden, not_supported, required, too_long
 from numakube.api.field_errors import invalid as invalid_field
+from numakube.values.gotext import go_quote
 from numakube_lab.api.wire.refusals import bad_request, invalid
 from numakube_lab.api.wire.request_info import is_true
 

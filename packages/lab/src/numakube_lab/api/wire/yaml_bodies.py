@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 from yaml.scanner import ScannerError
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube_lab.schema.jsontext import MalformedJson
 
 if TYPE_CHECKING:

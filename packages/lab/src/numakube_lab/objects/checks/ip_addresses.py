@@ -18,7 +18,8 @@ from ipaddress import (
 )
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.api.field_errors import FieldError, go_quote, invalid
+from numakube.api.field_errors import FieldError, invalid
+from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Collection

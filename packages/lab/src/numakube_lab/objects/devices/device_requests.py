@@ -11,7 +11,6 @@ from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
-    go_json,
     invalid,
     invalids,
     not_supported,
@@ -19,6 +18,7 @@ from numakube.api.field_errors import (
     too_long,
     too_many,
 )
+from numakube.values.gotext import go_json
 from numakube_lab.objects.devices.device_names import validate_full_attribute_name
 from numakube_lab.objects.pod.volume_sources import validate_driver_name
 

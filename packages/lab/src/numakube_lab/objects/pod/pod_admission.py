@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.cluster_view import Refused
 from numakube_lab.objects.checks.taints import merge_tolerations

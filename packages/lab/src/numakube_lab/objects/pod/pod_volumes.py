@@ -9,12 +9,12 @@ from numakube.api.field_errors import (
     FieldError,
     duplicate,
     forbidden,
-    go_quote,
     invalid,
     invalids,
     not_supported,
     required,
 )
+from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.file_paths import validate_mode, validate_not_reserved
 from numakube_lab.objects.pod import volume_sources as sources
 from numakube_lab.objects.pod.container_environment import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from numakube.api.field_errors import go_quote
+from numakube.values.gotext import go_quote
 
 _MONTHS: Final = (
     "jan",

@@ -10,7 +10,6 @@ from numakube.api.field_errors import (
     OMIT,
     FieldError,
     duplicate,
-    go_quote,
     invalid,
     invalids,
     not_supported,
@@ -18,6 +17,7 @@ from numakube.api.field_errors import (
     too_long,
     too_many,
 )
+from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.numbers import not_negative
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.field_errors import (
     FieldError,
-    go_quote,
     invalid,
     not_supported,
     required,
@@ -22,9 +21,9 @@ from numakube.api.field_errors import (
     too_many,
     type_invalid,
 )
+from numakube.values.gotext import go_quote, go_text
 from numakube_lab.schema.custom import formats
 from numakube_lab.schema.custom.correlation import UNKNOWN, is_unchanged, old_item, old_member
-from numakube_lab.schema.gotext import go_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
