@@ -23,7 +23,6 @@ from numakube.values.resources import (
     quantities_of,
     resource_name_problems,
     shortfalls,
-    subtract_amounts,
 )
 
 
@@ -132,7 +131,6 @@ def test_vector_arithmetic() -> None:
     one, other = {"cpu": 5, "memory": 2}, {"cpu": 3, "pods": 1}
 
     assert add_amounts(one, other) == {"cpu": 8, "memory": 2, "pods": 1}
-    assert subtract_amounts(one, other) == {"cpu": 2, "memory": 2, "pods": -1}
     assert largest_amounts(one, other) == {"cpu": 5, "memory": 2, "pods": 1}
     assert shortfalls(one, other) == {"cpu": 2, "memory": 2}
     assert shortfalls({"cpu": 3}, one) == {}

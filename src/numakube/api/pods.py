@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.values.quantity import Quantity, parse_quantity
-from numakube.values.resources import CPU, MEMORY, is_hugepages
+from numakube.values.resources import CPU, MEMORY, is_pod_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -35,16 +35,11 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def is_pod_level_resource(name: str) -> bool:
-    """Tell whether *name* may stand in ``spec.resources``."""
-    return name in _QOS_RESOURCES or is_hugepages(name)
-
-
 def has_pod_level_resources(pod: Pod) -> bool:
     """Tell whether ``spec.resources`` asks for or limits anything that it may."""
     resources = pod.spec.resources
     return resources is not None and any(
-        is_pod_level_resource(name) for name in (*resources.requests, *resources.limits)
+        is_pod_level(name) for name in (*resources.requests, *resources.limits)
     )
 
 
@@ -189,7 +184,7 @@ def _raise_to(total: Quantities, floor: Quantities) -> None:
 
 
 def _replace_pod_level(total: Quantities, level: Mapping[str, QuantityText]) -> None:
-    total.update(_parsed({name: level[name] for name in level if is_pod_level_resource(name)}))
+    total.update(_parsed({name: level[name] for name in level if is_pod_level(name)}))
 
 
 def _parsed(quantities: Mapping[str, QuantityText]) -> Quantities:

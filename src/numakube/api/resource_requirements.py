@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from numakube.api import name_checks as names
 from numakube.api import resource_names as resources
 from numakube.api.field_errors import (
     ErrorType,
@@ -16,7 +15,9 @@ from numakube.api.field_errors import (
     invalids,
     required,
 )
+from numakube.values import names
 from numakube.values.quantity import Quantity, parse_quantity
+from numakube.values.resources import is_hugepages, is_overcommit_allowed, is_whole_hugepages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -64,7 +65,7 @@ def validate_requirements(
         errors += _validate_against_limit(name, text, limits.get(name), path)
         errors += _validate_pages(name, text, place)
     asked = limits.keys() | requests.keys()
-    if any(map(resources.is_huge_pages, asked)) and not asked & {"cpu", "memory"}:
+    if any(map(is_hugepages, asked)) and not asked & {"cpu", "memory"}:
         errors.append(forbidden(path, "HugePages require cpu or memory"))
     claims = requirements.get("claims") or []
     return errors + _validate_claims(claims, f"{path}.claims", claim_names)
@@ -77,16 +78,14 @@ def _validate_one(name: str, text: str, path: str, name_rule: NameRule) -> list[
 
 
 def _validate_pages(name: str, text: str, path: str) -> list[FieldError]:
-    if not resources.is_huge_pages(name):
+    if not is_hugepages(name) or is_whole_hugepages(name, text):
         return []
     amount = parse_quantity(text)
-    if resources.is_divisible(name, amount):
-        return []
     return [invalid(path, str(amount), f"{amount} is not positive integer multiple of {name}")]
 
 
 def _validate_against_limit(name: str, text: str, limit: str | None, path: str) -> list[FieldError]:
-    overcommit = resources.is_overcommit_allowed(name)
+    overcommit = is_overcommit_allowed(name)
     if limit is None:
         detail = "Limit must be set for non overcommitable resources"
         return [] if overcommit else [required(f"{path}.limits", detail)]

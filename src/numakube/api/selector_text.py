@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.field_errors import FieldError, aggregate, invalid
-from numakube.api.name_checks import label_value, qualified_name
 from numakube.errors import InvalidValue
+from numakube.values.names import label_value, qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.values.names import label_value_problems, qualified_name_problems
+from numakube.values import names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -140,9 +140,9 @@ def requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement
     Raises:
         InvalidValue: Kubernetes would refuse it.
     """
-    problems = [*qualified_name_problems(key), *_count_problems(operator, values)]
+    problems = [*names.qualified_name(key), *_count_problems(operator, values)]
     for value in values:
-        problems += label_value_problems(value)
+        problems += names.label_value(value)
     if problems:
         raise InvalidValue(f"requirement on {key!r}: {problems[0]}", reason=problems[0])
     return Requirement(key, operator, frozenset(values))

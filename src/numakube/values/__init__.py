@@ -6,7 +6,7 @@
 | `resources` | resource names and their kinds, amounts in base units |
 | `cpuset`, `numamask` | sets of CPUs and of NUMA nodes as integers |
 | `durations`, `times` | Go's durations, RFC 3339 |
-| `names` | DNS labels, label keys and values, with the API server's words |
+| `names` | what is wrong with names, labels and ports, in the API server's words |
 | `display` | amounts, zones and ages in words for people |
 | `gotext` | strings, numbers, maps and JSON as Go writes them |
 """

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.errors import InvalidValue
-from numakube.values.names import qualified_name_problems
+from numakube.values import names
 from numakube.values.quantity import Quantity, milli_value, parse_quantity, value
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ _COUNTED_OBJECTS: Final = frozenset(
         "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
     }
 )  # fmt: skip
-_STANDARD: Final = _COUNTED_OBJECTS | {
-    CPU, MEMORY, EPHEMERAL_STORAGE, STORAGE, "requests.cpu", "requests.memory", "requests.storage",
+_QUOTA_STANDARD: Final = _COUNTED_OBJECTS | {
+    CPU, MEMORY, EPHEMERAL_STORAGE, "requests.cpu", "requests.memory", "requests.storage",
     "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage",
 }  # fmt: skip
 _CONTAINER_STANDARD: Final = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
@@ -89,7 +89,7 @@ def kind_of(name: ResourceName) -> ResourceKind:
     if name.startswith(ATTACHABLE_VOLUMES_PREFIX):
         return ResourceKind.ATTACHABLE_VOLUMES
     if is_native(name):
-        return ResourceKind.INVALID if qualified_name_problems(name) else ResourceKind.OTHER_NATIVE
+        return ResourceKind.INVALID if names.qualified_name(name) else ResourceKind.OTHER_NATIVE
     return ResourceKind.EXTENDED if is_extended(name) else ResourceKind.INVALID
 
 
@@ -118,7 +118,7 @@ def is_extended(name: ResourceName) -> bool:
     """Tell whether *name* is a well-formed extended resource, such as a device plugin's."""
     if is_native(name) or name.startswith(_QUOTA_PREFIX):
         return False
-    return not qualified_name_problems(_QUOTA_PREFIX + name)
+    return not names.qualified_name(_QUOTA_PREFIX + name)
 
 
 def is_scalar(name: ResourceName) -> bool:
@@ -134,6 +134,11 @@ def is_scalar(name: ResourceName) -> bool:
 def is_whole_number(name: ResourceName) -> bool:
     """Tell whether the API server refuses fractions of *name*."""
     return name in _COUNTED_OBJECTS or is_extended(name)
+
+
+def is_pod_level(name: ResourceName) -> bool:
+    """Tell whether *name* can be asked for the pod as a whole."""
+    return name == CPU or is_memory(name)
 
 
 def is_overcommit_allowed(name: ResourceName) -> bool:
@@ -167,8 +172,8 @@ def is_whole_hugepages(name: ResourceName, quantity: str | int | float) -> bool:
 
 def resource_name_problems(name: ResourceName) -> list[str]:
     """Say why the API server refuses *name* as any resource, in its words."""
-    problems = qualified_name_problems(name)
-    if not problems and "/" not in name and not _is_standard(name):
+    problems = names.qualified_name(name)
+    if not problems and "/" not in name and not (name == STORAGE or is_standard_for_quota(name)):
         problems.append("must be a standard resource type or fully qualified")
     return problems
 
@@ -184,8 +189,9 @@ def container_resource_problems(name: ResourceName) -> list[str]:
     return problems
 
 
-def _is_standard(name: ResourceName) -> bool:
-    return name in _STANDARD or name.startswith(
+def is_standard_for_quota(name: ResourceName) -> bool:
+    """Tell whether a quota can limit *name* without its having a prefix."""
+    return name in _QUOTA_STANDARD or name.startswith(
         (HUGEPAGES_PREFIX, _QUOTA_PREFIX + HUGEPAGES_PREFIX)
     )
 
@@ -221,11 +227,6 @@ def add_amounts(*parts: Amounts) -> dict[ResourceName, int]:
         for name, amount in part.items():
             total[name] = total.get(name, 0) + amount
     return total
-
-
-def subtract_amounts(amounts: Amounts, taken: Amounts) -> dict[ResourceName, int]:
-    """Return *amounts* less *taken*; results may be negative."""
-    return add_amounts(amounts, {name: -amount for name, amount in taken.items()})
 
 
 def largest_amounts(*parts: Amounts) -> dict[ResourceName, int]:

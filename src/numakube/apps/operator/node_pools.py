@@ -19,7 +19,7 @@ from numakube.api.selectors import selector_of
 from numakube.apps.operator.spec_defaults import normalised
 from numakube.apps.operator.sriov_plugins import device_mistakes
 from numakube.errors import InvalidValue
-from numakube.values.names import dns_subdomain_problems
+from numakube.values import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -139,7 +139,7 @@ def _names(groups: Sequence[NodeGroup]) -> Iterable[str]:
             continue
         if not name:
             yield f"pool name for pool #{index} cannot be empty"
-        elif dns_subdomain_problems(name):
+        elif names.dns_subdomain(name):
             yield f'pool name "{name}" for pool #{index} is no valid name'
         elif name in seen:
             yield f'the pool name "{name}" has duplicates'

@@ -14,7 +14,7 @@ from numakube.insight.doctor.finding import (
     about_node,
 )
 from numakube.insight.unreadable import rights_text
-from numakube.values.names import dns_label_problems
+from numakube.values import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def check_access(facts: ClusterFacts) -> Iterator[Finding]:
         elif area == CONFIGZ:
             node = rest.removesuffix(".json")
             yield about_node(KUBELET, node, one.why, fix=KUBELET.fix_for(NODE=node))
-        elif not dns_label_problems(one.what):
+        elif not names.dns_label(one.what):
             if _ABSENT not in one.why and not one.right:
                 subject = Subject("Cluster", "", field=one.what)
                 yield Finding(rule=FORBIDDEN, subject=subject, detail=f"{one.what}: {one.why}")

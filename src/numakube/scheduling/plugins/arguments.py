@@ -15,8 +15,8 @@ from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.matching.node_terms import node_preferences, node_rule
+from numakube.values import names
 from numakube.values.gotext import go_quote
-from numakube.values.names import qualified_name_problems
 from numakube.values.resources import CPU, MEMORY
 
 T = TypeVar("T")
@@ -255,7 +255,7 @@ def _binding_problems(args: VolumeBindingArgs) -> Iterator[str]:
 
 
 def _name_problems(path: str, name: str) -> Iterator[str]:
-    return (_invalid(path, name, problem) for problem in qualified_name_problems(name))
+    return (_invalid(path, name, problem) for problem in names.qualified_name(name))
 
 
 def _invalid(path: str, value: object, text: str) -> str:

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.pod_phase import has_ended
-from numakube.api.pods import effective_requests, is_pod_level_resource, qos_class
+from numakube.api.pods import effective_requests, qos_class
 from numakube.values.quantity import Quantity
-from numakube.values.resources import CPU, MEMORY
+from numakube.values.resources import CPU, MEMORY, is_pod_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -148,7 +148,7 @@ def _asks_for_all(pod: Pod) -> bool:
 def _defaults(pod: Pod, requests: Mapping[str, Quantity]) -> dict[str, Quantity]:
     """Return what containers count with; nothing that a pod asks for as a whole is made up."""
     level = pod.spec.resources
-    if level is None or not any(is_pod_level_resource(name) for name in level.requests):
+    if level is None or not any(is_pod_level(name) for name in level.requests):
         return _NONZERO
     return {name: amount for name, amount in _NONZERO.items() if name not in requests}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     Verbatim,
@@ -18,12 +17,13 @@ from numakube.api.field_errors import (
     required,
     too_long,
 )
+from numakube.values import names
 from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.api.name_checks import TextCheck
+    from numakube.values.names import TextCheck
     from numakube_lab.kinds import Json
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import invalid
-from numakube.api.name_checks import dns_subdomain, qualified_name
 from numakube.values.gotext import go_quote
+from numakube.values.names import dns_subdomain, qualified_name
 from numakube_lab.api.catalogue.json_paths import find
 from numakube_lab.api.handling.object_meta import with_metadata
 from numakube_lab.schema.metadata_checks import validate_metadata, validate_metadata_update

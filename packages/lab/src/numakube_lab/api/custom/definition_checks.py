@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, forbidden, invalid, not_supported, required
-from numakube.api.name_checks import dns_1035_label, dns_subdomain
+from numakube.values.names import dns_1035_label, dns_subdomain
 from numakube_lab.api.custom.definitions import is_true, versions
 from numakube_lab.schema.custom.schema_checks import check_schema
 from numakube_lab.schema.custom.selectable_fields import check_selectable_fields

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.field_errors import invalid
-from numakube.api.name_checks import dns_subdomain
+from numakube.values.names import dns_subdomain
 from numakube_lab.api.catalogue.builtin_rules import BuiltinRules
 from numakube_lab.api.custom.definition_checks import check_definition
 from numakube_lab.api.custom.definitions import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -15,6 +14,7 @@ from numakube.api.field_errors import (
     required,
     too_long,
 )
+from numakube.values import names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError
+from numakube.values import names
 from numakube_lab.kinds import Json
 from numakube_lab.schema.metadata_checks import (
     validate_metadata,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, duplicate, invalid, invalids, required
+from numakube.values import names
 from numakube_lab.objects.checks.selector_checks import UNKNOWN_OPERATOR, validate_operator_values
 
 if TYPE_CHECKING:

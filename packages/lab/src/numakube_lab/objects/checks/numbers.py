@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids
+from numakube.values import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden, invalid, invalids, required
+from numakube.values import names
 from numakube_lab.schema.metadata_checks import validate_labels
 
 if TYPE_CHECKING:

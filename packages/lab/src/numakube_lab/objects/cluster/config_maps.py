@@ -7,8 +7,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden, invalid, invalids, required, too_long
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules
 from numakube_lab.schema.metadata_checks import immutable
 

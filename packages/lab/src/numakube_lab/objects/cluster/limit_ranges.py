@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import aggregate
-from numakube.api.resource_names import is_pod_level
 from numakube.values.quantity import Quantity, parse_quantity
+from numakube.values.resources import is_pod_level
 from numakube_lab.objects.checks.cluster_view import Refused
 from numakube_lab.objects.pod.pod_resources import Amounts, amounts_of, sum_containers
 

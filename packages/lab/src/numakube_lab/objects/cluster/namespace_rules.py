@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep
 from numakube_lab.schema.metadata_checks import validate_finalizer_name
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api import resource_names as resources
 from numakube.api.field_errors import FieldError, duplicate, forbidden, invalid, invalids, required
 from numakube.api.resource_requirements import round_to_milli
+from numakube.values import names
 from numakube.values.quantity import Quantity, parse_quantity
+from numakube.values.resources import is_overcommit_allowed, is_standard_for_quota
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
 from numakube_lab.objects.checks.selector_checks import UNKNOWN_OPERATOR
 
@@ -81,7 +82,7 @@ def _check_amounts(amounts: Json | None, path: str) -> list[FieldError]:
 def _misplaced(scope: str, hard: Json | None) -> Iterator[str]:
     """Yield the resources of a quota that objects in *scope* do not have."""
     for name in sorted(hard or {}):
-        if not resources.is_standard_for_quota(name):
+        if not is_standard_for_quota(name):
             continue
         if scope == "BestEffort":
             fits = name == "pods"
@@ -296,7 +297,7 @@ def _check_limit_bounds(limit: Json, name: str, path: str) -> list[FieldError]:
             detail = words.format(amounts[low], amounts[high])
             errors.append(invalid(f"{path}.{place}[{name}]", str(amounts[shown]), detail))
     errors += _check_ratio(amounts, f"{path}.maxLimitRequestRatio[{name}]")
-    if not resources.is_overcommit_allowed(name):
+    if not is_overcommit_allowed(name):
         errors += _check_equal(amounts, name, f"{path}.defaultRequest[{name}]")
     return errors
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids, not_supported, required
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules
 from numakube_lab.objects.checks.selector_checks import validate_label_selector
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -15,6 +14,7 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube.api.resource_requirements import round_to_milli, validate_requirements
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules
 from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS
 from numakube_lab.objects.checks.taints import validate_tolerations

@@ -8,9 +8,9 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids, not_supported, required
 from numakube.api.resource_names import validate_not_negative
+from numakube.values import names
 from numakube.values.gotext import go_quote
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.kind_rules import STATUS, KindRules, PartRules, keep, keep_metadata

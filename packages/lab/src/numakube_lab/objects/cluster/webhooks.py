@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -18,6 +17,7 @@ from numakube.api.field_errors import (
     not_supported,
     required,
 )
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import STATUS, KindRules
 from numakube_lab.objects.checks.selector_checks import validate_label_selector
 

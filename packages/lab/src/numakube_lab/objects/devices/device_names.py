@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids, required, too_long
+from numakube.values import names
 from numakube_lab.objects.pod.volume_sources import validate_driver_name
 
 _MAX_POOL: Final = 253

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -18,6 +17,7 @@ from numakube.api.field_errors import (
     too_long,
     too_many,
 )
+from numakube.values import names
 from numakube.values.gotext import go_json
 from numakube_lab.objects.devices.device_names import validate_full_attribute_name
 from numakube_lab.objects.pod.volume_sources import validate_driver_name

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids, required, too_long
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules
 from numakube_lab.objects.checks.node_selectors import validate_node_selector
 from numakube_lab.objects.devices.device_names import (

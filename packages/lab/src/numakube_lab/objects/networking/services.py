@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     Verbatim,
@@ -15,6 +14,7 @@ from numakube.api.field_errors import (
     not_supported,
     required,
 )
+from numakube.values import names
 from numakube_lab.objects.checks.ip_addresses import check_address, check_network
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
 from numakube_lab.objects.networking.endpoints import PROTOCOLS, check_endpoint_ip

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, invalid, invalids, not_supported, required
+from numakube.values import names
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.file_paths import validate_no_backsteps
 

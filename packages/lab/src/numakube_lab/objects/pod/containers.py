@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -18,6 +17,7 @@ from numakube.api.field_errors import (
     too_long,
 )
 from numakube.api.resource_requirements import validate_requirements
+from numakube.values import names
 from numakube_lab.objects.pod.container_environment import validate_env, validate_env_from
 from numakube_lab.objects.pod.pod_resources import is_sidecar
 from numakube_lab.objects.pod.pod_volumes import validate_pull_policy

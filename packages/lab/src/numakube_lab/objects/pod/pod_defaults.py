@@ -6,12 +6,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.resource_names import (
-    is_huge_pages,
-    is_overcommit_allowed,
-    is_pod_level,
-)
 from numakube.api.resource_requirements import round_to_milli
+from numakube.values.resources import is_hugepages, is_overcommit_allowed, is_pod_level
 from numakube_lab.objects.pod.pod_resources import sum_containers
 from numakube_lab.objects.pod.probes import PROBES
 from numakube_lab.objects.pod.volume_claim_specs import default_claim_spec
@@ -74,7 +70,7 @@ def _default_pod_level(spec: Json) -> None:
     limits, requests = requirements.get("limits") or {}, requirements.get("requests") or {}
     if limits or requests:
         for name, amount in sum_containers(spec, "limits").items():
-            if is_huge_pages(name) and name not in requests:
+            if is_hugepages(name) and name not in requests:
                 limits.setdefault(name, str(amount))
     if limits:
         _default_pod_requests(spec, requests, limits)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -14,6 +13,7 @@ from numakube.api.field_errors import (
     not_supported,
     required,
 )
+from numakube.values import names
 from numakube_lab.objects.checks.node_selectors import (
     PREFERRED,
     REQUIRED,

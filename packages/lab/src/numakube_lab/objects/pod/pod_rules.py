@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden
+from numakube.values import names
 from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.ip_addresses import address_warnings
 from numakube_lab.objects.checks.kind_rules import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api import resource_names as resources
 from numakube.api.field_errors import (
     FieldError,
@@ -18,6 +17,8 @@ from numakube.api.field_errors import (
     too_long,
 )
 from numakube.api.resource_requirements import validate_requirements
+from numakube.values import names
+from numakube.values.resources import is_hugepages
 from numakube_lab.objects.checks.ip_addresses import check_address
 from numakube_lab.objects.checks.taints import validate_tolerations
 from numakube_lab.objects.pod.containers import (
@@ -166,7 +167,7 @@ def _validate_consistency(spec: Json, path: str) -> list[FieldError]:
             detail = f"must be greater than or equal to aggregate container requests of {total}"
             errors.append(invalid(f"{path}.requests[{name}]", str(requests[name]), detail))
     for name, total in sorted(sum_containers(spec, "limits").items()):
-        if resources.is_huge_pages(name) and name in limits and total > limits[name]:
+        if is_hugepages(name) and name in limits and total > limits[name]:
             detail = f"must be greater than or equal to aggregate container limits of {total}"
             errors.append(invalid(f"{path}.limits[{name}]", str(limits[name]), detail))
     for index, container in enumerate(spec.get("containers") or []):

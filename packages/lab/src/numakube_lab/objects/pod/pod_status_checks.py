@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, duplicate, forbidden, invalid, invalids
+from numakube.values import names
 from numakube_lab.objects.checks.ip_addresses import check_address, parse_address
 from numakube_lab.schema.metadata_checks import immutable
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden, invalid, required
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import json_diff, keep
 from numakube_lab.objects.checks.node_selectors import validate_node_affinity_mutation
 from numakube_lab.objects.checks.taints import validate_only_added_tolerations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -14,6 +13,7 @@ from numakube.api.field_errors import (
     not_supported,
     required,
 )
+from numakube.values import names
 from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.file_paths import validate_mode, validate_not_reserved
 from numakube_lab.objects.pod import volume_sources as sources

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -18,6 +17,7 @@ from numakube.api.field_errors import (
     required,
     too_long,
 )
+from numakube.values import names
 from numakube_lab.objects.checks.file_paths import validate_descending
 from numakube_lab.objects.pod.windows_options import validate_windows_options
 

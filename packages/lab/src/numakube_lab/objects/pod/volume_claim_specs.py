@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api import resource_names as resources
 from numakube.api.field_errors import (
     FieldError,
@@ -15,6 +14,7 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube.api.resource_requirements import round_to_milli
+from numakube.values import names
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.selector_checks import validate_label_selector
 from numakube_lab.schema.metadata_checks import validate_annotations, validate_labels

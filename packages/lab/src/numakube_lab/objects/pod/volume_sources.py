@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     forbidden,
@@ -19,6 +18,7 @@ from numakube.api.field_errors import (
     required,
     too_long,
 )
+from numakube.values import names
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.file_paths import (
     validate_descending,

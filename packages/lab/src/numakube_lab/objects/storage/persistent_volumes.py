@@ -5,7 +5,6 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api import resource_names as resources
 from numakube.api.field_errors import (
     FieldError,
@@ -16,6 +15,7 @@ from numakube.api.field_errors import (
     required,
 )
 from numakube.api.resource_requirements import round_to_milli
+from numakube.values import names
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, json_diff, keep
 from numakube_lab.objects.checks.node_selectors import validate_node_selector

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     duplicate,
@@ -15,6 +14,7 @@ from numakube.api.field_errors import (
     required,
     too_long,
 )
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules, keep, keep_metadata
 from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS, validate_topology_term
 from numakube_lab.objects.checks.numbers import not_negative

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import FieldError, forbidden, invalid, not_supported, required
 from numakube.api.resource_names import validate_not_negative
+from numakube.values import names
 from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
 from numakube_lab.objects.checks.numbers import not_negative

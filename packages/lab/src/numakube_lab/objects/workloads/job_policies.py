@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     OMIT,
     FieldError,
@@ -17,6 +16,7 @@ from numakube.api.field_errors import (
     too_long,
     too_many,
 )
+from numakube.values import names
 from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.numbers import not_negative
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api import name_checks as names
 from numakube.api.field_errors import (
     FieldError,
     forbidden,
@@ -13,6 +12,7 @@ from numakube.api.field_errors import (
     not_supported,
     required,
 )
+from numakube.values import names
 from numakube_lab.objects.checks.kind_rules import KindRules, PartRules
 from numakube_lab.objects.checks.numbers import (
     amount_of,

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.field_errors import FieldError, duplicate, invalid, required
-from numakube.api.name_checks import dns_1035_label, path_segment
+from numakube.values.names import dns_1035_label, path_segment
 from numakube_lab.schema.builtin_types import OBJECT_META
 from numakube_lab.schema.decoding import check
 from numakube_lab.schema.metadata_checks import validate_metadata
