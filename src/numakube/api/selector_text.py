@@ -1,4 +1,4 @@
-"""Label selectors in their text form, parsed and matched as kube-apiserver does.
+"""Label selectors in their text form, parsed and written as kube-apiserver does.
 
 The parser keeps the real one's oddities, since its messages reach users: an empty value list is one
 empty value, ``in`` is also a fine label value, ``a>=1`` fails at ``=``.
@@ -7,21 +7,32 @@ empty value, ``in`` is also a fine label value, ``a>=1`` fails at ``=``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, aggregate, invalid
+from numakube.api.selectors import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    GREATER,
+    IN,
+    LESS,
+    NOT_IN,
+    Requirement,
+    Selector,
+    as_int64,
+)
 from numakube.errors import InvalidValue
 from numakube.values.names import label_value, qualified_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-
-_OPERATORS: Final = ("=", "==", "!=", "in", "notin", ">", "<")
+_OPERATORS: Final = {
+    "=": "=", "==": "==", "!=": "!=", "in": IN, "notin": NOT_IN, ">": GREATER, "<": LESS,
+}  # fmt: skip
+_WRITTEN: Final = {operator: text for text, operator in _OPERATORS.items()}
 _LISTED_OPERATORS: Final = "in, notin, =, ==, !=, gt, lt"
 _LEXEME: Final = re.compile(r"\s*(?:(==|!=|[=!(),<>])|([^=!(),<>\s]+))")
-_INTEGER: Final = re.compile(r"[+-]?\d+")
 
 END: Final = ""
 
@@ -30,71 +41,34 @@ class _Malformed(Exception):
     """The text is not a selector."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One condition on a label."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with *labels* fulfils this."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "=" | "==" | "in":
-                return value is not None and value in self.values
-            case "!=" | "notin":
-                return value is None or value not in self.values
-            case "exists":
-                return value is not None
-            case "!":
-                return value is None
-            case _:
-                return self._compares(value)
-
-    def _compares(self, value: str | None) -> bool:
-        if value is None or not _INTEGER.fullmatch(value):
-            return False
-        bound = int(self.values[0])
-        return int(value) > bound if self.operator == ">" else int(value) < bound
-
-
-LabelSelector: TypeAlias = tuple[Requirement, ...]
-
-
-def matches(selector: LabelSelector, labels: Mapping[str, str] | None) -> bool:
-    """Tell whether an object with *labels* fulfils every requirement."""
-    return all(requirement.matches(labels or {}) for requirement in selector)
-
-
-def parse_label_selector(text: str) -> LabelSelector:
+def parse_label_selector(text: str) -> Selector:
     """Parse the value of a ``labelSelector`` parameter, or of kubectl's ``-l``.
 
     Raises:
         InvalidValue: with kube-apiserver's message.
     """
     try:
-        return tuple(_Parser(text).requirements())
+        return Selector(tuple(_Parser(text).requirements()))
     except _Malformed as error:
         raise InvalidValue(str(error)) from None
 
 
-def selector_text(selector: LabelSelector) -> str:
+def selector_text(selector: Selector) -> str:
     """Return a selector as it is written in a query parameter."""
-    return ",".join(_requirement_text(requirement) for requirement in selector)
+    return ",".join(map(_requirement_text, selector.requirements or ()))
 
 
 def _requirement_text(requirement: Requirement) -> str:
+    key, values = requirement.key, ",".join(sorted(requirement.values))
     match requirement.operator:
-        case "exists":
-            return requirement.key
-        case "!":
-            return f"!{requirement.key}"
-        case "in" | "notin":
-            return f"{requirement.key} {requirement.operator} ({','.join(requirement.values)})"
-        case _:
-            return f"{requirement.key}{requirement.operator}{requirement.values[0]}"
+        case "Exists":
+            return key
+        case "DoesNotExist":
+            return f"!{key}"
+        case "In" | "NotIn" as operator:
+            return f"{key} {_WRITTEN[operator]} ({values})"
+        case operator:
+            return f"{key}{_WRITTEN[operator]}{values}"
 
 
 class _Parser:
@@ -138,12 +112,12 @@ class _Parser:
         if problems := qualified_name(key):
             raise _Malformed(str(invalid("<nil>", key, "; ".join(problems))))
         if self._peek() in (END, ","):
-            return Requirement(key, "!" if negated else "exists")
+            return Requirement(key, DOES_NOT_EXIST if negated else EXISTS)
         operator = self._take()
         if operator not in _OPERATORS:
             raise _Malformed(f"found '{operator}', expected: {_LISTED_OPERATORS}")
         values = self._values() if operator in ("in", "notin") else self._exact_value()
-        return Requirement(key, operator, tuple(sorted(values)))
+        return Requirement(key, _OPERATORS[operator], frozenset(values))
 
     def _values(self) -> set[str]:
         if (lexeme := self._take()) != "(":
@@ -201,8 +175,8 @@ def _is_word(lexeme: str) -> bool:
 
 
 def _check(requirement: Requirement) -> Iterator[FieldError]:
-    for index, value in enumerate(requirement.values):
-        if requirement.operator in "<>" and not _INTEGER.fullmatch(value):
+    for index, value in enumerate(sorted(requirement.values)):
+        if requirement.operator in (GREATER, LESS) and as_int64(value) is None:
             detail = "for 'Gt', 'Lt' operators, the value must be an integer"
             yield invalid(f"values[{index}]", value, detail)
         if problems := label_value(value):

@@ -38,6 +38,8 @@ class Requirement:
     """What the value of one label must be.
 
     Attributes:
+        operator: one of those of objects (``In``), or ``=``, ``==`` and ``!=`` of the text form,
+            which mean the same as ``In`` and ``NotIn`` with one value.
         values: those that the operator is about; exactly one for ``Gt`` and ``Lt``.
     """
 
@@ -56,9 +58,9 @@ def accepts(operator: str, values: Collection[str], value: str | None) -> bool:
     One that Kubernetes would refuse is fulfilled by nothing.
     """
     match operator:
-        case "In":
+        case "In" | "=" | "==":
             return value is not None and value in values
-        case "NotIn":
+        case "NotIn" | "!=":
             return value is None or value not in values
         case "Exists":
             return value is not None
@@ -126,6 +128,14 @@ def selector_of(selector: LabelSelector | None) -> Selector:
     return _parsed(
         tuple(selector.match_labels.items()),
         tuple((one.key, one.operator, one.values) for one in selector.match_expressions),
+    )
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Tell whether *selector*, which is not checked, selects *labels*; an empty one selects all."""
+    wanted = selector.match_labels.items()
+    return all(labels.get(key) == value for key, value in wanted) and all(
+        accepts(one.operator, one.values, labels.get(one.key)) for one in selector.match_expressions
     )
 
 

@@ -52,10 +52,9 @@ def matcher(selector: str) -> Callable[[Mapping[str, str]], bool]:
     """Return a test of labels; the text is what kubectl takes for ``-l``."""
     if not selector:
         return lambda _labels: True
-    from numakube.api.selector_text import matches, parse_label_selector
+    from numakube.api.selector_text import parse_label_selector
 
     try:
-        parsed = parse_label_selector(selector)
+        return parse_label_selector(selector).matches
     except InvalidValue as error:
         raise ConfigError(f"--selector {selector!r}: {error}") from None
-    return lambda labels: matches(parsed, labels)

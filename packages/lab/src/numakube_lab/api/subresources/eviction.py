@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.selector_text import matches
 from numakube_lab.api.handling.body_decoding import decode_object
 from numakube_lab.api.handling.object_meta import in_namespace, metadata_of, timestamp
 from numakube_lab.api.handling.rendering import document_reply
@@ -13,10 +12,10 @@ from numakube_lab.api.store.store import Key
 from numakube_lab.api.subresources.binding import success_status
 from numakube_lab.api.subresources.pod_conditions import with_condition
 from numakube_lab.api.verbs.deleting import check_preconditions, delete_object
-from numakube_lab.api.wire.label_selectors import selector_of
 from numakube_lab.api.wire.refusals import Refusal, bad_request, failed, forbidden, not_found
 from numakube_lab.api.wire.request_options import DeleteOptions, delete_options, write_options
 from numakube_lab.kinds import GVK
+from numakube_lab.objects.checks.selector_checks import matches
 
 if TYPE_CHECKING:
     from numakube_lab.api.handling.call import Call, Reply
@@ -102,8 +101,8 @@ def _ask_budget(state: State, budget: Stored, pod: Stored, *, dry_run: bool) -> 
 
 
 def _covers(budget: Json, pod: Json) -> bool:
-    selector = selector_of((budget.get("spec") or {}).get("selector"))
-    return selector is not None and matches(selector, pod["metadata"].get("labels"))
+    selector = (budget.get("spec") or {}).get("selector")
+    return matches(selector, pod["metadata"].get("labels"))
 
 
 def _tolerates_unready(budget: Json, pod: Json) -> bool:

@@ -23,10 +23,10 @@ from numakube_lab.api.handling.views import view_object
 from numakube_lab.api.verbs.applying import applied, read_config
 from numakube_lab.api.verbs.patches import APPLY_PATCH, check_patch_type, decode_patched, patched
 from numakube_lab.api.verbs.updating import check_name, precondition_failed, store_changed
-from numakube_lab.api.wire.label_selectors import selector_of
 from numakube_lab.api.wire.negotiation import media_type
 from numakube_lab.api.wire.refusals import conflict, internal_error, invalid, not_found
 from numakube_lab.api.wire.request_options import WriteOptions, write_options
+from numakube_lab.objects.checks.selector_checks import selector_of
 from numakube_lab.objects.tables import Row, human_age
 from numakube_lab.patching import (
     Endpoint,
@@ -126,7 +126,7 @@ def _selector(call: Call, obj: Json) -> str:
     selector = (obj.get("spec") or {}).get("selector")
     if obj["kind"] == "ReplicationController":
         selector = {"matchLabels": selector or {}}
-    return selector_text(selector_of(selector) or ())
+    return selector_text(selector_of(selector))
 
 
 def _wanted(state: State, call: Call, existing: Stored) -> tuple[WriteOptions, Json]:

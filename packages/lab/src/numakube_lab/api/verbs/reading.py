@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import invalid as invalid_field
-from numakube.api.selector_text import LabelSelector, matches
+from numakube.api.selector_text import parse_label_selector
+from numakube.api.selectors import EVERYTHING, Selector
+from numakube.errors import InvalidValue
 from numakube.values.gotext import go_quote
 from numakube_lab.api.catalogue.field_selectors import (
     FieldSelector,
@@ -17,7 +19,6 @@ from numakube_lab.api.catalogue.field_selectors import (
 from numakube_lab.api.handling.rendering import Listing, list_reply, object_reply
 from numakube_lab.api.store.store import Expired, Stored
 from numakube_lab.api.wire.continuation import INCONSISTENT, Continuation, parse_continuation
-from numakube_lab.api.wire.label_selectors import parse_label_selector
 from numakube_lab.api.wire.refusals import Refusal, bad_request, expired, failed, not_found
 from numakube_lab.api.wire.request_options import EXACT, NOT_OLDER_THAN, ListOptions, list_options
 
@@ -41,18 +42,18 @@ _LIST_EXPIRED: Final = "The resourceVersion for the provided list is too old."
 class Selection:
     """Which objects of a resource a request is about."""
 
-    labels: LabelSelector = ()
+    labels: Selector = EVERYTHING
     fields: FieldSelector = ()
 
     @property
     def empty(self) -> bool:
         """Whether everything is selected."""
-        return not self.labels and not self.fields
+        return self.labels.is_empty and not self.fields
 
     def matches(self, stored: Stored) -> bool:
         """Tell whether *stored* is selected."""
         obj = stored.obj
-        return (not self.labels or matches(self.labels, obj["metadata"].get("labels"))) and (
+        return self.labels.matches(obj["metadata"].get("labels") or {}) and (
             not self.fields or matches_fields(self.fields, obj)
         )
 
@@ -81,7 +82,10 @@ def list_collection(state: State, call: Call) -> Reply:
 def selection_of(call: Call, options: ListOptions) -> Selection:
     """Return what the selectors of a request select."""
     assert call.served is not None  # noqa: S101 - the router looked it up
-    labels = parse_label_selector(options.label_selector)
+    try:
+        labels = parse_label_selector(options.label_selector)
+    except InvalidValue as error:
+        raise bad_request(str(error)) from None
     text = options.field_selector
     fields = parse_field_selector(text, call.resource, call.served.selectable)
     if call.info.legacy_watch and not call.info.selected:

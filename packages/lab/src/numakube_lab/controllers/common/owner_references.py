@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from numakube.api.meta import ObjectReference, OwnerReference
+from numakube.api.meta import LabelSelector, ObjectReference, OwnerReference
+from numakube.api.selectors import selects
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import Change
 from numakube_lab.controllers.common.mirrors import Owned
-from numakube_lab.controllers.common.selecting import is_empty, selects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.meta import LabelSelector
     from numakube.kube.resources import Document, Resource
 
 T = TypeVar("T", bound=Owned)
@@ -108,7 +107,7 @@ def claim(
 
 
 def _wants(selector: LabelSelector, obj: Owned) -> bool:
-    return not is_empty(selector) and selects(selector, obj.metadata.labels)
+    return selector != LabelSelector() and selects(selector, obj.metadata.labels)
 
 
 def _adopted(resource: Resource[Any], obj: Owned, owner: OwnerReference) -> Change:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from numakube.api.meta import LabelSelector
 from numakube.api.pod_phase import has_ended
+from numakube.api.selectors import selects
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
@@ -40,7 +42,6 @@ from numakube_lab.controllers.common.pod_states import (
     phase_of,
     seconds_to_available,
 )
-from numakube_lab.controllers.common.selecting import is_empty, selects
 from numakube_lab.controllers.types.apps import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
@@ -100,7 +101,7 @@ class Observed:
 def reconcile(seen: Observed) -> Plan:
     """Decide what to do about a daemon set."""
     daemon_set = seen.daemon_set
-    if is_empty(daemon_set.spec.selector):
+    if daemon_set.spec.selector == LabelSelector():
         return NOTHING
     going = daemon_set.metadata.deletion_timestamp is not None
     claimed = claim(

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from numakube.api.meta import LabelSelector
 from numakube.api.pod_phase import has_ended
+from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
@@ -25,7 +27,6 @@ from numakube_lab.controllers.common.actions import (
 )
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.owner_references import claim, owner_key, owner_reference
-from numakube_lab.controllers.common.selecting import is_empty, selects
 from numakube_lab.controllers.types.apps import (
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -70,7 +71,7 @@ class Observed:
 def reconcile(seen: Observed) -> Plan:
     """Decide what to do about a deployment."""
     deployment = seen.deployment
-    if is_empty(deployment.spec.selector):
+    if deployment.spec.selector == LabelSelector():
         return NOTHING
     claimed = claim(
         REPLICA_SETS,

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.actions import NOTHING, Plan, status_change
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, time_of
-from numakube_lab.controllers.common.selecting import selects
 from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from numakube_lab.controllers.types.cluster import (
     DISRUPTION_BUDGETS,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
 from numakube.kube.objects import key_of
 from numakube_lab.controllers.common.actions import (
@@ -31,7 +32,6 @@ from numakube_lab.controllers.common.owner_references import (
     reference_to,
 )
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, seconds_to_available
-from numakube_lab.controllers.common.selecting import selects
 from numakube_lab.controllers.types.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
 from numakube_lab.controllers.workloads.downscaling import choose_victims
 from numakube_lab.controllers.workloads.templates import pod_from_template

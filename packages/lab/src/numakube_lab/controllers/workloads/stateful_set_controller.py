@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from numakube.api.meta import LabelSelector
 from numakube.api.pod_phase import has_ended
+from numakube.api.selectors import selects
 from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
@@ -38,7 +40,6 @@ from numakube_lab.controllers.common.pod_states import (
     phase_of,
     seconds_to_available,
 )
-from numakube_lab.controllers.common.selecting import is_empty, selects
 from numakube_lab.controllers.types.apps import (
     CONTROLLER_REVISIONS,
     STATEFUL_SETS,
@@ -90,7 +91,7 @@ class Observed:
 def reconcile(seen: Observed) -> Plan:
     """Decide what to do about a stateful set."""
     stateful_set = seen.stateful_set
-    if is_empty(stateful_set.spec.selector):
+    if stateful_set.spec.selector == LabelSelector():
         return NOTHING
     going = stateful_set.metadata.deletion_timestamp is not None
     claimed = claim(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.field_errors import FieldError, forbidden, invalid, invalids, required
+from numakube.api.selector_text import selector_text
+from numakube.api.selectors import NOTHING, Requirement, Selector
 from numakube.values import names
 from numakube_lab.schema.metadata_checks import validate_labels
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 NEEDS_VALUES: Final = "must be specified when `operator` is 'In' or 'NotIn'"
 NEEDS_NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
 UNKNOWN_OPERATOR: Final = "not a valid selector operator"
-_MARKS: Final = {"In": " in ", "NotIn": " notin "}
 
 
 def validate_label_selector(
@@ -62,54 +63,28 @@ def is_empty(selector: Json | None) -> bool:
     return not selector or not (selector.get("matchLabels") or selector.get("matchExpressions"))
 
 
+def selector_of(selector: Json | None) -> Selector:
+    """Return what *selector* selects; none at all selects nothing."""
+    if selector is None:
+        return NOTHING
+    exact = (selector.get("matchLabels") or {}).items()
+    requirements = [Requirement(key, "=", frozenset((value,))) for key, value in exact]
+    for one in selector.get("matchExpressions") or ():
+        values = frozenset(one.get("values") or ())
+        requirements.append(Requirement(one.get("key", ""), one.get("operator", ""), values))
+    return Selector(tuple(sorted(requirements, key=lambda one: one.key)))
+
+
 def matches(selector: Json | None, labels: Mapping[str, str] | None) -> bool:
     """Tell whether *labels* satisfy *selector*; no selector at all matches nothing."""
-    if selector is None:
-        return False
-    have = labels or {}
-    wanted = selector.get("matchLabels") or {}
-    if any(have.get(key) != value for key, value in wanted.items()):
-        return False
-    return all(_satisfies(one, have) for one in selector.get("matchExpressions") or [])
-
-
-def _satisfies(requirement: Json, labels: Mapping[str, str]) -> bool:
-    key = requirement.get("key", "")
-    values = requirement.get("values") or []
-    match requirement.get("operator"):
-        case "In":
-            return key in labels and labels[key] in values
-        case "NotIn":
-            return key not in labels or labels[key] not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-        case _:
-            return False
+    return selector_of(selector).matches(labels or {})
 
 
 def format_selector(selector: Json | None) -> str:
     """Return *selector* in the one-line form of kubectl: ``app=a,tier in (x,y)``."""
     if not is_convertible(selector):
         return "<error>"
-    if selector is None or is_empty(selector):
-        return "<none>"
-    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
-    parts += [
-        (one["key"], _format_requirement(one)) for one in selector.get("matchExpressions") or []
-    ]
-    return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
-
-
-def _format_requirement(requirement: Json) -> str:
-    key, operator = requirement["key"], requirement["operator"]
-    if operator == "Exists":
-        return str(key)
-    if operator == "DoesNotExist":
-        return f"!{key}"
-    values = ",".join(sorted(set(requirement.get("values") or [])))
-    return f"{key}{_MARKS[operator]}({values})"
+    return selector_text(selector_of(selector)) or "<none>"
 
 
 def format_labels(labels: Mapping[str, str] | None) -> str:
