@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.values.gotext import go_quote
+from numakube.values.times import parse_time
 from numakube_lab.patching.field_sets import FieldSet, from_wire, to_wire, union
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _entry(manager: Manager, share: Share) -> dict[str, Any]:
 
 
 def _seconds(time: str | None) -> float:
-    return datetime.fromisoformat(time).timestamp() if time else 0
+    return parse_time(time).timestamp() if time else 0
 
 
 def cap_updaters(shares: Shares) -> Shares:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import InvalidValue
 from numakube.values.quantity import FORMAT_WRONG, NUMERIC_WRONG, SUFFIX_WRONG, parse_quantity
+from numakube.values.times import canonical_micro_time, canonical_time
 from numakube_lab.schema.jsontext import FloatText
-from numakube_lab.schema.times import canonical_micro_time, canonical_time
 from numakube_lab.schema.types import JsonValue, Scalar, ScalarKind
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from numakube.values.times import parse_time
 from numakube_lab.api.catalogue.resources import Orphaning
 from numakube_lab.api.custom.definitions import SHELF as DEFINITIONS
 from numakube_lab.api.custom.definitions import is_terminating, marked_for_deletion
@@ -251,11 +252,6 @@ def _hasten(state: State, obj: Json, options: DeleteOptions) -> Json | None:
     return with_metadata(
         obj, deletionTimestamp=timestamp(moment), deletionGracePeriodSeconds=period
     )
-
-
-def parse_time(text: str) -> datetime:
-    """Read a timestamp of metadata."""
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
 
 
 def _next_generation(obj: Json) -> int | None:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from numakube.errors import InvalidValue
 from numakube.values.display import age_text
+from numakube.values.times import parse_time
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 UNKNOWN: Final = "<unknown>"
 
 
 def human_age(moment: str | None, now: datetime) -> str:
-    """Return the age of an RFC 3339 timestamp; one that is missing is ``<unknown>``.
-
-    >>> human_age("2024-05-01T10:00:00Z", datetime(2024, 5, 1, 10, 3, 20, tzinfo=UTC))
-    '3m20s'
-    """
+    """Return the age of an RFC 3339 timestamp; one that is missing is ``<unknown>``."""
     if not moment:
         return UNKNOWN
     try:
-        then = datetime.fromisoformat(moment)
-    except ValueError:
+        return age_text((now - parse_time(moment)).total_seconds())
+    except InvalidValue:
         return "<invalid>"
-    aware = then if then.tzinfo else then.replace(tzinfo=UTC)
-    return age_text(int((now - aware).total_seconds()))
 
 
 def time_between(start: str, end: str) -> str:
     """Return how long it was from one timestamp to a later one."""
-    return human_age(start, datetime.fromisoformat(end))
+    return human_age(start, parse_time(end))

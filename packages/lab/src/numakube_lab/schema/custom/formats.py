@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from numakube.errors import InvalidValue
-from numakube_lab.schema.times import canonical_time
+from numakube.values.times import canonical_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
