@@ -100,3 +100,12 @@ class ObjectList(Wire, Generic[T], frozen=True):
     kind: str = ""
     metadata: ListMeta = ListMeta()
     items: tuple[T, ...] = ()
+
+
+class ServerVersion(Wire, frozen=True):
+    """The version of an API server."""
+
+    major: str = ""
+    minor: str = ""
+    git_version: str = ""
+    platform: str = ""

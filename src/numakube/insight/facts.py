@@ -24,6 +24,7 @@ from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
+from numakube.api.meta import ServerVersion
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod_phase import has_ended
 from numakube.api.storage import (
@@ -38,17 +39,18 @@ from numakube.api.storage import (
 from numakube.api.workloads import (
     Namespace,
     PodDisruptionBudget,
+    PriorityClass,
     ReplicaSet,
     ReplicationController,
     Service,
     StatefulSet,
+    Workload,
 )
 from numakube.errors import NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.listing import read_list, read_object
 from numakube.insight.rights import Role, RoleBinding
 from numakube.insight.unreadable import Unreadable
-from numakube.insight.workloads import PriorityClass, ServerVersion, Workload
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.topology.view import view_of
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from numakube.api.core import Node
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, read_kubelet_config
-from numakube.api.meta import ObjectMeta
+from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.apps.deployer.advice import Advice, kubeadm_patch, kubelet_configuration
 from numakube.apps.deployer.validation import Finding, validate
 from numakube.insight.facts import ClusterFacts
-from numakube.insight.workloads import ServerVersion
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape

@@ -39,8 +39,8 @@ from numakube.api.nodetopology import (
     SchedulerSpec,
     SriovGroup,
 )
-from numakube.api.operands import Deployment, DeploymentCondition, DeploymentStatus
 from numakube.api.placement import Toleration
+from numakube.api.workloads import Deployment, DeploymentCondition, DeploymentStatus
 from numakube.api.yamls import load_yaml
 from numakube.apps.operator.actions import Delete, Made
 from numakube.apps.operator.conditions import State

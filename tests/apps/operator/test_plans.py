@@ -24,7 +24,8 @@ from numakube.api.nodetopology import (
     ScoredResource,
     ScoringStrategy,
 )
-from numakube.api.operands import (
+from numakube.api.placement import Toleration
+from numakube.api.workloads import (
     ConfigMap,
     DaemonSet,
     DaemonSetStatus,
@@ -32,7 +33,6 @@ from numakube.api.operands import (
     DeploymentCondition,
     DeploymentStatus,
 )
-from numakube.api.placement import Toleration
 from numakube.api.yamls import load_yaml
 from numakube.apps.operator.actions import Apply, Delete, Made, Plan
 from numakube.apps.operator.conditions import State

@@ -12,7 +12,7 @@ from numakube.api.events import CoreEvent
 from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.leases import Lease
 from numakube.api.nrt import NodeResourceTopology
-from numakube.api.workloads import Namespace
+from numakube.api.workloads import Namespace, PriorityClass, Workload
 from numakube.apps.anonymising.fields import renamed
 from numakube.apps.anonymising.pseudonyms import Collector, Sort
 from numakube.apps.anonymising.topologies import rewritten
@@ -22,7 +22,6 @@ from numakube.insight.collected import Collected
 from numakube.insight.facts import OBJECTS, facts_of
 from numakube.insight.listing import read_list
 from numakube.insight.unreadable import Unreadable
-from numakube.insight.workloads import PriorityClass, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import decode
+from numakube.api.meta import ServerVersion
 from numakube.api.nodes import CONTROL_PLANE
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import load_yaml
 from numakube.errors import ApiError, NumakubeError
-from numakube.insight.workloads import ServerVersion
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES
 from numakube.kube.resources import Resource
 from numakube.kube.transport import Request

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Node
     from numakube.api.nodetopology import MachineConfigPool, NUMAResourcesOperator
-    from numakube.api.operands import ConfigMap, DaemonSet
+    from numakube.api.workloads import ConfigMap, DaemonSet
     from numakube.apps.operator.kubelet_configs import KubeletConfigObject
     from numakube.kube.resources import Document
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from numakube.api.core import Node
     from numakube.api.nodetopology import NUMAResourcesScheduler, SchedulerSpec
-    from numakube.api.operands import Deployment
+    from numakube.api.workloads import Deployment
 
 QOS: Final = "config.numa-operator.openshift.io/scheduler-qos-request"
 DIGESTS_VARIABLE: Final = "SCHEDULER_IMAGE_DIGESTS"

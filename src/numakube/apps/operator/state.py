@@ -13,7 +13,7 @@ from numakube.api.nodetopology import (
     NUMAResourcesOperator,
     NUMAResourcesScheduler,
 )
-from numakube.api.operands import ConfigMap, DaemonSet, Deployment
+from numakube.api.workloads import ConfigMap, DaemonSet, Deployment
 from numakube.apps.operator.actions import Made
 from numakube.apps.operator.executor import FIELD_MANAGER
 from numakube.apps.operator.exporters_plan import Seen, plan_exporters

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.core import Container, Pod
+    from numakube.api.workloads import Workload
     from numakube.insight.facts import ClusterFacts
-    from numakube.insight.workloads import Workload
 
 
 class Program(StrEnum):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from numakube.api.core import Container, Pod
-    from numakube.insight.workloads import PriorityClass
+    from numakube.api.workloads import PriorityClass
 
 _SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from numakube.kube.catalog import LEASES, NODES, PODS
+from numakube.kube.events import reference_to
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.values.times import format_time
@@ -25,7 +26,6 @@ from numakube_lab.controllers.cluster.node_health import (
 )
 from numakube_lab.controllers.common.actions import NOTHING, Action, Change, Note, Plan
 from numakube_lab.controllers.common.loop import Controller
-from numakube_lab.controllers.common.owner_references import reference_to
 from numakube_lab.controllers.common.pod_states import is_ready
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from numakube.api.placement_rules import tolerates
 from numakube.kube.catalog import NODES, PODS
+from numakube.kube.events import reference_to
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
 from numakube_lab.controllers.common.actions import NOTHING, Delete, Note, Plan
 from numakube_lab.controllers.common.loop import Controller
-from numakube_lab.controllers.common.owner_references import reference_to
 from numakube_lab.controllers.common.placement import NO_EXECUTE
 from numakube_lab.controllers.common.pod_states import is_terminating, time_of
 

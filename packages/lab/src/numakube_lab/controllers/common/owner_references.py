@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from numakube.api.meta import LabelSelector, ObjectReference, OwnerReference
+from numakube.api.meta import LabelSelector, OwnerReference
 from numakube.api.selectors import selects
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import Change
@@ -57,19 +57,6 @@ def owner_key(obj: Owned, kind: str) -> tuple[ObjectKey, ...]:
     if controller is None or controller.kind != kind:
         return ()
     return (ObjectKey(obj.metadata.namespace, controller.name),)
-
-
-def reference_to(resource: Resource[Any], obj: Owned) -> ObjectReference:
-    """Return the reference with which events name *obj*."""
-    metadata = obj.metadata
-    return ObjectReference(
-        api_version=resource.api_version,
-        kind=resource.kind,
-        namespace=metadata.namespace,
-        name=metadata.name,
-        uid=metadata.uid,
-        resource_version=metadata.resource_version,
-    )
 
 
 def claim(

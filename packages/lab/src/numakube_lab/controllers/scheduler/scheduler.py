@@ -11,12 +11,12 @@ import structlog
 from numakube.api.pod_phase import has_ended
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
 from numakube.kube.catalog import NODES, PODS
+from numakube.kube.events import reference_to
 from numakube.kube.objects import key_of
 from numakube.kube.patches import strategic_patch
 from numakube.kube.store import Removed, Updated
 from numakube.kube.subresources import bind_pod
 from numakube.values.times import format_time
-from numakube_lab.controllers.common.owner_references import reference_to
 from numakube_lab.controllers.common.pod_states import condition_of
 from numakube_lab.controllers.scheduler.choosing import Chooser, Unschedulable
 from numakube_lab.controllers.scheduler.pending import Pending

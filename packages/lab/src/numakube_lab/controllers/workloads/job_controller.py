@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from numakube.kube.catalog import PODS
+from numakube.kube.events import reference_to
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.actions import (
@@ -26,7 +27,7 @@ from numakube_lab.controllers.common.actions import (
     status_change,
 )
 from numakube_lab.controllers.common.loop import Controller
-from numakube_lab.controllers.common.owner_references import owner_document, owner_key, reference_to
+from numakube_lab.controllers.common.owner_references import owner_document, owner_key
 from numakube_lab.controllers.common.pod_states import is_ready, time_of
 from numakube_lab.controllers.types.batch import JOBS, Job, JobCondition, JobStatus
 from numakube_lab.controllers.workloads.downscaling import choose_victims

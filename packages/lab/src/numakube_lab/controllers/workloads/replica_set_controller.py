@@ -13,6 +13,7 @@ import msgspec
 
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
+from numakube.kube.events import reference_to
 from numakube.kube.objects import key_of
 from numakube_lab.controllers.common.actions import (
     NOTHING,
@@ -29,7 +30,6 @@ from numakube_lab.controllers.common.owner_references import (
     owner_document,
     owner_key,
     owner_reference,
-    reference_to,
 )
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, seconds_to_available
 from numakube_lab.controllers.types.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus

@@ -16,6 +16,7 @@ from numakube.api.meta import LabelSelector
 from numakube.api.pod_phase import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
+from numakube.kube.events import reference_to
 from numakube.kube.objects import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
     NOTHING,
@@ -31,7 +32,6 @@ from numakube_lab.controllers.common.owner_references import (
     claim,
     owner_key,
     owner_reference,
-    reference_to,
 )
 from numakube_lab.controllers.common.pod_states import (
     is_available,
