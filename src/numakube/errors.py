@@ -1,4 +1,4 @@
-"""Every exception that numakube raises on purpose.
+"""The exceptions that packages of numakube raise to each other, and the root of all others.
 
     NumakubeError
     ├── InvalidValue        a text that is not a quantity, cpuset, mask or resource name
@@ -19,6 +19,9 @@
     │                       UnsupportedMediaType, Invalid, TooManyRequests, InternalError,
     │                       ServerTimeout, ServiceUnavailable
     └── LeadershipLost      a lease could not be renewed in time; another may lead now
+
+What only one package raises, such as `DevicePluginError` or the lab's `PatchError`, is defined
+there and derives from one of these, so that a caller can always catch `NumakubeError`.
 
 An expected outcome (a pod that does not fit) is never an exception: it is a value with a reason.
 Each message says what is wrong, where, and where possible what to do about it.

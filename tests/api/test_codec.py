@@ -9,13 +9,12 @@ from numakube.api.codec import (
     convert,
     decode,
     decode_tree,
-    decode_yaml,
     encode,
-    encode_yaml,
     to_tree,
 )
 from numakube.api.core import Container, Pod, PodSpec
-from numakube.api.meta import ObjectList, ObjectMeta
+from numakube.api.meta import ObjectMeta
+from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.errors import MalformedObject
 
 
@@ -93,7 +92,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
 
 def test_defaults_are_left_out_but_kind_and_version_are_not() -> None:
     """Items of a list come without a kind; requests must have one."""
-    pod = decode(ObjectList[Pod], b'{"items": [{"metadata": {"name": "web"}}]}').items[0]
+    pod = decode(Pod, b'{"metadata": {"name": "web"}}')
 
     assert encode(pod) == b'{"metadata":{"name":"web"},"apiVersion":"v1","kind":"Pod"}'
     assert to_tree(Pod()) == {"apiVersion": "v1", "kind": "Pod"}
@@ -106,15 +105,17 @@ def test_yaml_and_json_read_the_same() -> None:
         spec=PodSpec(containers=(Container(name="c", image="i"),), overhead={"cpu": 0.25}),
     )
 
-    assert decode_yaml(Pod, encode_yaml(pod)) == decode(Pod, encode(pod)) == pod
+    assert (
+        convert(Pod, load_yaml(dump_yaml(to_tree(pod)), "pod")) == decode(Pod, encode(pod)) == pod
+    )
 
 
 def test_malformed_yaml_is_refused_with_its_line() -> None:
     """And fields of the wrong type with their path."""
     with pytest.raises(MalformedObject, match=r"pods\.yaml: line 2: not YAML"):
-        decode_yaml(Pod, "metadata:\n  name: : :\n", "pods.yaml")
+        load_yaml("metadata:\n  name: : :\n", "pods.yaml")
     with pytest.raises(MalformedObject, match=r"metadata\.labels\[v\]: expected a string"):
-        decode_yaml(Pod, "metadata: {labels: {v: 1}}")
+        convert(Pod, load_yaml("metadata: {labels: {v: 1}}", "pods.yaml"))
 
 
 def test_a_wrong_type_before_the_end_of_broken_json_is_told_as_no_json() -> None:

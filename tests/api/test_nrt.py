@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.codec import encode, to_tree
+from numakube.api.codec import to_tree
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import (
     V1ALPHA1,
@@ -19,10 +19,7 @@ from numakube.api.nrt import (
     ZoneResource,
     attribute_value,
     convert_nrt,
-    decode_nrt,
-    merge_attributes,
     numa_id_of,
-    topology_policy_of,
     with_attribute,
     without_attribute,
     zone_name,
@@ -44,13 +41,13 @@ def test_an_object_of_v1alpha2_is_read_whole() -> None:
       "zones": [{"name": "node-0", "type": "Node", "costs": [{"name": "node-0", "value": 10}],
         "resources": [{"name": "cpu", "capacity": "12", "allocatable": 11, "available": "11"}]}]}"""
 
-    topology = decode_nrt(body)
+    topology = convert_nrt(json.loads(body))
 
     assert topology.metadata.name == "worker-0"
     assert attribute_value(topology.attributes, "topologyManagerScope") == "container"
     assert topology.zones[0].costs == (Cost(name="node-0", value=10),)
     assert topology.zones[0].resources[0].allocatable == 11
-    assert decode_nrt(encode(topology)) == topology
+    assert convert_nrt(to_tree(topology)) == topology
 
 
 def test_zones_are_written_even_if_there_are_none() -> None:
@@ -60,7 +57,7 @@ def test_zones_are_written_even_if_there_are_none() -> None:
         "apiVersion": V1ALPHA2,
         "kind": "NodeResourceTopology",
     }
-    assert decode_nrt(b'{"zones": null}') == NodeResourceTopology()
+    assert convert_nrt({"zones": None}) == NodeResourceTopology()
 
 
 def test_an_object_of_v1alpha1_is_converted() -> None:
@@ -73,7 +70,6 @@ def test_an_object_of_v1alpha1_is_converted() -> None:
         "attributes": [{"name": "a", "value": "b"}],
     }
 
-    assert convert_nrt(tree) == decode_nrt(json.dumps(tree))
     assert convert_nrt(tree) == NodeResourceTopology(
         metadata=ObjectMeta(name="worker-0"),
         topology_policies=("RestrictedPodLevel",),
@@ -93,14 +89,6 @@ def test_an_unknown_version_and_a_wrong_field_are_refused() -> None:
     )
 
 
-def test_policies_of_the_kubelet_map_to_the_deprecated_field() -> None:
-    """Anything unknown is ``None``."""
-    assert topology_policy_of("single-numa-node", "pod") == "SingleNUMANodePodLevel"
-    assert topology_policy_of("best-effort", "container") == "BestEffortContainerLevel"
-    assert topology_policy_of("none", "container") == "None"
-    assert topology_policy_of("restricted", "") == "None"
-
-
 def test_the_first_attribute_of_a_name_counts() -> None:
     """Missing is different from empty."""
     assert attribute_value(attributes("a=1 b= a=2"), "a") == "1"
@@ -115,13 +103,6 @@ def test_an_attribute_is_replaced_in_place_or_appended() -> None:
     assert with_attribute(some, Attribute(name="a", value="9")) == attributes("a=9 b=2 a=3")
     assert with_attribute(some, Attribute(name="c", value="9")) == attributes("a=1 b=2 a=3 c=9")
     assert with_attribute(some, Attribute(name="", value="9")) is some
-
-
-def test_merging_keeps_the_order_of_the_existing() -> None:
-    """New ones follow in their own order."""
-    merged = merge_attributes(attributes("a=1 b=2"), attributes("d=4 b=9 c=3"))
-
-    assert merged == attributes("a=1 b=9 d=4 c=3")
 
 
 def test_deleting_removes_every_one_of_a_name() -> None:
@@ -193,7 +174,7 @@ topologies = st.builds(
 @given(topologies)
 def test_objects_survive_the_wire(topology: NodeResourceTopology) -> None:
     """In the current version everything."""
-    assert decode_nrt(encode(topology)) == topology
+    assert convert_nrt(to_tree(topology)) == topology
 
 
 @given(topologies)

@@ -38,13 +38,14 @@ from numakube.api.checkpoints.memory import (
     read_memory_manager_state,
     write_memory_manager_state,
 )
-from numakube.api.codec import decode, decode_tree, decode_yaml, to_tree
+from numakube.api.codec import convert, decode, decode_tree, to_tree
 from numakube.api.core import Node, Pod
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.nodetopology import NUMAResourcesOperator, NUMAResourcesScheduler
 from numakube.api.nrt import convert_nrt
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
+from numakube.api.yamls import load_yaml
 from numakube.apps.extender.protocol import BindingArgs, PreemptionArgs, read
 from numakube.apps.extender.requests import Requests
 from numakube.apps.webhook.review import judge, read_review, write_review
@@ -164,8 +165,8 @@ READERS: list[tuple[Callable[[bytes], object], Any]] = [
     (lambda data: decode(DeviceCr, data), device_tree("n")),
     (lambda data: decode(NUMAResourcesOperator, data), OPERATOR),
     (lambda data: decode(NUMAResourcesScheduler, data), SCHEDULER),
-    (lambda data: decode_yaml(KubeletConfiguration, data), KUBELET),
-    (lambda data: decode_yaml(KubeSchedulerConfiguration, data), CONFIG),
+    (lambda data: convert(KubeletConfiguration, load_yaml(data, "f")), KUBELET),
+    (lambda data: convert(KubeSchedulerConfiguration, load_yaml(data, "f")), CONFIG),
     (read_cpu_manager_state, CPU),
     (peek_cpu_manager_state, CPU),
     (read_memory_manager_state, MEMORY),

@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 
 from numakube.errors import MalformedObject
 from numakube.topology.fingerprint import (
-    INCOMPATIBLE,
-    MALFORMED,
     PodName,
-    check_fingerprint,
     fingerprint_of,
 )
 from numakube.topology.fingerprint_status import (
@@ -70,7 +67,6 @@ def test_xxh64_gives_the_published_values(data: bytes, seed: int, expected: int)
 def test_fingerprints_are_those_of_upstream(pods: list[tuple[str, str]], expected: str) -> None:
     """Values from the tests of four projects and from a real cluster."""
     assert fingerprint_of(pods) == expected
-    assert check_fingerprint(expected, pods) is None
 
 
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), max_size=6), st.randoms())
@@ -80,29 +76,6 @@ def test_the_order_of_pods_does_not_matter(pods: list[tuple[str, str]], rng: obj
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
     assert fingerprint_of(shuffled) == fingerprint_of(pods)
     assert len(fingerprint_of(pods)) == 24
-
-
-@pytest.mark.parametrize(
-    ("received", "reason"),
-    [
-        ("x", MALFORMED),
-        ("", MALFORMED),
-        ("wrngv001b92008c14168b3a6", MALFORMED),
-        ("pfp0vX", MALFORMED),
-        ("pfp0v000b92008c14168b3a6", INCOMPATIBLE),
-        (
-            "pfp0v001e477abb123fc0ec1",
-            'fingerprint mismatch got="b92008c14168b3a6" expected="e477abb123fc0ec1"',
-        ),
-        (
-            "pfp0v001B92008C14168B3A6",
-            'fingerprint mismatch got="b92008c14168b3a6" expected="B92008C14168B3A6"',
-        ),
-    ],
-)
-def test_what_is_not_the_fingerprint_is_told_apart(received: str, reason: str) -> None:
-    """In upstream's words."""
-    assert check_fingerprint(received, FIVE) == reason
 
 
 def test_a_status_is_written_as_upstream_writes_it() -> None:

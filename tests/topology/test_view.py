@@ -15,7 +15,6 @@ from numakube.api.nrt import (
     Zone,
     ZoneResource,
     convert_nrt,
-    decode_nrt,
 )
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.settings import KubeletSettings
@@ -98,7 +97,7 @@ RTE = b"""{"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceT
 
 def test_an_object_of_the_resource_topology_exporter_is_read() -> None:
     """Zones come in any order; quantities in any notation."""
-    view = seen(decode_nrt(RTE))
+    view = seen(convert_nrt(msgspec.json.decode(RTE)))
     assert view == NodeTopology(
         node="worker-0",
         zones=(

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import msgspec
 
 from numakube.api.decode_errors import malformed
-from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.errors import MalformedObject
 from numakube.values.limits import MAX_DEPTH
 
@@ -65,11 +64,6 @@ def _too_deep(subject: str) -> MalformedObject:
     return MalformedObject(subject, f"lists and maps are nested deeper than {MAX_DEPTH}")
 
 
-def decode_yaml(kind: type[T], text: str | bytes, subject: str | None = None) -> T:
-    """Return the YAML document *text* as a *kind*; *subject* names it in errors."""
-    return convert(kind, load_yaml(text, subject or kind.__name__), subject)
-
-
 def convert(kind: type[T], tree: object, subject: str | None = None) -> T:
     """Return a tree of plain dicts and lists as a *kind*; *subject* names it in errors."""
     if deeper_than(tree, MAX_DEPTH):
@@ -97,11 +91,6 @@ def deeper_than(tree: object, depth: int) -> bool:
 def encode(value: object) -> bytes:
     """Return *value* as compact JSON."""
     return msgspec.json.encode(value)
-
-
-def encode_yaml(value: object) -> str:
-    """Return *value* as YAML, fields in their declared order."""
-    return dump_yaml(to_tree(value))
 
 
 def to_tree(value: object) -> Any:  # noqa: ANN401 - a JSON document can be anything

@@ -1,12 +1,8 @@
-"""Object metadata, selectors and lists (``metav1``)."""
-
-from typing import Generic, TypeVar
+"""Object metadata, references and selectors (``metav1``), and the version of a server."""
 
 import msgspec
 
 from numakube.api.wire import Timestamp, Wire
-
-T = TypeVar("T")
 
 
 class OwnerReference(Wire, frozen=True):
@@ -91,15 +87,6 @@ class ListMeta(Wire, frozen=True):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
     remaining_item_count: int | None = None
-
-
-class ObjectList(Wire, Generic[T], frozen=True):
-    """A list of objects, as in ``PodList``; items carry no ``kind`` of their own."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: ListMeta = ListMeta()
-    items: tuple[T, ...] = ()
 
 
 class ServerVersion(Wire, frozen=True):

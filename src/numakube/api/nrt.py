@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from numakube.api.codec import convert, decode
+from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
 from numakube.api.wire import QuantityText, Wire, always
 from numakube.errors import InvalidValue, MalformedObject
@@ -87,19 +87,6 @@ POLICY_AND_SCOPE: Final = {
 """What the values of ``topologyPolicies`` say of the kubelet; ``None`` and others say nothing."""
 
 
-def topology_policy_of(policy: str, scope: str) -> str:
-    """Return the value of ``topologyPolicies`` for a kubelet's Topology Manager."""
-    for name, known in POLICY_AND_SCOPE.items():
-        if known == (policy, scope):
-            return name
-    return "None"
-
-
-def decode_nrt(data: bytes | str, subject: str | None = None) -> NodeResourceTopology:
-    """Return the object in *data*, of either version, in the current one."""
-    return to_v1alpha2(decode(NodeResourceTopology, data, subject))
-
-
 def convert_nrt(tree: object, subject: str | None = None) -> NodeResourceTopology:
     """Return the object in *tree*, of either version, in the current one."""
     return to_v1alpha2(convert(NodeResourceTopology, tree, subject))
@@ -134,16 +121,6 @@ def with_attribute(attributes: tuple[Attribute, ...], new: Attribute) -> tuple[A
         if one.name == new.name:
             return (*attributes[:position], new, *attributes[position + 1 :])
     return (*attributes, new)
-
-
-def merge_attributes(
-    existing: tuple[Attribute, ...], updated: tuple[Attribute, ...]
-) -> tuple[Attribute, ...]:
-    """Return *existing* with the values of *updated*, and new ones at the end in their order."""
-    values = {one.name: one for one in updated}
-    known = {one.name for one in existing}
-    replaced = tuple(values.get(one.name, one) for one in existing)
-    return (*replaced, *(one for one in updated if one.name not in known))
 
 
 def without_attribute(attributes: tuple[Attribute, ...], name: str) -> tuple[Attribute, ...]:

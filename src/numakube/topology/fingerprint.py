@@ -13,19 +13,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.topology.xxh64 import xxh64
-from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PREFIX: Final = "pfp0"
 VERSION: Final = "v001"
-
-MALFORMED: Final = "malformed fingerprint"
-INCOMPATIBLE: Final = "incompatible version"
-
-_HEADER: Final = len(PREFIX) + len(VERSION)
-_SHORTEST: Final = 16
 
 
 class PodName(NamedTuple):
@@ -41,19 +34,6 @@ class PodName(NamedTuple):
 def fingerprint_of(pods: Iterable[tuple[str, str]]) -> str:
     """Return the fingerprint of *pods*, given as namespaces and names."""
     return PREFIX + VERSION + _digest(pods)
-
-
-def check_fingerprint(received: str, pods: Iterable[tuple[str, str]]) -> str | None:
-    """Return why *received* is not the fingerprint of *pods*; ``None`` if it is."""
-    if len(received) < _SHORTEST or not received.startswith(PREFIX):
-        return MALFORMED
-    if received[len(PREFIX) : _HEADER] != VERSION:
-        return INCOMPATIBLE
-    computed = _digest(pods)
-    expected = received[_HEADER:]
-    if computed == expected:
-        return None
-    return f"fingerprint mismatch got={go_quote(computed)} expected={go_quote(expected)}"
 
 
 def _digest(pods: Iterable[tuple[str, str]]) -> str:

@@ -39,11 +39,6 @@ def nodes_of(mask: NumaMask) -> tuple[int, ...]:
     return tuple(iter_bits(mask))
 
 
-def is_narrower(one: NumaMask, other: NumaMask) -> bool:
-    """Tell whether *one* has fewer nodes than *other*, or as many and a smaller number."""
-    return narrowness(one) < narrowness(other)
-
-
 def narrowness(mask: NumaMask) -> tuple[int, int]:
     """Return the key that sorts masks from the narrowest to the widest."""
     return mask.bit_count(), mask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.apps.exporter.build import GIB, configuration, figures
@@ -17,7 +16,8 @@ from numakube.api.checkpoints import (
     NumaNodeState,
     PodDevices,
 )
-from numakube.api.nrt import decode_nrt
+from numakube.api.codec import to_tree
+from numakube.api.nrt import convert_nrt
 from numakube.apps.exporter.hardware import Hardware, hardware_of
 from numakube.apps.exporter.inputs import Accounting, KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
@@ -128,7 +128,7 @@ def test_there_is_a_report_of_anything(inputs: NodeInputs, accounting: Accountin
     """One that can be written and read back, with amounts that make sense."""
     report = topology_of(inputs, ReportOptions(accounting=accounting), cause=Cause.PERIODIC)
     topology = report.topology("worker")
-    assert decode_nrt(msgspec.json.encode(topology)) == topology
+    assert convert_nrt(to_tree(topology)) == topology
     view_of(topology)
     for amounts in figures(topology.zones).values():
         assert all(0 <= free <= most <= there for there, most, free in amounts.values())

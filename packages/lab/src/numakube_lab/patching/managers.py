@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.errors import InvalidValue
 from numakube.values.gotext import go_quote
 from numakube.values.times import parse_time
 from numakube_lab.patching.field_sets import FieldSet, from_wire, to_wire, union
@@ -26,7 +27,7 @@ MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 
 
-class MalformedManagedFields(ValueError):
+class MalformedManagedFields(InvalidValue):
     """Entries of ``managedFields`` that cannot be used."""
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.errors import InvalidValue
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -31,7 +33,7 @@ _STEP: Final = re.compile(
 Step: TypeAlias = Callable[["JsonValue"], "Iterator[JsonValue]"]
 
 
-class MalformedPath(ValueError):
+class MalformedPath(InvalidValue):
     """The text is not a path."""
 
 

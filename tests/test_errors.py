@@ -1,0 +1,36 @@
+"""The tree of exceptions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import numakube
+import numakube_lab
+
+ROOTS = {"NumakubeError", "AssertionError"}
+"""What is not a bug, and what is."""
+
+
+def exceptions() -> Iterator[tuple[str, set[str]]]:
+    """Yield every public class with the names of its bases."""
+    for package in (numakube, numakube_lab):
+        for file in Path(package.__path__[0]).rglob("*.py"):
+            for node in ast.parse(file.read_text("utf-8")).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    yield node.name, {base.id for base in node.bases if isinstance(base, ast.Name)}
+
+
+def test_one_root_catches_everything_that_is_raised_on_purpose() -> None:
+    """Wherever it is defined; what is raised and caught within a module has no public name."""
+    classes = list(exceptions())
+    known = set(ROOTS)
+    for _ in range(4):
+        known |= {name for name, bases in classes if bases & known}
+    others = {
+        name
+        for name, bases in classes
+        if any(base.endswith(("Error", "Exception")) for base in bases) and name not in known
+    }
+    assert not others
