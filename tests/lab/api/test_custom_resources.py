@@ -11,6 +11,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
 
 MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 
 
 def version(name: str = "v1", *, storage: bool = True, **more: Any) -> dict[str, Any]:
@@ -67,6 +68,42 @@ async def test_a_definition_is_served_by_the_next_request(api: Client) -> None:
     created = await api.create(WIDGETS, widget(spec={}))
 
     assert created["spec"] == {"size": 3}
+
+
+async def test_elements_without_or_with_the_same_key_are_refused_by_name(api: Client) -> None:
+    """However they are sent; an apply of them fails before anything is compared."""
+    fresh = version()
+    fresh["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["parts"] = {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+        "items": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}},
+        },
+    }
+    await api.create(DEFINITIONS, definition(fresh))
+    stored = await api.create(WIDGETS, widget(spec={"parts": [{"name": "a"}]}))
+    for parts, causes in (
+        ([{"name": "a"}, {"name": "a"}], {"spec.parts[1]"}),
+        ([{}, {}], {"spec.parts[0].name", "spec.parts[1].name", "spec.parts[1]"}),
+    ):
+        spec: dict[str, Any] = {"parts": parts}
+        patch = [{"op": "replace", "path": "/spec", "value": spec}]
+        for answer in (
+            await api.send("POST", WIDGETS, widget("other", spec=spec)),
+            await api.send("PUT", f"{WIDGETS}/w", {**stored, "spec": spec}),
+            await api.send("PATCH", f"{WIDGETS}/w", {"spec": spec}, kind=MERGE),
+            await api.send("PATCH", f"{WIDGETS}/w", patch, kind="application/json-patch+json"),
+        ):
+            assert answer[0] == 422
+            assert {cause["field"] for cause in answer[1]["details"]["causes"]} == causes
+        _, failed = await api.send(
+            "PATCH", f"{WIDGETS}/w", widget(spec=spec), kind=APPLY, fieldManager="tester"
+        )
+        assert failed["message"].startswith("failed to create typed patch object")
+    assert await api.get(f"{WIDGETS}/w") == stored
 
 
 async def test_a_new_default_shows_in_objects_that_are_already_stored(api: Client) -> None:

@@ -247,10 +247,17 @@ def _updated(
     endpoint: Endpoint,
     now: str,
 ) -> Shares:
-    """Let *actor* own what differs between *live* and *new*, and nobody else own it any more."""
-    changes = compare(
-        endpoint.root, _without_managed_fields(live), _without_managed_fields(new)
-    ).without(endpoint.ignored)
+    """Let *actor* own what differs between *live* and *new*, and nobody else own it any more.
+
+    Nothing changes hands if an object does not fit its type: whether it may be stored is for
+    others to check.
+    """
+    try:
+        changes = compare(
+            endpoint.root, _without_managed_fields(live), _without_managed_fields(new)
+        ).without(endpoint.ignored)
+    except PatchFailure:
+        return shares
     shares = _without_changed(_known(shares, endpoint), changes, spared=None)
     taken = difference(union(changes.added, changes.modified), _UNOWNED)
     if not taken:
