@@ -82,6 +82,7 @@ class Mirror:
         *,
         kinds: Iterable[MirroredKind] = KINDS,
         namespaces: bool = True,
+        topologies: bool = True,
     ) -> None:
         self.cluster = cluster
         self.cache = cache
@@ -101,7 +102,7 @@ class Mirror:
         self.pods.store.subscribe(guarding("Pod", self._on_pod))
         self.nodes.store.subscribe(guarding("Node", self._on_node))
         self.topologies.store.subscribe(guarding("NodeResourceTopology", self._on_topology))
-        self._others: list[Reflector[Any]] = []
+        self._others: list[Reflector[Any]] = [self.topologies] if topologies else []
         self._optional: list[Reflector[Any]] = []
         if namespaces:
             labelled = Reflector(client, NAMESPACES)
@@ -168,7 +169,7 @@ class Mirror:
             self.listener.cache_changed(changes)
 
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return (self.nodes, self.topologies, *self._others, self.pods)
+        return (self.nodes, *self._others, self.pods)
 
     def _is_absent(self, reflector: Reflector[Any]) -> bool:
         """Tell whether the server does not have the kind; it may come later.

@@ -112,7 +112,7 @@ class Bench:
         self.client = client
         self.controllers = controllers
         self.eyes = eyes
-        self.pods = controllers.cluster.mirror(PODS)
+        self.pods = controllers.cluster.find(PODS) or eyes.mirror(PODS)
         self.kubelet: FakeKubelet
 
     def mirror(self, resource: Resource[T]) -> Mirror[T]:

@@ -10,7 +10,7 @@ from tests.lab.controllers.kit import Bench, add_node, bench, node, template, wo
 from numakube.api.core import Node, NodeSpec, ObjectMeta, Pod, Taint
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
-from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
+from numakube_lab.controllers.default_scheduler import DefaultScheduler
 from numakube_lab.controllers.types.apps import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
@@ -174,7 +174,7 @@ async def test_on_delete_waits_for_the_user() -> None:
 async def test_failed_pods_are_replaced_after_growing_pauses() -> None:
     """A node that rejects its pod does not cause a flood of them."""
     clock = ManualClock()
-    async with bench(*BOTH, nodes=("a",), assign="", clock=clock) as lab:
+    async with bench(DaemonSets, nodes=("a",), assign="a", clock=clock) as lab:
         lab.kubelet.outcome = lambda _: ("Failed", False)
         seen: set[str] = set()
         lab.pods.store.subscribe(lambda change: seen.add(change.object.metadata.uid))

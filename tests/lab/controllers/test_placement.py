@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.core import Affinity, Node, NodeSpec, ObjectMeta, PodSpec, Taint, Toleration
+from numakube.api.core import Affinity, Node, ObjectMeta, PodSpec, Taint, Toleration
 from numakube.api.placement import (
     NodeAffinity,
     NodeSelector,
@@ -13,7 +13,6 @@ from numakube.api.placement import (
 )
 from numakube.api.placement_rules import tolerates
 from numakube_lab.controllers.common.placement import is_wanted_node, named_nodes, untolerated
-from numakube_lab.controllers.scheduler.choosing import CORDONED, NOT_WANTED, TAINTED, obstacle
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")
 
@@ -99,22 +98,3 @@ def test_selectors(spec: PodSpec, *, expected: bool) -> None:
 def test_named_nodes(spec: PodSpec, expected: set[str] | None) -> None:
     """Only if every term names nodes are they the only ones."""
     assert named_nodes(spec) == expected
-
-
-@pytest.mark.parametrize(
-    ("spec", "node", "expected"),
-    [
-        (PodSpec(), Node(), None),
-        (PodSpec(), Node(spec=NodeSpec(unschedulable=True)), CORDONED),
-        (PodSpec(), Node(spec=NodeSpec(taints=(TAINT,))), TAINTED),
-        (PodSpec(node_selector={"a": "b"}), Node(), NOT_WANTED),
-        (
-            PodSpec(tolerations=(Toleration(operator="Exists"),)),
-            Node(spec=NodeSpec(taints=(TAINT,), unschedulable=True)),
-            None,
-        ),
-    ],
-)
-def test_obstacles(spec: PodSpec, node: Node, expected: str | None) -> None:
-    """The scheduler's words for why a node is out of the question."""
-    assert obstacle(spec, node) == expected

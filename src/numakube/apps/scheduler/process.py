@@ -112,7 +112,10 @@ class SchedulerProcess:
         config: KubeSchedulerConfiguration,
         client: Client,
         recorder: FlightRecorder | None = None,
+        *,
+        topologies: bool = True,
     ) -> None:
+        """Prepare a scheduler; one that has no use for *topologies* need not watch them."""
         self._config = config
         self._client = client
         self.identity = f"numakube-scheduler_{uuid4()}"
@@ -133,7 +136,7 @@ class SchedulerProcess:
         )
         for note in engine.notes:
             _log.warning("configuration", note=note)
-        self.mirror = Mirror(client, engine.cluster, engine.cache)
+        self.mirror = Mirror(client, engine.cluster, engine.cache, topologies=topologies)
         recording = Recording(recorder or FlightRecorder(), engine.cluster, client.clock)
         self.scheduler = self._make_scheduler(engine, recording, volumes, permits)
         self._watch(engine)

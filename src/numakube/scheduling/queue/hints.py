@@ -48,8 +48,11 @@ class ProfileHints:
         return self._sort.sort_key(pod, queued_at)
 
     def cares(self, refused_by: frozenset[str], kind: EventKind) -> bool:
-        """Tell whether *kind* can matter to any pod refused by those plugins."""
-        return any(
+        """Tell whether *kind* can matter to any pod refused by those plugins.
+
+        What no plugin refused had no node to be tried on: anything may help it.
+        """
+        return not refused_by or any(
             plugins[name].wakes_on & kind
             for plugins in self._plugins.values()
             for name in refused_by & plugins.keys()
@@ -84,7 +87,7 @@ class ProfileHints:
             plugin = plugins.get(name)
             if plugin is None or (plugin.wakes_on & event.kind and _wakes(plugin, pod, event)):
                 return True
-        return False
+        return not refused_by
 
 
 def _refuses(plugin: Plugin, pod: PodInfo, node: NodeInfo) -> bool:

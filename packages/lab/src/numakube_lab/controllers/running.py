@@ -20,7 +20,7 @@ from numakube_lab.controllers.cluster.node_lifecycle import Nodes
 from numakube_lab.controllers.cluster.pod_leftovers import Leftovers
 from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions
 from numakube_lab.controllers.common.mirrors import REPORT_SECONDS, Cluster
-from numakube_lab.controllers.scheduler.scheduler import DefaultScheduler
+from numakube_lab.controllers.default_scheduler import DefaultScheduler
 from numakube_lab.controllers.workloads.daemon_set_controller import DaemonSets
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.disruption_controller import DisruptionBudgets
