@@ -23,15 +23,13 @@ from numakube_lab.objects.cluster.server_kinds import (
     CLUSTER_WIDE_WITH_STATUS,
     CSI_STORAGE_CAPACITY,
     FLOW_SCHEMA,
+    MUTATING_WEBHOOKS,
     PRIORITY_LEVEL,
     SIGNING_REQUEST,
-    VOLUME_ATTRIBUTES_CLASS,
-)
-from numakube_lab.objects.cluster.webhooks import (
-    MUTATING_WEBHOOKS,
     VALIDATING_POLICY,
     VALIDATING_POLICY_BINDING,
     VALIDATING_WEBHOOKS,
+    VOLUME_ATTRIBUTES_CLASS,
 )
 from numakube_lab.objects.devices.device_claims import (
     DEVICE_CLASS,

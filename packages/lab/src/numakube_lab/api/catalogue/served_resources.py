@@ -80,10 +80,6 @@ class Registry:
         found = self._groups.get(group)
         return found.versions.get(version, {}).get(plural) if found else None
 
-    def has_version(self, group: str, version: str) -> bool:
-        """Tell whether that version of the group is served."""
-        return group in self._groups and version in self._groups[group].versions
-
     def is_builtin(self, group: str) -> bool:
         """Tell whether the group is one of Kubernetes' own."""
         return group in self._builtin

@@ -151,12 +151,6 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> R
     return Refusal(422, "Invalid", message, {**target(group, kind, name), "causes": causes})
 
 
-def too_many_requests(message: str, details: Json, retry_after: int | None = None) -> Refusal:
-    """The request may succeed later."""
-    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return Refusal(429, "TooManyRequests", message, details, headers)
-
-
 def too_large_body(limit: int) -> Refusal:
     """The request's body is larger than the server reads."""
     message = f"Request entity is too large: limit is {limit}"

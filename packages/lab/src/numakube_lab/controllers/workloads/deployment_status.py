@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
-REPLICA_FAILURE: Final = "ReplicaFailure"
 NEW_SET_AVAILABLE: Final = "NewReplicaSetAvailable"
 TIMED_OUT: Final = "ProgressDeadlineExceeded"
 NO_DEADLINE: Final = 2**31 - 1

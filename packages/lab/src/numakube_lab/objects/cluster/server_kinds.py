@@ -1,48 +1,32 @@
 """Kinds that configure the API server itself, and a few that few clients write.
 
-Of these the defaults are filled in and the fields that must be there are checked.
+Their defaults are filled in and what may not change does not; the rest is checked by their types
+alone. The lab's server calls no webhooks and enforces no policies.
 """
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.field_errors import FieldError, invalid, invalids, not_supported, required
-from numakube.api.resource_names import validate_not_negative
 from numakube.values import names
-from numakube.values.gotext import go_quote
-from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.kind_rules import STATUS, KindRules, PartRules, keep, keep_metadata
-from numakube_lab.objects.checks.selector_checks import validate_label_selector
-from numakube_lab.objects.pod.volume_sources import validate_driver_name
 from numakube_lab.schema.metadata_checks import immutable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.api.field_errors import (
+        FieldError,
+    )
     from numakube_lab.kinds import Json
 
-_PEM: Final = b"-----BEGIN CERTIFICATE REQUEST-----"
-_MAX_PRECEDENCE: Final = 10000
-_MAX_GROUP_PRIORITY: Final = 20000
-_MAX_VERSION_PRIORITY: Final = 1000
+
 _QUEUING: Final = (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50))
 
 
 def _default_flow_schema(schema: Json) -> None:
     spec = schema.setdefault("spec", {})
     spec["matchingPrecedence"] = spec.get("matchingPrecedence") or 1000
-
-
-def _check_flow_schema(schema: Json) -> list[FieldError]:
-    spec = schema.get("spec") or {}
-    precedence = spec.get("matchingPrecedence") or 0
-    errors = []
-    if not 0 < precedence <= _MAX_PRECEDENCE:
-        bound = "greater than 0" if precedence <= 0 else f"less than or equal to {_MAX_PRECEDENCE}"
-        errors.append(invalid("spec.matchingPrecedence", precedence, f"must be {bound}"))
-    name = (spec.get("priorityLevelConfiguration") or {}).get("name") or ""
-    path = "spec.priorityLevelConfiguration.name"
-    return errors + (invalids(path, name, names.dns_subdomain(name)) if name else [required(path)])
 
 
 def _default_priority_level(level: Json) -> None:
@@ -56,25 +40,6 @@ def _default_priority_level(level: Json) -> None:
         queuing = (settings.get("limitResponse") or {}).get("queuing")
         if queuing is not None:
             queuing.update({field: queuing.get(field) or value for field, value in _QUEUING})
-
-
-def _check_priority_level(level: Json) -> list[FieldError]:
-    spec = level.get("spec") or {}
-    match spec.get("type") or "":
-        case "Exempt":
-            if spec.get("limited") is None:
-                return []
-            return [_forbidden_limits()]
-        case "Limited":
-            detail = "must not be empty when type is Limited"
-            return [required("spec.limited", detail)] if spec.get("limited") is None else []
-        case other:
-            return [not_supported("spec.type", other, ("Exempt", "Limited"))]
-
-
-def _forbidden_limits() -> FieldError:
-    detail = "must be nil if the type is not Limited"
-    return invalid("spec.limited", None, detail)
 
 
 def _default_api_service(service: Json) -> None:
@@ -95,36 +60,6 @@ def _on_api_service(service: Json) -> None:
         service["status"] = {"conditions": [condition]}
 
 
-def _check_api_service(service: Json) -> list[FieldError]:
-    spec, name = service.get("spec") or {}, service["metadata"].get("name") or ""
-    group, version = spec.get("group") or "", spec.get("version") or ""
-    errors = []
-    if name != f"{version}.{group}":
-        detail = f'must be `spec.version+"."+spec.group`: {go_quote(f"{version}.{group}")}'
-        errors.append(invalid("metadata.name", name, detail))
-    if not group and version != "v1":
-        detail = "only v1 may have an empty group and it better be legacy kube"
-        errors.append(required("spec.group", detail))
-    errors += invalids("spec.group", group, names.dns_subdomain(group) if group else [])
-    errors += invalids("spec.version", version, names.dns_1035_label(version))
-    errors += _check_priority(spec, "groupPriorityMinimum", _MAX_GROUP_PRIORITY)
-    errors += _check_priority(spec, "versionPriority", _MAX_VERSION_PRIORITY)
-    reference = spec.get("service")
-    if reference is None:
-        return errors
-    fields = ("namespace", "name")
-    return errors + [
-        required(f"spec.service.{field}") for field in fields if not reference.get(field)
-    ]
-
-
-def _check_priority(spec: Json, field: str, maximum: int) -> list[FieldError]:
-    number = spec.get(field) or 0
-    if 0 < number <= maximum:
-        return []
-    return [invalid(f"spec.{field}", number, f"must be positive and less than {maximum}")]
-
-
 def _keep_all_but_status(new: Json, old: Json, now: str) -> None:
     del now
     keep(new, old, "spec")
@@ -135,44 +70,12 @@ def _on_request_update(new: Json, old: Json) -> None:
     keep(new, old, "spec")
 
 
-def _check_signing_request(request: Json) -> list[FieldError]:
-    spec = request.get("spec") or {}
-    errors = []
-    text = spec.get("request") or ""
-    if _PEM not in base64.b64decode(text):
-        errors.append(invalid("spec.request", text, "PEM block type must be CERTIFICATE REQUEST"))
-    if not spec.get("usages"):
-        errors.append(required("spec.usages", "usages must be provided"))
-    if not spec.get("signerName"):
-        errors.append(required("spec.signerName", "signerName must be provided"))
-    return errors
-
-
-def _check_attributes_class(found: Json) -> list[FieldError]:
-    errors = validate_driver_name(found.get("driverName") or "", "driverName")
-    if not found.get("parameters"):
-        errors.append(required("parameters", "must contain at least one key/value pair"))
-    return errors
-
-
 def _check_attributes_change(new: Json, old: Json) -> list[FieldError]:
     return [
         error
         for field in ("driverName", "parameters")
         for error in immutable(new.get(field), old.get(field), field)
     ]
-
-
-def _check_capacity(capacity: Json) -> list[FieldError]:
-    name = capacity.get("storageClassName") or ""
-    path = "storageClassName"
-    errors = invalids(path, name, names.dns_subdomain(name)) if name else [required(path)]
-    if (topology := capacity.get("nodeTopology")) is not None:
-        errors += validate_label_selector(topology, "nodeTopology")
-    for field in ("capacity", "maximumVolumeSize"):
-        if (text := capacity.get(field)) is not None:
-            errors += validate_not_negative(parse_quantity(text), field)
-    return errors
 
 
 def _check_capacity_change(new: Json, old: Json) -> list[FieldError]:
@@ -188,14 +91,12 @@ FLOW_SCHEMA: Final = KindRules(
     counted=("spec",),
     parts=STATUS,
     default=_default_flow_schema,
-    check=_check_flow_schema,
 )
 PRIORITY_LEVEL: Final = KindRules(
     namespaced=False,
     counted=("spec",),
     parts=STATUS,
     default=_default_priority_level,
-    check=_check_priority_level,
 )
 API_SERVICE: Final = KindRules(
     namespaced=False,
@@ -203,7 +104,6 @@ API_SERVICE: Final = KindRules(
     parts={"status": PartRules(prepare=_keep_all_but_status)},
     default=_default_api_service,
     on_create=_on_api_service,
-    check=_check_api_service,
 )
 SIGNING_REQUEST: Final = KindRules(
     namespaced=False,
@@ -212,12 +112,94 @@ SIGNING_REQUEST: Final = KindRules(
         "approval": PartRules(),
     },
     on_update=_on_request_update,
-    check_create=_check_signing_request,
 )
-VOLUME_ATTRIBUTES_CLASS: Final = KindRules(
-    namespaced=False, check=_check_attributes_class, check_change=_check_attributes_change
-)
-CSI_STORAGE_CAPACITY: Final = KindRules(check=_check_capacity, check_change=_check_capacity_change)
+VOLUME_ATTRIBUTES_CLASS: Final = KindRules(namespaced=False, check_change=_check_attributes_change)
+CSI_STORAGE_CAPACITY: Final = KindRules(check_change=_check_capacity_change)
 CLUSTER_WIDE: Final = KindRules(namespaced=False)
 """Kinds without a namespace of which only the metadata is checked."""
 CLUSTER_WIDE_WITH_STATUS: Final = KindRules(namespaced=False, parts=STATUS)
+
+
+def _default_hook(hook: Json) -> None:
+    for field, value in (("failurePolicy", "Fail"), ("timeoutSeconds", 10)):
+        if hook.get(field) is None:
+            hook[field] = value
+    _default_match(hook)
+    _default_rules(hook.get("rules"))
+    service = (hook.get("clientConfig") or {}).get("service")
+    if service is not None and service.get("port") is None:
+        service["port"] = 443
+
+
+def _default_match(match: Json) -> None:
+    if match.get("matchPolicy") is None:
+        match["matchPolicy"] = "Equivalent"
+    for field in ("namespaceSelector", "objectSelector"):
+        if match.get(field) is None:
+            match[field] = {}
+
+
+def _default_rules(rules: Sequence[Json] | None) -> None:
+    for rule in rules or ():
+        if rule.get("scope") is None:
+            rule["scope"] = "*"
+
+
+def _default_validating(configuration: Json) -> None:
+    for hook in configuration.get("webhooks") or []:
+        _default_hook(hook)
+
+
+def _default_mutating(configuration: Json) -> None:
+    for hook in configuration.get("webhooks") or []:
+        _default_hook(hook)
+        if hook.get("reinvocationPolicy") is None:
+            hook["reinvocationPolicy"] = "Never"
+
+
+def _default_policy(policy: Json) -> None:
+    spec = policy.setdefault("spec", {})
+    if spec.get("failurePolicy") is None:
+        spec["failurePolicy"] = "Fail"
+    _default_resources(spec.get("matchConstraints"))
+
+
+def _default_policy_binding(binding: Json) -> None:
+    _default_resources((binding.get("spec") or {}).get("matchResources"))
+
+
+def _default_resources(match: Json | None) -> None:
+    if match is None:
+        return
+    _default_match(match)
+    for field in ("resourceRules", "excludeResourceRules"):
+        _default_rules(match.get(field))
+
+
+VALIDATING_WEBHOOKS: Final = KindRules(
+    namespaced=False,
+    knows_finalizers=False,
+    counted=("webhooks",),
+    default=_default_validating,
+    rechecks_name=True,
+)
+MUTATING_WEBHOOKS: Final = KindRules(
+    namespaced=False,
+    knows_finalizers=False,
+    counted=("webhooks",),
+    default=_default_mutating,
+    rechecks_name=True,
+)
+VALIDATING_POLICY: Final = KindRules(
+    namespaced=False,
+    knows_finalizers=False,
+    counted=("spec",),
+    parts=STATUS,
+    default=_default_policy,
+)
+VALIDATING_POLICY_BINDING: Final = KindRules(
+    namespaced=False,
+    knows_finalizers=False,
+    counted=("spec",),
+    default=_default_policy_binding,
+)

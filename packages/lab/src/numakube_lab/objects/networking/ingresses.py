@@ -11,7 +11,6 @@ from numakube.api.field_errors import (
     invalids,
     not_supported,
     required,
-    too_long,
 )
 from numakube.values import names
 from numakube_lab.objects.checks.ip_addresses import (
@@ -34,7 +33,6 @@ _BAD_SEQUENCES: Final = ("//", "/./", "/../", "%2f", "%2F")
 _BAD_SUFFIXES: Final = ("/..", "/.")
 _CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
 _NOT_AN_ADDRESS: Final = "must be a DNS name, not an IP address"
-_MAX_CONTROLLER: Final = 250
 _PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 
 
@@ -187,46 +185,6 @@ def _default_class(found: Json) -> None:
         parameters["scope"] = "Cluster"
 
 
-def _check_class(found: Json) -> list[FieldError]:
-    spec = found.get("spec") or {}
-    controller = spec.get("controller") or ""
-    path = "spec.controller"
-    errors: list[FieldError] = []
-    if len(controller.encode()) > _MAX_CONTROLLER:
-        errors.append(too_long(path, _MAX_CONTROLLER))
-    domain, slash, rest = controller.partition("/")
-    if not controller:
-        errors.append(required(path))
-    elif not (domain and slash and rest):
-        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        errors.append(invalid(path, controller, detail))
-    else:
-        errors += invalids(path, domain, names.dns_subdomain(domain))
-        errors += invalids(path, rest, names.http_path(rest))
-    if (parameters := spec.get("parameters")) is not None:
-        errors += _check_parameters(parameters, "spec.parameters")
-    return errors
-
-
-def _check_parameters(parameters: Json, path: str) -> list[FieldError]:
-    errors = _check_reference(parameters, path)
-    scope, namespace = parameters.get("scope") or "", parameters.get("namespace")
-    if not scope:
-        errors.append(required(f"{path}.scope"))
-    elif scope not in {"Cluster", "Namespace"}:
-        errors.append(not_supported(f"{path}.scope", scope, ("Cluster", "Namespace")))
-    if scope == "Namespace":
-        if not namespace:
-            detail = "`parameters.scope` is set to 'Namespace'"
-            errors.append(required(f"{path}.namespace", detail))
-        else:
-            errors += invalids(f"{path}.namespace", namespace, names.dns_label(namespace))
-    if scope == "Cluster" and namespace is not None:
-        detail = "`parameters.scope` is set to 'Cluster'"
-        errors.append(forbidden(f"{path}.namespace", detail))
-    return errors
-
-
 def _check_class_change(new: Json, old: Json) -> list[FieldError]:
     after, before = ((obj.get("spec") or {}).get("controller") or "" for obj in (new, old))
     return immutable(after, before, "spec.controller")
@@ -236,7 +194,6 @@ INGRESS_CLASS: Final = KindRules(
     namespaced=False,
     counted=("spec",),
     default=_default_class,
-    check=_check_class,
     check_change=_check_class_change,
     change_first=True,
     rechecks_name=True,

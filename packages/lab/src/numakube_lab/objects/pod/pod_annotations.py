@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.field_errors import FieldError, forbidden, invalid
 from numakube.values.gotext import go_quote
 from numakube_lab.objects.checks.file_paths import validate_descending
+from numakube_lab.objects.pod.pod_os import all_containers
 from numakube_lab.objects.pod.pod_spec import MIRROR_POD
-from numakube_lab.objects.pod.windows_options import all_containers
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json

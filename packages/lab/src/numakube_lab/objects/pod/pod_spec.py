@@ -27,15 +27,14 @@ from numakube_lab.objects.pod.containers import (
     validate_ephemeral_containers,
     validate_init_containers,
 )
+from numakube_lab.objects.pod.pod_os import (
+    all_containers,
+    validate_os,
+)
 from numakube_lab.objects.pod.pod_placement import validate_affinity, validate_spread
 from numakube_lab.objects.pod.pod_resources import amounts_of, sum_containers
 from numakube_lab.objects.pod.pod_volumes import validate_volumes
 from numakube_lab.objects.pod.security_contexts import validate_pod_security
-from numakube_lab.objects.pod.windows_options import (
-    all_containers,
-    validate_host_process,
-    validate_os,
-)
 from numakube_lab.schema.metadata_checks import validate_labels
 
 if TYPE_CHECKING:
@@ -76,7 +75,6 @@ def validate_pod_spec(spec: Json, path: str, *, pod_meta: Json | None = None) ->
     errors += validate_spread(
         spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints"
     )
-    errors += validate_host_process(spec, path)
     errors += _validate_host_users(spec, path)
     errors += _validate_hostname_override(spec, f"{path}.hostnameOverride")
     errors += _validate_names(spec, path)

@@ -9,8 +9,8 @@ from numakube.values.quantity import parse_quantity
 from numakube_lab.objects.checks.ip_addresses import address_warnings
 from numakube_lab.objects.checks.node_selectors import DEPRECATED_LABELS, PREFERRED, REQUIRED
 from numakube_lab.objects.pod.pod_annotations import APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
+from numakube_lab.objects.pod.pod_os import all_containers
 from numakube_lab.objects.pod.pod_placement import affinity_terms
-from numakube_lab.objects.pod.windows_options import all_containers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

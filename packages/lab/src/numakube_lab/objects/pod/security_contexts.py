@@ -19,7 +19,6 @@ from numakube.api.field_errors import (
 )
 from numakube.values import names
 from numakube_lab.objects.checks.file_paths import validate_descending
-from numakube_lab.objects.pod.windows_options import validate_windows_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +51,6 @@ def validate_container_security(
     errors += _validate_proc_mount(mount, f"{path}.procMount", host_users=host_users)
     errors += _validate_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
     errors += _validate_escalation(context, path)
-    errors += validate_windows_options(context.get("windowsOptions"), f"{path}.windowsOptions")
     return errors + _validate_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
 
 
@@ -154,7 +152,6 @@ def validate_pod_security(spec: Json, path: str) -> list[FieldError]:
         known = ("Always", "OnRootMismatch")
         errors.append(not_supported(f"{path}.fsGroupChangePolicy", change, known))
     errors += _validate_seccomp(context.get("seccompProfile"), f"{path}.seccompProfile")
-    errors += validate_windows_options(context.get("windowsOptions"), f"{path}.windowsOptions")
     errors += _validate_app_armor(context.get("appArmorProfile"), f"{path}.appArmorProfile")
     for field, known in _POD_CHOICES:
         if (choice := context.get(field)) is not None and choice not in known:

@@ -255,28 +255,6 @@ CSI_NODE: Final = KindRules(
 )
 
 
-def _check_attachment(attachment: Json) -> list[FieldError]:
-    spec = attachment.get("spec") or {}
-    attacher, source = spec.get("attacher") or "", spec.get("source") or {}
-    errors = [] if attacher else [required("spec.attacher")]
-    name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
-    rule = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
-    if name is None and inline is None:
-        errors.append(required("spec.source", rule))
-    elif name is not None and inline is not None:
-        errors.append(forbidden("spec.source", rule))
-    elif name == "":
-        detail = "must specify non empty persistentVolumeName"
-        errors.append(required("spec.source.persistentVolumeName", detail))
-    node = spec.get("nodeName") or ""
-    return errors + invalids("spec.nodeName", node, names.dns_subdomain(node))
-
-
-def _check_new_attachment(attachment: Json) -> list[FieldError]:
-    attacher = (attachment.get("spec") or {}).get("attacher") or ""
-    return validate_driver_name(attacher, "spec.attacher")
-
-
 def _check_attachment_change(new: Json, old: Json) -> list[FieldError]:
     return immutable(new.get("spec"), old.get("spec"), "spec")
 
@@ -291,8 +269,6 @@ VOLUME_ATTACHMENT: Final = KindRules(
     namespaced=False,
     own_metadata_change=False,
     parts={"status": PartRules(prepare=_prepare_attachment_status)},
-    check=_check_attachment,
-    check_create=_check_new_attachment,
     check_change=_check_attachment_change,
     rechecks_name=True,
 )

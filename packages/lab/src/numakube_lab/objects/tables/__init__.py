@@ -38,9 +38,7 @@ _PLAIN: Final = Table(
     (NAME, Column("Created At", "When the object was created.", type="date")), _plain
 )
 
-_ADMISSION: Final = "admissionregistration.k8s.io"
 _DEVICES: Final = "resource.k8s.io"
-_FLOW: Final = "flowcontrol.apiserver.k8s.io"
 _NETWORK: Final = "networking.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _STORAGE: Final = "storage.k8s.io"
@@ -60,13 +58,6 @@ _TABLES: Final[dict[tuple[str, str], Table]] = {
     ("", "Secret"): cluster_columns.SECRET,
     ("", "Service"): network_columns.SERVICE,
     ("", "ServiceAccount"): cluster_columns.AGED,
-    (_ADMISSION, "MutatingAdmissionPolicy"): policy_columns.MUTATING_POLICY,
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): policy_columns.POLICY_BINDING,
-    (_ADMISSION, "MutatingWebhookConfiguration"): policy_columns.WEBHOOK_CONFIGURATION,
-    (_ADMISSION, "ValidatingAdmissionPolicy"): policy_columns.VALIDATING_POLICY,
-    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): policy_columns.POLICY_BINDING,
-    (_ADMISSION, "ValidatingWebhookConfiguration"): policy_columns.WEBHOOK_CONFIGURATION,
-    ("apiregistration.k8s.io", "APIService"): policy_columns.API_SERVICE,
     ("apps", "ControllerRevision"): workload_columns.CONTROLLER_REVISION,
     ("apps", "DaemonSet"): workload_columns.DAEMON_SET,
     ("apps", "Deployment"): workload_columns.DEPLOYMENT,
@@ -76,24 +67,16 @@ _TABLES: Final[dict[tuple[str, str], Table]] = {
     ("autoscaling", "Scale"): autoscaler_columns.SCALE,
     ("batch", "CronJob"): workload_columns.CRON_JOB,
     ("batch", "Job"): workload_columns.JOB,
-    ("certificates.k8s.io", "CertificateSigningRequest"): policy_columns.SIGNING_REQUEST,
     ("coordination.k8s.io", "Lease"): cluster_columns.LEASE,
-    ("coordination.k8s.io", "LeaseCandidate"): cluster_columns.LEASE_CANDIDATE,
     ("discovery.k8s.io", "EndpointSlice"): network_columns.ENDPOINT_SLICE,
     ("events.k8s.io", "Event"): cluster_columns.NEW_EVENT,
-    (_FLOW, "FlowSchema"): policy_columns.FLOW_SCHEMA,
-    (_FLOW, "PriorityLevelConfiguration"): policy_columns.PRIORITY_LEVEL,
     (_NETWORK, "Ingress"): network_columns.INGRESS,
-    (_NETWORK, "IngressClass"): network_columns.INGRESS_CLASS,
-    (_NETWORK, "IPAddress"): network_columns.IP_ADDRESS,
     (_NETWORK, "NetworkPolicy"): network_columns.NETWORK_POLICY,
-    (_NETWORK, "ServiceCIDR"): network_columns.SERVICE_RANGE,
     ("node.k8s.io", "RuntimeClass"): cluster_columns.RUNTIME_CLASS,
     ("policy", "PodDisruptionBudget"): autoscaler_columns.DISRUPTION_BUDGET,
     (_RBAC, "ClusterRoleBinding"): policy_columns.ROLE_BINDING,
     (_RBAC, "RoleBinding"): policy_columns.ROLE_BINDING,
     (_DEVICES, "DeviceClass"): cluster_columns.AGED,
-    (_DEVICES, "DeviceTaintRule"): policy_columns.DEVICE_TAINT,
     (_DEVICES, "ResourceClaim"): policy_columns.RESOURCE_CLAIM,
     (_DEVICES, "ResourceClaimTemplate"): cluster_columns.AGED,
     (_DEVICES, "ResourceSlice"): policy_columns.RESOURCE_SLICE,
@@ -101,10 +84,7 @@ _TABLES: Final[dict[tuple[str, str], Table]] = {
     ("scheduling.k8s.io", "Workload"): cluster_columns.AGED,
     (_STORAGE, "CSIDriver"): storage_columns.CSI_DRIVER,
     (_STORAGE, "CSINode"): storage_columns.CSI_NODE,
-    (_STORAGE, "CSIStorageCapacity"): storage_columns.CSI_STORAGE_CAPACITY,
     (_STORAGE, "StorageClass"): storage_columns.STORAGE_CLASS,
-    (_STORAGE, "VolumeAttachment"): storage_columns.VOLUME_ATTACHMENT,
-    (_STORAGE, "VolumeAttributesClass"): storage_columns.VOLUME_ATTRIBUTES_CLASS,
 }
 
 # The kinds whose fields have other names in another version.

@@ -152,24 +152,6 @@ def _lease(obj: Json, now: datetime) -> list[JsonValue]:
 LEASE: Final = Table((NAME, Column("Holder", "Who holds the lease."), AGE), _lease)
 
 
-def _lease_candidate(obj: Json, now: datetime) -> list[JsonValue]:
-    spec = obj.get("spec") or {}
-    fields = ("leaseName", "binaryVersion", "emulationVersion")
-    return [name_of(obj), *(spec.get(field) or "" for field in fields), age_of(obj, now)]
-
-
-LEASE_CANDIDATE: Final = Table(
-    (
-        NAME,
-        Column("LeaseName", "Lease that the candidate wants to hold."),
-        Column("BinaryVersion", "Version of the candidate."),
-        Column("EmulationVersion", "Version that the candidate behaves like."),
-        AGE,
-    ),
-    _lease_candidate,
-)
-
-
 def _priority_class(obj: Json, now: datetime) -> list[JsonValue]:
     return [
         name_of(obj),

@@ -167,30 +167,6 @@ INGRESS: Final = Table(
 )
 
 
-def _ingress_class(obj: Json, now: datetime) -> list[JsonValue]:
-    spec = obj.get("spec") or {}
-    parameters = spec.get("parameters")
-    shown = NONE if parameters is None else _parameters(parameters)
-    return [name_of(obj), spec.get("controller") or "", shown, age_of(obj, now)]
-
-
-def _parameters(reference: Json) -> str:
-    group = reference.get("apiGroup")
-    kind = reference["kind"] + ("" if group is None else f".{group}")
-    return f"{kind}/{reference['name']}"
-
-
-INGRESS_CLASS: Final = Table(
-    (
-        NAME,
-        Column("Controller", "Controller that serves ingresses of the class."),
-        Column("Parameters", "Object with more settings."),
-        AGE,
-    ),
-    _ingress_class,
-)
-
-
 def _network_policy(obj: Json, now: datetime) -> list[JsonValue]:
     selector = (obj.get("spec") or {}).get("podSelector")
     return [name_of(obj), format_selector(selector), age_of(obj, now)]
@@ -200,28 +176,3 @@ NETWORK_POLICY: Final = Table(
     (NAME, Column("Pod-Selector", "Labels of the pods that the policy is for."), AGE),
     _network_policy,
 )
-
-
-def _service_range(obj: Json, now: datetime) -> list[JsonValue]:
-    ranges = (obj.get("spec") or {}).get("cidrs") or []
-    return [name_of(obj), ",".join(ranges), age_of(obj, now)]
-
-
-SERVICE_RANGE: Final = Table(
-    (NAME, Column("CIDRs", "Ranges that services get addresses from."), AGE), _service_range
-)
-
-
-def _address(obj: Json, now: datetime) -> list[JsonValue]:
-    parent = (obj.get("spec") or {}).get("parentRef")
-    shown = NONE if parent is None else _parent(parent)
-    return [name_of(obj), shown, age_of(obj, now)]
-
-
-def _parent(reference: Json) -> str:
-    resource = ".".join(filter(None, (reference.get("resource"), reference.get("group"))))
-    parts = (resource.lower(), reference.get("namespace") or None, reference.get("name") or "")
-    return "/".join(part for part in parts if part is not None)
-
-
-IP_ADDRESS: Final = Table((NAME, Column("ParentRef", "Object that has the address.")), _address)

@@ -153,40 +153,6 @@ STORAGE_CLASS: Final = Table(
 )
 
 
-def _attributes_class(obj: Json, now: datetime) -> list[JsonValue]:
-    return [name_of(obj), obj.get("driverName") or "", age_of(obj, now)]
-
-
-VOLUME_ATTRIBUTES_CLASS: Final = Table(
-    (NAME, Column("DriverName", "Driver that the class is for."), AGE), _attributes_class
-)
-
-
-def _attachment(obj: Json, now: datetime) -> list[JsonValue]:
-    spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    return [
-        name_of(obj),
-        spec.get("attacher") or "",
-        (spec.get("source") or {}).get("persistentVolumeName") or "",
-        spec.get("nodeName") or "",
-        bool(status.get("attached")),
-        age_of(obj, now),
-    ]
-
-
-VOLUME_ATTACHMENT: Final = Table(
-    (
-        NAME,
-        Column("Attacher", "Driver that attaches the volume.", format="name"),
-        Column("PV", "Volume that is attached."),
-        Column("Node", "Node that the volume is attached to."),
-        flag("Attached", "Whether the volume is attached."),
-        AGE,
-    ),
-    _attachment,
-)
-
-
 def _csi_node(obj: Json, now: datetime) -> list[JsonValue]:
     return [name_of(obj), len((obj.get("spec") or {}).get("drivers") or []), age_of(obj, now)]
 
@@ -224,19 +190,4 @@ CSI_DRIVER: Final = Table(
         AGE,
     ),
     _csi_driver,
-)
-
-
-def _capacity(obj: Json, now: datetime) -> list[JsonValue]:
-    del now
-    return [name_of(obj), obj.get("storageClassName") or "", _or_unset(obj.get("capacity"))]
-
-
-CSI_STORAGE_CAPACITY: Final = Table(
-    (
-        NAME,
-        Column("StorageClassName", "Class that the capacity is of."),
-        Column("Capacity", "How much space is left."),
-    ),
-    _capacity,
 )
