@@ -91,7 +91,7 @@ class Lab:
     """A running lab.
 
     Attributes:
-        ended: set when the lab is told to end.
+        ended: set when the lab has to end.
         client: a client with all rights that needs no sockets.
         crew: what lives on the server; its parts are attributes of the lab as well.
         pool: the nodes.
@@ -103,7 +103,7 @@ class Lab:
     def __init__(
         self, options: LabOptions, folder: RunDir, *, tell: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Prepare a lab; *tell* is told how far the start of nodes is."""
+        """Prepare a lab; *tell* receives the progress of starting nodes."""
         self.ended = asyncio.Event()
         self._options = options
         self._folder = folder

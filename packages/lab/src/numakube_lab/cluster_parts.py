@@ -60,7 +60,7 @@ class Crew:
             inside: tells where pods that really run reach the API server.
             plans: the nodes to start with.
             exporters: whether every node has an exporter.
-            tell: is told how far the start of nodes is.
+            tell: receives the progress of starting nodes.
         """
         self.client = client
         self.runtime = ProcessRuntime(client, folder=folder.pods, nodes=folder.nodes, inside=inside)

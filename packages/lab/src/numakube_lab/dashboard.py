@@ -1,7 +1,7 @@
 """The dashboard of a lab: served from the start, fed from the first visit on.
 
-Most labs are looked at by programs only. So nothing is mirrored until somebody opens a page, who
-then waits the moment that it takes.
+Most labs are looked at by programs only. So nothing is mirrored until the first page is
+opened, which takes a moment longer.
 """
 
 from __future__ import annotations

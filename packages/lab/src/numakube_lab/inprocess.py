@@ -38,7 +38,7 @@ AUTHENTICATED: Final = "system:authenticated"
 class InProcess:
     """A transport to the API server *server*, on behalf of *user*.
 
-    Closing it closes nothing: the server belongs to somebody else.
+    Closing it closes nothing: the server belongs to its creator.
     """
 
     def __init__(

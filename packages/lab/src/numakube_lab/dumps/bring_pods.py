@@ -156,7 +156,7 @@ def _report(topology: NodeResourceTopology) -> ExactReport | None:
 
 
 def _identified(document: Mapping[str, Any]) -> Document:
-    """Return a pod that can be told from others, even if somebody has edited it."""
+    """Return a pod that can be told from others, even after an edit."""
     metadata = document.get("metadata") or {}
     uid = metadata.get("uid") or f"{metadata.get('namespace')}/{metadata.get('name')}"
     return {**document, "metadata": {**metadata, "uid": uid}}

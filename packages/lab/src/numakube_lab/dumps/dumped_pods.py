@@ -1,4 +1,4 @@
-"""Pods of a dump, as they are created anew in a lab, and the order in which they come.
+"""Pods of a dump, as they are created again in a lab, and the order in which they come.
 
 What a kubelet gives a pod depends on what was free when it came. Pods that have ended since left
 gaps which later ones took, so the order of admission alone does not lead to the same placement:

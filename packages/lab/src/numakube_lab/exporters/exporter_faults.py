@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Freezer:
-    """Holds an exporter up for as long as somebody wants."""
+    """Holds an exporter up until it is released."""
 
     def __init__(self) -> None:
         self._reasons: set[str] = set()

@@ -183,7 +183,7 @@ class ExporterPool:
         seat.exporter.wakeups.note(Trigger.STATE)
 
     def _on_object(self, change: Change[Named]) -> None:
-        """Have an object written again that somebody has deleted."""
+        """Have a deleted object written again."""
         seat = self._seats.get(change.object.metadata.name)
         if seat is not None and isinstance(change, Removed):
             seat.target.forget()
@@ -213,7 +213,7 @@ class ExporterPool:
     def _dismiss(self, name: str) -> None:
         seat = self._seats.pop(name, None)
         if seat is not None:
-            # Nobody shall wait for a report that will not come.
+            # Nothing may wait for a report that will not come.
             seat.exporter.has_published.set()
             seat.task.cancel()
             self._ended.append(seat.task)

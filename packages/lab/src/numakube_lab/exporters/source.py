@@ -71,7 +71,7 @@ class _Answers:
         self._kubelet = kubelet
 
     def incarnation(self) -> object:
-        """Return the book-keeping, which every start begins anew."""
+        """Return the book-keeping, which every start resets."""
         return self._kubelet.admission
 
     async def list_pods(self) -> tuple[PodResources, ...]:

@@ -28,7 +28,7 @@ class Aligner(Protocol):
 
 
 class ModelAligner:
-    """Asks the model and nobody else."""
+    """Asks the model alone."""
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
@@ -39,9 +39,9 @@ class ModelAligner:
         return outcome if isinstance(outcome, Rejected) else None
 
     async def prepare(self, pod: Pod) -> str | None:
-        """Return at once: nobody has to get anything ready."""
+        """Return at once: there is nothing to get ready."""
         del pod
         return None
 
     def forget(self, uid: str) -> None:
-        """Do nothing: the model is told by others."""
+        """Do nothing: others update the model."""

@@ -7,8 +7,8 @@ without a CPU Manager leaves their CPUs alone, a static one writes those that it
 Thousands of pods would mean thousands of files, so there are none before somebody asks: by mounting
 ``/sys/fs/cgroup`` of the node into a pod, or by `NodeCgroups.tree`.
 
-A kubelet that starts again writes everything anew. A real one does so only for what its CPU Manager
-gives out; whoever sets CPUs by other means has to cope with worse.
+A kubelet that starts again rewrites everything. A real one does so only for what its CPU Manager
+gives out; programs that set CPUs by other means have to cope with worse.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def make_tree(machine: Machine, sysfs: Path, version: Version = Version.V2) -> F
 
 
 class NodeCgroups:
-    """Keeps the groups of one node as its pods are, from the moment that somebody looks."""
+    """Keeps the groups of one node as its pods are, from the first look on."""
 
     def __init__(self, machine: Machine, sysfs: Path, version: Version = Version.V2) -> None:
         self._machine = machine
@@ -68,7 +68,7 @@ class NodeCgroups:
         return self._tree
 
     def restart(self, uids: Collection[str]) -> None:
-        """Begin anew with the pods that are still there."""
+        """Begin again with the pods that are still there."""
         self._shown.clear()
         self._pods.clear()
         if self._tree is None:

@@ -7,7 +7,7 @@
     <folder>/device-plugins/kubelet_internal_checkpoint
     <folder>/sys/...            with control groups in sys/fs/cgroup, see `cgroups`
 
-A sysfs tree has thousands of files: nothing is written before somebody asks by `NodeFolder.make`;
+A sysfs tree has thousands of files: nothing is written before `NodeFolder.make` is called;
 until then the state is kept in memory.
 
 Checkpoints are replaced as a whole (a new file, then a rename), so that a reader never sees half
@@ -59,7 +59,7 @@ class NodeFolder:
         if not self._made and (self._making is None or self._making.done()):
             self._making = asyncio.create_task(self._make())
         if self._making is not None:
-            # Whoever asked may go; others wait for the same files.
+            # The caller may go; others wait for the same files.
             await asyncio.shield(self._making)
         return self.path
 

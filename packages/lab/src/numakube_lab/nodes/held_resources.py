@@ -1,4 +1,4 @@
-"""What a node's pods hold, in the words of the PodResources API (spec/kubelet.md section 9)."""
+"""What a node's pods hold, in the words of the PodResources API (v1)."""
 
 from __future__ import annotations
 

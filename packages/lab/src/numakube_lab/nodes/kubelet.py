@@ -1,7 +1,7 @@
 """A lab node's kubelet: the exact model behind the Kubernetes API.
 
 It can be started, killed, restarted with its state kept, paused (alive but silent, as a node cut
-off or frozen) and slowed down. It runs no task and no timer of its own: whoever owns it calls
+off or frozen) and slowed down. It runs no task and no timer of its own: its owner calls
 `LabKubelet.work` when it has asked for it, so that a thousand kubelets fit into one event loop.
 """
 

@@ -105,7 +105,7 @@ class Admission:
         """Check everything that the kubelet checks after alignment."""
         allocatable = dict(self.offer().allocatable)
         for resource in self._device_resources(pod.metadata.uid):
-            # Devices that are held are there, even if their plugin is away (spec 8.7).
+            # Devices that are held are there, even if their plugin is away.
             held = self.model.devices.allocated_count(resource)
             allocatable[resource] = max(allocatable.get(resource, 0), held)
         others = [other for uid, other in self._pods.items() if uid != pod.metadata.uid]

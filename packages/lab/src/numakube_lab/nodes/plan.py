@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 STORAGE_BYTES: Final = 100 << 30
-"""The size of a node's disk if nobody says otherwise."""
+"""The size of a node's disk by default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 A socket that appears is asked who it is, checked, connected and told the outcome; what fails is
 tried again later and later. A socket that vanishes takes its plugin with it. The folder is kept
-when the kubelet restarts, and what is in it is taken up again. Facts: spec/sriov.md section 1.4.
+when the kubelet restarts, and what is in it is taken up again,
+as in Kubernetes' ``pkg/kubelet/pluginmanager`` (1.35).
 """
 
 from __future__ import annotations

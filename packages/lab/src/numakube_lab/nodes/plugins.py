@@ -3,7 +3,7 @@
 A plugin that registers is called back, and its devices become resources of the node. When its
 stream ends its devices are unhealthy at once, and after five minutes the resource is gone. When a
 pod is admitted the plugins are asked which devices go together (if they offer that) and told which
-were chosen. Facts: spec/kubelet.md sections 8.2 and 8.5.
+were chosen. Kubernetes' ``pkg/kubelet/cm/devicemanager`` (1.35) does the same.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class NodeReporter:
         await self._patch_status({"conditions": conditions(now=self._client.clock.now())})
 
     async def renew(self) -> None:
-        """Renew the lease, or take it anew if it is gone."""
+        """Renew the lease, or create it again if it is gone."""
         now = self._client.clock.now()
         try:
             await self._client.patch(
@@ -109,5 +109,5 @@ class NodeReporter:
         try:
             await self._client.patch(NODES, self._plan.name, patch, subresource="status")
         except NotFound:
-            # Somebody deleted the Node. As with a real kubelet, only a restart registers it anew.
+            # The Node was deleted. As with a real kubelet, only a restart registers it again.
             _log.warning("node_object_missing", node=self._plan.name)

@@ -133,7 +133,7 @@ class Runtime(Protocol):
         ...
 
     def retain(self, node: str, uids: Collection[str]) -> None:
-        """Drop what runs on a node and is none of *uids*: its kubelet did not see them go."""
+        """Drop what runs on a node except *uids*: its kubelet did not see the rest go."""
         ...
 
 
@@ -204,7 +204,7 @@ def init_run(
         look.ahead.append(turn)
         return ContainerRun(), None
     script, policy = init_script(pod, container), init_policy(pod)
-    # What ends because it is told to lets nothing else begin.
+    # A container that is stopped lets nothing else begin.
     ended = _undisturbed(script, turn, look.until, policy)[0].ended
     done = ended is not None and not ended.exit_code
     return _run(script, turn, policy, look), ended.finished if ended and done else None
@@ -251,7 +251,7 @@ def _run(script: Script, start: datetime, policy: str, look: Look) -> ContainerR
 def _stopped(
     script: Script, before: ContainerRun, stop: Stop, now: datetime
 ) -> tuple[ContainerRun, list[datetime]]:
-    """Return what becomes of a container that is told to end."""
+    """Return what becomes of a container that is stopped."""
     if before.started is None:
         # What waits to be restarted is not: its last end was its end.
         return replace(before, ended=before.ended or before.last, back_off=0.0), []
@@ -271,7 +271,7 @@ def _stopped(
 def _undisturbed(
     script: Script, start: datetime, now: datetime, policy: str
 ) -> tuple[ContainerRun, list[datetime]]:
-    """Return a container that nobody stops, and moments at which it will change."""
+    """Return a container that is not stopped, and moments at which it will change."""
     run = ContainerRun()
     back_off = pause = 0.0
     while now >= start:

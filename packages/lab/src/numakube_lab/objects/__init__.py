@@ -84,7 +84,7 @@ def validate_update(gvk: GVK, new: Json, old: Json, *, subresource: str = "") ->
 
 
 def warnings(gvk: GVK, obj: Json, old: Json | None = None, *, subresource: str = "") -> list[str]:
-    """Return what the user is told of an object, or a part of one, that is accepted."""
+    """Return the warnings about an accepted object, or a part of one."""
     rules = rules_of(gvk)
     if not subresource:
         return rules.warn(obj, old)

@@ -38,7 +38,7 @@ class Conflict:
 
 
 class ApplyConflict(PatchError):
-    """Others own what was applied: the client is told so with 409, a cause for each conflict."""
+    """Others own what was applied: the answer is 409, with a cause for each conflict."""
 
     def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
         super().__init__(_describe(conflicts))

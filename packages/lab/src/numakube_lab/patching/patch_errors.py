@@ -10,11 +10,11 @@ class PatchError(NumakubeError):
 
 
 class MalformedPatch(PatchError):
-    """The patch itself is no patch: the client is told so with 400."""
+    """The patch itself is malformed: the answer is 400."""
 
 
 class InapplicablePatch(PatchError):
-    """The patch does not fit the document: the client is told so with 422."""
+    """The patch does not fit the document: the answer is 422."""
 
 
 class PatchFailure(PatchError):

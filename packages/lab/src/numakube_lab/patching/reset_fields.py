@@ -1,4 +1,4 @@
-"""Fields that an endpoint resets whatever the client sends: nobody comes to own them there.
+"""Fields that an endpoint resets whatever the client sends: no manager comes to own them there.
 
 A write to an object leaves its status alone; one to its status leaves the rest alone.
 """

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _BEFORE_FIRST_APPLY: Final = "before-first-apply"
 _UNKNOWN_MANAGER: Final = "unknown"
 
-# Nobody owns these: they are the server's, or name the object.
+# No manager owns these: they are the server's, or name the object.
 _UNOWNED: Final = of_paths(
     ("f:apiVersion",),
     ("f:kind",),
@@ -192,7 +192,7 @@ def _check_config(config: dict[str, Any], endpoint: Endpoint) -> None:
 
 
 def _check_convertible(merged: dict[str, Any], config: dict[str, Any], endpoint: Endpoint) -> None:
-    """Raise if a built-in type cannot take a value, such as a quantity that is none."""
+    """Raise if a built-in type cannot take a value, such as a malformed quantity."""
     if not endpoint.root.openapi:
         return
     problem = check_converted(merged, endpoint.root, strict=False).fatal
@@ -247,7 +247,7 @@ def _updated(
     endpoint: Endpoint,
     now: str,
 ) -> Shares:
-    """Let *actor* own what differs between *live* and *new*, and nobody else own it any more.
+    """Let *actor* own what differs between *live* and *new*, and take it from all others.
 
     Nothing changes hands if an object does not fit its type: whether it may be stored is for
     others to check.
@@ -329,7 +329,7 @@ def _require_no_conflict(shares: Shares, changes: Comparison, actor: Manager) ->
 
 
 def _pruned(root: Struct, merged: dict[str, Any], shares: Shares, last: FieldSet) -> dict[str, Any]:
-    """Remove what was applied last time and is owned by nobody now."""
+    """Remove what was applied last time and has no owner now."""
     last = with_named_fields(last, root)
     pruned = remove(root, merged, last) or {}
     managed: FieldSet = {}
@@ -339,7 +339,7 @@ def _pruned(root: Struct, merged: dict[str, Any], shares: Shares, last: FieldSet
     kept = with_named_fields(field_set(root, pruned), root)
     owned = union(kept, with_named_fields(managed, root))
     pruned = remove(root, merged, difference(present, owned)) or {}
-    # What nobody owns but this manager never applied either must stay.
+    # What has no owner but was never applied by this manager must stay.
     kept = with_named_fields(field_set(root, pruned), root)
     doomed = intersection(difference(present, kept), last)
     return dict(remove(root, merged, doomed) or {})

@@ -1,7 +1,7 @@
 """One container that really runs: its process, its past and what comes next.
 
 It only moves when it is looked at (`ContainerProcess.observe`, which a kubelet does) or when its
-process ends by itself. So it runs on while the kubelet is away, and is restarted by nobody then.
+process ends by itself. So it runs on while the kubelet is away, and is not restarted then.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class NodeFiles:
     """The file systems of the lab's nodes, below the folder in which each has one.
 
     Attributes:
-        make: has a path of a node written; called before somebody gets to see it.
+        make: has a path of a node written; called before it can be seen.
     """
 
     root: Path

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numakube_lab.processes.container import ContainerProcess
 
 _LOST = 255
-"""What a container ended with whose end nobody saw."""
+"""The exit of a container whose end was not seen."""
 
 
 class PodProcesses:
@@ -82,7 +82,7 @@ class PodProcesses:
         if process is None:
             return init_run(pod, container, turn, look)
         if is_sidecar(container):
-            # Those that are told to end wait for the app containers.
+            # Those that are stopped wait for the app containers.
             run = process.run if stop and process.is_alive else _move(process, look)
             return run, run.started
         run = _move(process, look)
@@ -129,7 +129,7 @@ class PodProcesses:
 
 
 def past_of(status: ContainerStatus | None, policy: str, *, now: datetime) -> ContainerRun:
-    """Return how a container is doing that nobody runs, by what the API remembers of it.
+    """Return the state of a container that does not run here, by what the API remembers of it.
 
     What was running has been lost with the machine.
     """

@@ -1,7 +1,7 @@
 """``numakube lab-probe``: says every few seconds what a container in this lab sees.
 
 Options: ``--every SECONDS`` (5 by default). It reads its mounted files, reaches the API server over
-HTTPS with its service account, and ends when it is told to.
+HTTPS with its service account, and ends on SIGTERM.
 """
 
 from __future__ import annotations

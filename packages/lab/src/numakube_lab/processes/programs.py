@@ -60,7 +60,7 @@ class Process:
         env: the environment.
         root: the container's file system; see `path`.
         log: prints a line, or several.
-        stop: set when the container is told to end (SIGTERM).
+        stop: set when the container has to end (SIGTERM).
         clock: the lab's clock.
         announce: tells at which URL a port of the pod is served.
     """

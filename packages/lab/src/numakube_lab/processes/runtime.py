@@ -166,7 +166,7 @@ class ProcessRuntime:
         record.files.remove()
 
     def retain(self, node: str, uids: Collection[str]) -> None:
-        """Kill what runs on a node and is none of *uids*."""
+        """Kill what runs on a node except *uids*."""
         for uid, record in list(self._records.items()):
             if record.node == node and uid not in uids:
                 self.forget(uid)

@@ -25,7 +25,7 @@ MASTERS: Final = "system:masters"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks."""
+    """The sender of a request."""
 
     name: str
     uid: str = ""
@@ -64,7 +64,7 @@ class Authenticator:
     sources: list[TokenSource] = field(default_factory=list)
 
     def user_of(self, token: str) -> User | None:
-        """Return whose token it is, with the group of all who are known; None if nobody's."""
+        """Return whose token it is, in the group of known users too; None for an unknown token."""
         user = self.users.get(token)
         for source in self.sources:
             user = user or source.user_of(token)

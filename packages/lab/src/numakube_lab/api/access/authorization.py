@@ -28,7 +28,7 @@ _CLUSTER_ROLE_BINDINGS: Final = f"{RBAC_GROUP}/clusterrolebindings"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What somebody wants to do: with a resource, or with a path that is none."""
+    """What a user wants to do with a resource, or with a path beside the resources."""
 
     verb: str
     path: str = ""

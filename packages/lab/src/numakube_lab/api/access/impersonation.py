@@ -1,4 +1,4 @@
-"""Acting as somebody else: ``kubectl --as``."""
+"""Acting as another user: ``kubectl --as``."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ def _served(definition: Json, version: Json, rules: Mapping[str, CustomRules]) -
 
 
 def _deprecation(definition: Json, version: Json) -> str:
-    """Return what users of a deprecated version are told."""
+    """Return the warning for users of a deprecated version."""
     if (warning := version.get("deprecationWarning")) is not None:
         return str(warning)
     spec = definition["spec"]

@@ -116,7 +116,7 @@ class Reply:
 
 
 class Chunks(Protocol):
-    """Parts of an answer; whoever takes them closes them in the end."""
+    """Parts of an answer; the consumer closes them in the end."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
@@ -137,7 +137,7 @@ class Stream:
 
 @dataclass
 class Awaited:
-    """An answer that somebody else gives; only what passes requests on has to wait."""
+    """An answer that comes from elsewhere; only proxies have to wait for one."""
 
     reply: Awaitable[Reply]
 

@@ -101,13 +101,13 @@ class State:
     openapi: OpenApi = field(default_factory=OpenApi)
     feeds: Feeds = field(default_factory=Feeds)
     logs: list[LogSource] = field(default_factory=list)
-    """Who keeps the output of containers; asked in turn."""
+    """Sources of the output of containers; asked in turn."""
     kubelet_configs: list[Callable[[str], KubeletConfiguration | None]] = field(
         default_factory=list
     )
-    """Who knows with which configuration a node's kubelet runs; asked in turn."""
+    """Sources of the configuration of a node's kubelet; asked in turn."""
     pod_servers: list[Callable[[str, int], str]] = field(default_factory=list)
-    """Who knows at which URL a port of a pod, given by its uid, is served; asked in turn."""
+    """Sources of the URL at which a port of a pod, given by its uid, is served; asked in turn."""
     settled: Callable[[], Awaitable[None]] = _nothing_to_wait_for
     """Waits until every change so far is where it survives a restart, if there is such a place."""
     after_request: list[Callable[[], None]] = field(default_factory=list)

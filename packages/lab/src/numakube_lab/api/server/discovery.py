@@ -71,7 +71,7 @@ def group_resources(group: Group, version: str) -> Reply:
 
 
 def wants_aggregated(call: Call) -> bool:
-    """Tell whether the client prefers the aggregated form; refuse forms that nobody knows."""
+    """Tell whether the client prefers the aggregated form; refuse unknown forms."""
     clauses = parse_accept(call.headers.get("Accept"))
     for clause in clauses:
         wanted = clause.params.get("as")

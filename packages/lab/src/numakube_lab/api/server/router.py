@@ -99,7 +99,7 @@ def _handler(call: Call) -> Handler:
 
 
 def _find(state: State, info: RequestInfo) -> Served | None:
-    """Return the resource of a request; None if it is in a group of which nobody ever heard."""
+    """Return the resource of a request; None if its group is unknown."""
     registry = state.registry
     builtin = registry.is_builtin(info.group)
     served = registry.find(info.group, info.version, info.resource)

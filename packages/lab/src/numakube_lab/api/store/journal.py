@@ -99,7 +99,7 @@ class Journal:
                         self._worker, self._commit, batch
                     )
                 except sqlite3.Error:
-                    # Nobody was told of these changes; the next to wait will try again.
+                    # No client has been answered yet; the next one to wait tries again.
                     self._pending = batch + self._pending
                     raise
         finally:

@@ -1,4 +1,4 @@
-"""The output of containers, as far as somebody in the lab keeps it."""
+"""The output of containers that the lab keeps."""
 
 from __future__ import annotations
 

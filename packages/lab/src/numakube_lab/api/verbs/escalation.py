@@ -1,4 +1,4 @@
-"""Nobody hands out rights that they do not have themselves.
+"""Users cannot hand out rights that they do not have themselves.
 
 Who writes a role must hold everything that it allows, or the right to ``escalate``; who binds one
 must hold everything it allows, or the right to ``bind`` it.

@@ -56,7 +56,7 @@ def watch(state: State, call: Call) -> Stream:
     feed.begin(state, call, options, version)
     if options.timeout_seconds is not None and options.timeout_seconds < 0:
         feed.overdue()
-    # From here on no change may be missed, although nobody reads yet.
+    # From here on no change may be missed, although the client does not read yet.
     stop = state.store.subscribe(call.resource.shelf, feed.put)
     state.feeds.add(call.resource.shelf, feed)
 

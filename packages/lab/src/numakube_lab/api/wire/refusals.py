@@ -76,7 +76,7 @@ def bad_request(message: str) -> Refusal:
 
 
 def unauthorized() -> Refusal:
-    """The server does not know who asks."""
+    """The server does not know the sender."""
     return Refusal(401, "Unauthorized", "Unauthorized")
 
 

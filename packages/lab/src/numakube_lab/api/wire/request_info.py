@@ -30,7 +30,7 @@ class RequestInfo:
     """A request taken apart.
 
     Attributes:
-        verb: what is done (``list``), or the method in lower case if the path is no resource's.
+        verb: what is done (``list``), or the method in lower case for a path beside the resources.
         is_resource: whether the path has the form of a resource's.
         legacy_watch: whether the path has the old form ``/api/v1/watch/...``.
         selected: whether the name comes from a field selector instead of the path.

@@ -30,7 +30,7 @@ def command(name: str) -> None:
     if pid is not None and not _ends(folder, pid, signal.SIGTERM):
         click.echo(f"It has not ended after {_SECONDS:.0f} s and is killed.", err=True)
         _ends(folder, pid, signal.SIGKILL)
-    # Whoever was killed has left its files.
+    # A lab that was killed has left its files.
     folder.remove()
     if folder.path.exists():
         raise ConfigError(f"{folder.path} cannot be removed; remove it by hand")

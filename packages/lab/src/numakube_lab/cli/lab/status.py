@@ -34,7 +34,7 @@ def _ask(name: str) -> dict[str, Any]:
 
 
 def _ask_kindly(name: str) -> dict[str, Any]:
-    """Return the status of one among several: the others are told even if it does not answer."""
+    """Return the status of one among several: the others are shown even if it does not answer."""
     try:
         return _ask(name)
     except NumakubeError as error:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DEFAULT_MACHINE = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2"
 _EXAMPLE = Path(numakube.__file__).parent / "examples" / "aligned-deployment.yaml"
 _PROGRESS_SECONDS = 0.2
-"""How often others are told how far the start is."""
+"""How often the progress of the start is published."""
 _MOST_NOTES = 20
 _MOST_VFS = 248
 """What fits on one PCI bus beside the physical function."""
@@ -219,7 +219,7 @@ def _is_given(parameter: str) -> bool:
 
 
 def _run(options: LabOptions, folder: RunDir, progress: Progress | None = None) -> None:
-    """Run a lab until it is told to end; without *progress* there is nobody to talk to."""
+    """Run a lab until it has to end; without *progress* nothing is printed."""
     from numakube.apps.host.python_gc import quiet_collector
 
     try:

@@ -1,4 +1,4 @@
-"""The garbage collector: deletes what nobody owns any more, of every kind.
+"""The garbage collector: deletes objects of every kind whose owners are gone.
 
 It mirrors the metadata of all resources that the server has, those of custom kinds included, as
 they come and go. The decisions are made in `ownership_graph`. Before an object is deleted because
@@ -192,7 +192,7 @@ class GarbageCollector:
     def _doubt(self, item: Item) -> float | None:
         """Return when to look again at an object with an owner that exists but is not mirrored.
 
-        Nobody would tell of the end of such an owner. Mostly its mirror is just being set up.
+        No event would announce the end of such an owner. Mostly its mirror is just being set up.
         """
         uid = item.metadata.uid
         references = item.metadata.owner_references
@@ -216,7 +216,7 @@ class GarbageCollector:
         group, _, _ = reference.api_version.rpartition("/")
         resource = self._kinds.get((group, reference.kind))
         if resource is None:
-            # A kind that nobody knows: its objects may exist where we cannot see them.
+            # An unknown kind: its objects may exist where we cannot see them.
             return OwnerState.THERE
         namespace = item.key.namespace if resource.namespaced else ""
         if resource.namespaced and not namespace:
@@ -276,7 +276,7 @@ class _Followed:
 
 
 def _is_owned_alike(old: ObjectMeta, new: ObjectMeta) -> bool:
-    """Tell whether a change of an object is none to us; most are changes of a status."""
+    """Tell whether a change can be ignored; most are changes of a status."""
     return (
         old.owner_references == new.owner_references
         and old.finalizers == new.finalizers

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = "node.kubernetes.io/"
 READY: Final = "Ready"
 WATCHED: Final = (READY, "MemoryPressure", "DiskPressure", "PIDPressure")
-"""The conditions that a kubelet reports, and that nobody knows when it is silent."""
+"""The conditions that a kubelet reports; they are unknown while it is silent."""
 
 _PRESSURES: Final = {
     "MemoryPressure": f"{_PREFIX}memory-pressure",

@@ -1,4 +1,4 @@
-"""The life cycle of nodes: who is silent is unreachable, and who is not well is tainted.
+"""The life cycle of nodes: silent nodes are unreachable, unhealthy ones are tainted.
 
 Follows kube-controller-manager 1.35: a kubelet must renew its lease, or report its node's status,
 every 50 s (a new one within 60 s). Nothing is polled: each node is looked at when it changes, and

@@ -1,4 +1,4 @@
-"""Pods that nobody else removes: those of nodes that are gone, and too many that have ended.
+"""Pods that no other controller removes: of nodes that are gone, and too many that have ended.
 
 Looks at all pods every 20 s, as kube-controller-manager does: none of this is urgent.
 """
@@ -63,7 +63,7 @@ def choose_leftovers(
 
 
 class Leftovers:
-    """Removes pods that nobody else does."""
+    """Removes pods that no other controller does."""
 
     name: ClassVar[str] = "pod-garbage-collector"
 

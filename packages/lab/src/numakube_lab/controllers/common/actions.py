@@ -106,7 +106,7 @@ def status_change(
     """Return the change that makes the status *new*: none if it is.
 
     Only the state that the decision was made from, *version*, is changed: should the object be
-    newer, the server refuses, and the decision is made anew. An empty version means any; the plan
+    newer, the server refuses, and the decision is made again. An empty version means any; the plan
     changes the object before.
     """
     patch = differences(old, new)

@@ -1,7 +1,7 @@
 """What controllers see of the cluster: one mirror of each resource, shared by all of them.
 
-A mirror lags behind the server by a few turns of the event loop. Whoever has written something
-waits here until the mirror shows it; a controller that looked earlier would, for one, create its
+A mirror lags behind the server by a few turns of the event loop. A controller that has written
+something waits here until the mirror shows it; one that looked earlier would, for one, create its
 pods twice. (kube-controller-manager keeps counts of what it expects to see instead.)
 """
 
@@ -67,7 +67,7 @@ class Mirror(Generic[T]):
         self.store.subscribe(self._tell)
 
     def indexed(self, name: str, function: Callable[[T], Iterable[str]]) -> None:
-        """Have an index of this name; whoever asks first makes it."""
+        """Have an index of this name; the first caller makes it."""
         if name not in self._more_indexes:
             self._more_indexes.add(name)
             self.store.add_index(name, function)
@@ -117,7 +117,7 @@ class Mirror(Generic[T]):
 
 
 class Cluster:
-    """The mirrors of the resources that somebody asked for, and the client to change them.
+    """The mirrors of the resources that controllers asked for, and the client to change them.
 
     Attributes:
         report_seconds: how long at least between two reports about an object, if nothing but its

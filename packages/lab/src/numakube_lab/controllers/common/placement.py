@@ -32,7 +32,7 @@ def untolerated(
     tolerations: Sequence[Toleration],
     effects: Sequence[str] = (NO_SCHEDULE, NO_EXECUTE),
 ) -> Taint | None:
-    """Return the first taint of one of *effects* that no toleration puts up with."""
+    """Return the first taint of one of *effects* that no toleration matches."""
     for taint in taints:
         if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations):
             return taint

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def phase_of(pod: Pod) -> str:
-    """Return the phase of *pod*; one that nobody reported is pending."""
+    """Return the phase of *pod*; one without a report is pending."""
     return (pod.status.phase if pod.status else "") or "Pending"
 
 

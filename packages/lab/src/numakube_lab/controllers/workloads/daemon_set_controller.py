@@ -333,7 +333,7 @@ class _Look:
 def _by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     found: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
-        # One that has ended and is deleted needs nobody's attention.
+        # One that has ended and is deleted needs no attention.
         if not (is_terminating(pod) and has_ended(pod)):
             found[target_of(pod)].append(pod)
     return found

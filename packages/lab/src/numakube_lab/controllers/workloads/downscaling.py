@@ -101,7 +101,7 @@ def _compare_ages(
     one: _Candidate, other: _Candidate, began: datetime | None, other_began: datetime | None,
     now: datetime,
 ) -> int:  # fmt: skip
-    """Compare by how long ago two moments were; one that nobody knows is the latest."""
+    """Compare by how long ago two moments were; an unknown one is the latest."""
     if began is None or other_began is None:
         return -1 if began is None else 1
     difference = _magnitude(began, now) - _magnitude(other_began, now)

@@ -366,7 +366,7 @@ class Jobs(Controller):
         return replace(plan, actions=(*strays, *plan.actions))
 
     def _strays(self, key: ObjectKey, job: Job | None) -> tuple[Action, ...]:
-        """Release pods of a job that is gone or has let go of them; nobody counts them any more."""
+        """Release pods of a job that is gone or has let go of them; they are no longer counted."""
         uid = job.metadata.uid if job is not None else ""
         left = (
             pod

@@ -1,7 +1,7 @@
 """ReplicaSets: as many pods as wanted, no more and no less.
 
 Follows kube-controller-manager 1.35: finished pods do not count and are replaced; at most 500 pods
-are created or deleted at a time; what goes first is told by `downscaling`.
+are created or deleted at a time; `downscaling` says which pods go first.
 """
 
 from __future__ import annotations

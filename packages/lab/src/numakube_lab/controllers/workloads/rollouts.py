@@ -20,7 +20,7 @@ class Size:
     """A replica set in numbers.
 
     Attributes:
-        replicas: how many pods it is told to have.
+        replicas: how many pods it should have.
         available: how many of its pods are available.
         basis: how large its deployment could be when it was last scaled; None if unknown.
     """
@@ -80,8 +80,8 @@ def new_size(new: int, total: int, limits: Limits) -> int:
     """Return how many pods the new replica set should have, of *new* that it has.
 
     Args:
-        new: what it is told to have at present; 0 if it does not exist yet.
-        total: what all replica sets are told to have.
+        new: how many it should have at present; 0 if it does not exist yet.
+        total: how many all replica sets should have.
         limits: what to keep to.
     """
     if new >= limits.replicas:

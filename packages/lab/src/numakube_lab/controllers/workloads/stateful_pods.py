@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"(.*)-(0|[1-9][0-9]*)")
 
 
 def ordinal_of(stateful_set: StatefulSet, pod: Pod) -> int | None:
-    """Return the number of *pod*; None if by its name it is none of *stateful_set*."""
+    """Return the number of *pod*; None if its name is not one of *stateful_set*."""
     matched = _NAME.fullmatch(pod.metadata.name)
     if matched is None or matched[1] != stateful_set.metadata.name:
         return None

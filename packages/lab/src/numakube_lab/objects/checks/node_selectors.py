@@ -171,4 +171,4 @@ DEPRECATED_LABELS: Final = {
     ),
     "node-role.kubernetes.io/master": 'use "node-role.kubernetes.io/control-plane" instead',
 }
-"""Labels with what the user of one is told."""
+"""Labels with the warning for their users."""

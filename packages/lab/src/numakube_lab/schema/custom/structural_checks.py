@@ -1,4 +1,4 @@
-"""Whether a schema is structural: every field's type is told once, outside of combinations.
+"""Whether a schema is structural: every field's type is given once, outside of combinations.
 
 Inside ``allOf``, ``anyOf``, ``oneOf`` and ``not`` only values may be restricted, and only of fields
 that the schema specifies outside of them.
