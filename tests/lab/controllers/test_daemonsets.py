@@ -11,7 +11,7 @@ from numakube.api.core import Node, NodeSpec, ObjectMeta, Pod, Taint
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
 from numakube_lab.controllers.default_scheduler import DefaultScheduler
-from numakube_lab.controllers.types.apps import (
+from numakube_lab.controllers.types.workload_types import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     DaemonSet,

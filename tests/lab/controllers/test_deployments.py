@@ -9,7 +9,12 @@ from tests.lab.controllers.kit import Bench, bench, template, workload
 from numakube.api.core import Pod
 from numakube.kube.catalog import CORE_EVENTS
 from numakube.kube.clock import ManualClock
-from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, ReplicaSet
+from numakube_lab.controllers.types.workload_types import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    Deployment,
+    ReplicaSet,
+)
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
 

@@ -19,14 +19,14 @@ from numakube.kube.subresources import evict_pod
 from numakube.values.times import format_time
 from numakube_lab.controllers.cluster.default_accounts import ACCOUNTS, ServiceAccounts
 from numakube_lab.controllers.common.actions import Change
-from numakube_lab.controllers.types.apps import DEPLOYMENTS
-from numakube_lab.controllers.types.cluster import (
+from numakube_lab.controllers.types.cluster_types import (
     DISRUPTION_BUDGETS,
     NAMESPACES,
     DisruptionBudget,
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
 )
+from numakube_lab.controllers.types.workload_types import DEPLOYMENTS
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.disruption_controller import (
     DisruptionBudgets,

@@ -24,8 +24,8 @@ from numakube_lab.controllers.cluster.ownership_graph import (
     Unblock,
     decide,
 )
-from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS
-from numakube_lab.controllers.types.cluster import NAMESPACES, Metadata
+from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata
+from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
 

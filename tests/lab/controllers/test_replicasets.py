@@ -17,7 +17,7 @@ from numakube.kube.clock import ManualClock
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.actions import Change, Create, Delete, Note, Plan
 from numakube_lab.controllers.common.owner_references import owner_reference
-from numakube_lab.controllers.types.apps import (
+from numakube_lab.controllers.types.workload_types import (
     REPLICA_SETS,
     ReplicaSet,
     ReplicaSetSpec,

@@ -12,7 +12,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.running import ALL, Controllers
-from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS
+from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS
 from numakube_lab.inprocess import InProcess
 
 REPORT_SECONDS = 0.2

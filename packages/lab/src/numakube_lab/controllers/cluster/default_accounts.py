@@ -8,7 +8,7 @@ from numakube.kube.catalog import SERVICE_ACCOUNTS
 from numakube.kube.objects import ObjectKey
 from numakube_lab.controllers.common.actions import NOTHING, Create, Plan
 from numakube_lab.controllers.common.loop import Controller
-from numakube_lab.controllers.types.cluster import NAMESPACES, Metadata
+from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata
 
 if TYPE_CHECKING:
     from numakube.kube.events import EventRecorder

@@ -35,7 +35,7 @@ from numakube_lab.controllers.cluster.ownership_graph import (
 )
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
 from numakube_lab.controllers.common.mirrors import Mirror
-from numakube_lab.controllers.types.cluster import Metadata
+from numakube_lab.controllers.types.cluster_types import Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,7 @@ from numakube.kube.requests import write_request
 from numakube.kube.transport import JSON
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
-from numakube_lab.controllers.types.cluster import NAMESPACES, Metadata, Namespace
+from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata, Namespace
 
 if TYPE_CHECKING:
     from numakube.kube.events import EventRecorder

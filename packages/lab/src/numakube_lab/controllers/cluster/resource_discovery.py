@@ -7,7 +7,7 @@ from numakube.kube.client import Client
 from numakube.kube.decode import codec_of
 from numakube.kube.resources import Resource
 from numakube.kube.transport import Request
-from numakube_lab.controllers.types.cluster import Metadata
+from numakube_lab.controllers.types.cluster_types import Metadata
 
 T = TypeVar("T")
 

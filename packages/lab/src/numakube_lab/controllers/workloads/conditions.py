@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.values.times import format_time
-from numakube_lab.controllers.types.apps import Condition
+from numakube_lab.controllers.types.workload_types import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ from numakube_lab.controllers.common.placement import (
     named_nodes,
     untolerated,
 )
-from numakube_lab.controllers.types.apps import DAEMON_SETS, DaemonSet
+from numakube_lab.controllers.types.workload_types import DAEMON_SETS, DaemonSet
 from numakube_lab.controllers.workloads.revisions import HASH_LABEL
 from numakube_lab.controllers.workloads.templates import pod_from_template
 

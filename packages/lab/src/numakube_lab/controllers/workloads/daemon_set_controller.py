@@ -42,7 +42,7 @@ from numakube_lab.controllers.common.pod_states import (
     phase_of,
     seconds_to_available,
 )
-from numakube_lab.controllers.types.apps import (
+from numakube_lab.controllers.types.workload_types import (
     CONTROLLER_REVISIONS,
     DAEMON_SETS,
     ControllerRevision,

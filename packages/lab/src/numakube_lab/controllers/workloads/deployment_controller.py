@@ -27,7 +27,7 @@ from numakube_lab.controllers.common.actions import (
 )
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.owner_references import claim, owner_key, owner_reference
-from numakube_lab.controllers.types.apps import (
+from numakube_lab.controllers.types.workload_types import (
     DEPLOYMENTS,
     REPLICA_SETS,
     Deployment,

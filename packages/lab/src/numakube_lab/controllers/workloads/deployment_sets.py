@@ -13,7 +13,12 @@ from numakube.kube.events import reference_to
 from numakube.kube.objects import key_of
 from numakube_lab.controllers.common.actions import Action, Change, Create, Note
 from numakube_lab.controllers.common.owner_references import owner_document
-from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS, Deployment, ReplicaSet
+from numakube_lab.controllers.types.workload_types import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    Deployment,
+    ReplicaSet,
+)
 from numakube_lab.controllers.workloads.templates import template_hash, with_labels, without_label
 
 if TYPE_CHECKING:

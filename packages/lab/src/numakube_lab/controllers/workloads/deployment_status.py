@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from numakube_lab.controllers.types.apps import Deployment, DeploymentStatus, ReplicaSet
+    from numakube_lab.controllers.types.workload_types import (
+        Deployment,
+        DeploymentStatus,
+        ReplicaSet,
+    )
     from numakube_lab.controllers.workloads.conditions import Conditions
 
 AVAILABLE: Final = "Available"

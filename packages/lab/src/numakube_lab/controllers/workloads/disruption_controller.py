@@ -19,12 +19,12 @@ from numakube.values.times import format_time
 from numakube_lab.controllers.common.actions import NOTHING, Plan, status_change
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, time_of
-from numakube_lab.controllers.types.apps import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
-from numakube_lab.controllers.types.cluster import (
+from numakube_lab.controllers.types.cluster_types import (
     DISRUPTION_BUDGETS,
     DisruptionBudget,
     DisruptionBudgetCondition,
 )
+from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS
 from numakube_lab.controllers.workloads.rollouts import share_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference
     from numakube.kube.events import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster, Owned
-    from numakube_lab.controllers.types.apps import IntOrPercent
+    from numakube_lab.controllers.types.workload_types import IntOrPercent
 
 DELETION_TIMEOUT: Final = 120.0
 """Seconds after which an evicted pod that is still there counts as never evicted."""

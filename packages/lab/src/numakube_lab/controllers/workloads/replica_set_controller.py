@@ -32,7 +32,7 @@ from numakube_lab.controllers.common.owner_references import (
     owner_reference,
 )
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, seconds_to_available
-from numakube_lab.controllers.types.apps import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
+from numakube_lab.controllers.types.workload_types import REPLICA_SETS, ReplicaSet, ReplicaSetStatus
 from numakube_lab.controllers.workloads.downscaling import choose_victims
 from numakube_lab.controllers.workloads.templates import pod_from_template
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube_lab.controllers.types.apps import IntOrPercent
+    from numakube_lab.controllers.types.workload_types import IntOrPercent
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.controllers.common.owner_references import owner_document
-from numakube_lab.controllers.types.apps import STATEFUL_SETS
+from numakube_lab.controllers.types.workload_types import STATEFUL_SETS
 from numakube_lab.controllers.workloads.revisions import HASH_LABEL
 from numakube_lab.controllers.workloads.templates import pod_from_template
 
 if TYPE_CHECKING:
     from numakube.api.core import Pod
     from numakube.kube.resources import Document
-    from numakube_lab.controllers.types.apps import StatefulSet
+    from numakube_lab.controllers.types.workload_types import StatefulSet
 
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
 POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"

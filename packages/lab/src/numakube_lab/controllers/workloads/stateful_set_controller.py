@@ -40,7 +40,8 @@ from numakube_lab.controllers.common.pod_states import (
     phase_of,
     seconds_to_available,
 )
-from numakube_lab.controllers.types.apps import (
+from numakube_lab.controllers.types.cluster_types import Metadata
+from numakube_lab.controllers.types.workload_types import (
     CONTROLLER_REVISIONS,
     STATEFUL_SETS,
     ControllerRevision,
@@ -48,7 +49,6 @@ from numakube_lab.controllers.types.apps import (
     StatefulSet,
     StatefulSetStatus,
 )
-from numakube_lab.controllers.types.cluster import Metadata
 from numakube_lab.controllers.workloads.revisions import (
     HASH_LABEL,
     Latest,

@@ -1,6 +1,6 @@
 """Jobs and cron jobs of batch/v1."""
 
-from numakube.api.meta import LabelSelector, ObjectMeta, ObjectReference
+from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.wire import Timestamp, Wire, always
 from numakube.kube.resources import Document, Resource
 
@@ -62,45 +62,6 @@ class Job(Wire, frozen=True):
     kind: str = always("Job")
 
 
-class CronJobSpec(Wire, frozen=True):
-    """When to start which jobs."""
-
-    schedule: str = ""
-    time_zone: str | None = None
-    starting_deadline_seconds: int | None = None
-    concurrency_policy: str = "Allow"
-    suspend: bool = False
-    job_template: Document = {}
-    successful_jobs_history_limit: int = 3
-    failed_jobs_history_limit: int = 1
-
-
-class CronJobStatus(Wire, frozen=True):
-    """Which jobs run, and when the last began and ended."""
-
-    active: tuple[ObjectReference, ...] = ()
-    last_schedule_time: Timestamp | None = None
-    last_successful_time: Timestamp | None = None
-
-
-class CronJob(Wire, frozen=True):
-    """Jobs by the clock."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: CronJobSpec = CronJobSpec()
-    status: CronJobStatus = CronJobStatus()
-    api_version: str = always("batch/v1")
-    kind: str = always("CronJob")
-
-
 JOBS = Resource(
     group="batch", version="v1", plural="jobs", kind="Job", namespaced=True, object_type=Job
-)
-CRON_JOBS = Resource(
-    group="batch",
-    version="v1",
-    plural="cronjobs",
-    kind="CronJob",
-    namespaced=True,
-    object_type=CronJob,
 )

@@ -3,7 +3,7 @@
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.wire import Timestamp, Wire, always
 from numakube.kube.resources import Resource
-from numakube_lab.controllers.types.apps import IntOrPercent
+from numakube_lab.controllers.types.workload_types import IntOrPercent
 
 
 class Metadata(Wire, frozen=True):
