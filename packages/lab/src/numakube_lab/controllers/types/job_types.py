@@ -1,4 +1,4 @@
-"""Jobs and cron jobs of batch/v1."""
+"""Jobs of batch/v1."""
 
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.wire import Timestamp, Wire, always

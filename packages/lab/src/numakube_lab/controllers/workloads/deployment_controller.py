@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numakube.api.core import Pod
     from numakube.kube.events import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
-    from numakube_lab.controllers.workloads.conditions import Conditions
+    from numakube_lab.controllers.workloads.workload_conditions import Conditions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube_lab.controllers.common.pod_states import time_of
-from numakube_lab.controllers.workloads.conditions import (
+from numakube_lab.controllers.workloads.workload_conditions import (
     find_condition,
     with_condition,
     without_condition,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         DeploymentStatus,
         ReplicaSet,
     )
-    from numakube_lab.controllers.workloads.conditions import Conditions
+    from numakube_lab.controllers.workloads.workload_conditions import Conditions
 
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
