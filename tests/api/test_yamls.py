@@ -11,13 +11,16 @@ from numakube.values.limits import MAX_DEPTH, MAX_VALUES
 
 def test_scalars_are_those_of_kubernetes() -> None:
     """Times and base-sixty numbers are strings; keys always are."""
-    text = "{at: 2026-01-02T03:04:05Z, day: 2026-01-02, t: 12:30:45, n: 12, on: 1, 8: x, f: 0.5}"
+    text = (
+        "{at: 2026-01-02T03:04:05Z, day: 2026-01-02, t: 12:30:45, i: 12, on: 1, b: n, 8: x, f: 0.5}"
+    )
 
     assert load_yaml(text, "test") == {
         "at": "2026-01-02T03:04:05Z",
         "day": "2026-01-02",
         "t": "12:30:45",
-        "n": 12,
+        "i": 12,
+        "b": False,
         "true": 1,
         "8": "x",
         "f": 0.5,
@@ -108,3 +111,9 @@ def test_a_date_that_is_none_is_a_string_like_any_other() -> None:
 def test_dumping_keeps_the_order_of_keys() -> None:
     """So that a manifest reads as it was declared."""
     assert dump_yaml({"kind": "Pod", "apiVersion": "v1"}) == "kind: Pod\napiVersion: v1\n"
+
+
+@pytest.mark.parametrize("text", ["y", "N", "yes", "on", "1", "1:30", "2026-01-02", "~", "plain"])
+def test_text_is_written_so_that_it_is_read_as_text(text: str) -> None:
+    """As a value and as a key."""
+    assert load_yaml(dump_yaml({text: text}), "test") == {text: text}

@@ -1,9 +1,10 @@
 """YAML as Kubernetes reads it: a way to write JSON, and nothing more.
 
 The safe loader, less what YAML 1.1 makes of a time or of ``12:30:45`` (base sixty): those are
-strings in Kubernetes, and so are the keys of maps. Anchors work, but a document that unfolds to
-more than `MAX_VALUES`, nests deeper than `MAX_DEPTH` or contains itself is refused. Errors say the
-line. Nodes are composed here, not in C, whose recursion ends the process where it is too deep.
+strings in Kubernetes, and so are the keys of maps. ``y`` and ``n`` are booleans, as in Go's
+library. Anchors work, but a document that unfolds to more than `MAX_VALUES`, nests deeper than
+`MAX_DEPTH` or contains itself is refused. Errors say the line. Nodes are composed here, not in C,
+whose recursion ends the process where it is too deep.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ else:
         SafeLoader = yaml.SafeLoader
 
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
+_BOOL_TAG: Final = "tag:yaml.org,2002:bool"
 _TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
 _NUMBER_TAGS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _BASE_SIXTY: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?$")
+_ONE_LETTER: Final = re.compile("[yYnN]$")
 
 
-class _Loader(SafeLoader):
+class KubernetesLoader(SafeLoader):
     """The safe loader with the scalars of Kubernetes, and with limits."""
 
     _depth = 0
@@ -71,15 +74,24 @@ def _beyond(problem: str, node: yaml.Node | None) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
-def _as_text(loader: _Loader, node: yaml.ScalarNode) -> object:
+def _as_text(loader: KubernetesLoader, node: yaml.ScalarNode) -> object:
     return loader.construct_scalar(node)
 
 
-_Loader.yaml_implicit_resolvers = {
+KubernetesLoader.yaml_implicit_resolvers = {
     first: [(_STRING_TAG, _BASE_SIXTY), *(one for one in choices if one[0] != _TIME_TAG)]
     for first, choices in SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_constructor(_TIME_TAG, _as_text)
+KubernetesLoader.add_constructor(_TIME_TAG, _as_text)
+KubernetesLoader.add_implicit_resolver(_BOOL_TAG, _ONE_LETTER, list("yYnN"))
+KubernetesLoader.bool_values = {**SafeLoader.bool_values, "y": True, "n": False}
+
+
+class _Dumper(SafeDumper):
+    """Quotes what the loader would not take for text."""
+
+
+_Dumper.add_implicit_resolver(_BOOL_TAG, _ONE_LETTER, list("yYnN"))
 
 
 def load_yaml(text: str | bytes, subject: str) -> object:
@@ -93,8 +105,8 @@ def load_yaml(text: str | bytes, subject: str) -> object:
 def load_yaml_documents(text: str | bytes, subject: str) -> tuple[object, ...]:
     """Return every document of *text* that is not empty."""
     try:
-        # _Loader is a safe loader.
-        documents = list(yaml.load_all(text, Loader=_Loader))
+        # It is a safe loader.
+        documents = list(yaml.load_all(text, Loader=KubernetesLoader))
         return tuple(_unfold(one, subject) for one in documents if one is not None)
     except yaml.MarkedYAMLError as error:
         raise MalformedObject(subject, _where(error)) from None
@@ -120,7 +132,7 @@ def load_manifests(text: str | bytes, subject: str) -> tuple[dict[str, Any], ...
 def dump_yaml(tree: object, *, ascii_only: bool = False) -> str:
     """Return *tree* as one YAML document, keys in their order."""
     text: str = yaml.dump(
-        tree, Dumper=SafeDumper, sort_keys=False, allow_unicode=not ascii_only, width=100
+        tree, Dumper=_Dumper, sort_keys=False, allow_unicode=not ascii_only, width=100
     )
     return text
 
@@ -153,7 +165,7 @@ def _size(tree: object, known: dict[int, int]) -> int:
 
 def _with_text_keys(tree: object) -> object:
     if isinstance(tree, dict):
-        return {_key_text(key): _with_text_keys(value) for key, value in tree.items()}
+        return {key_text(key): _with_text_keys(value) for key, value in tree.items()}
     if isinstance(tree, list):
         return [_with_text_keys(item) for item in tree]
     if tree is not None and not isinstance(tree, str | bool | int | float):
@@ -161,7 +173,8 @@ def _with_text_keys(tree: object) -> object:
     return tree
 
 
-def _key_text(key: object) -> str:
+def key_text(key: object) -> str:
+    """Return the key of a map as JSON has it."""
     if isinstance(key, bool):
         return "true" if key else "false"
     return "null" if key is None else str(key)

@@ -1,18 +1,17 @@
 """Bodies in YAML, read as the real server's library reads them: as another way to write JSON.
 
-The library follows YAML 1.1 in that ``y`` and ``n`` are booleans, and it counts lines in its own
-way when something is wrong.
+The library counts lines in its own way when something is wrong.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import yaml
 from yaml.scanner import ScannerError
 
+from numakube.api.yamls import KubernetesLoader, key_text
 from numakube.values.gotext import go_quote
 from numakube_lab.schema.jsontext import MalformedJson
 
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from numakube_lab.kinds import JsonValue
-
-_BOOL_TAG: Final = "tag:yaml.org,2002:bool"
-_TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
 
 # What Python's YAML library says, and how Go's puts the same.
 _WORDINGS: Final = (
@@ -79,8 +75,8 @@ def _sorted(value: JsonValue) -> JsonValue:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-class _Loader(yaml.SafeLoader):
-    """A safe loader that notes repeated keys and leaves times as text, as JSON would."""
+class _Loader(KubernetesLoader):
+    """A loader that notes repeated keys."""
 
     def __init__(self, stream: bytes) -> None:
         super().__init__(stream)
@@ -93,25 +89,11 @@ class _Loader(yaml.SafeLoader):
         self.flatten_mapping(node)
         mapping: dict[Hashable, JsonValue] = {}
         for key_node, value_node in node.value:
-            key = _key_text(self.construct_object(key_node, deep=True))
+            key = key_text(self.construct_object(key_node, deep=True))
             if key in mapping:
                 self.repeated.append((key_node.start_mark.line + 1, key))
             mapping[key] = self.construct_object(value_node, deep=deep)
         return mapping
-
-
-def _key_text(key: object) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if tag != _TIME_TAG]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(_BOOL_TAG, re.compile("^(?:y|Y|n|N)$"), list("yYnN"))
-_Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
 
 def describe(error: yaml.YAMLError) -> str:
