@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from benchmarks._burst_pods import GPU
-from numakube.api.core import Node, NodeStatus
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
@@ -21,8 +21,8 @@ from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.pod import Pod
 
 _GIB: Final = 1 << 30
 _CORES: Final = 24

@@ -11,8 +11,9 @@ from __future__ import annotations
 from random import Random
 from typing import Final, NamedTuple
 
-from numakube.api.core import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec, PodStatus
 
 GPU: Final = "vendor.example/gpu"
 SCHEDULER: Final = "numakube"

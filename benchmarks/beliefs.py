@@ -19,7 +19,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 T = TypeVar("T")
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from benchmarks._burst_nodes import BurstNode
 from benchmarks._burst_pods import SCHEDULER, BurstPod, burst, pod_of
-from numakube.api.core import Pod, PodStatus
+from numakube.api.pod import Pod, PodStatus
 from numakube.scheduling.cycle import Chosen, Cycle
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.plugins import VectorFilter, VectorScore

@@ -11,10 +11,11 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import encode
-from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.koordinator.admission import admit, rate
 from numakube.koordinator.ledger.ledger import Ledger
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace, NodeFacts

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, with_defaults
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.report import topology_of

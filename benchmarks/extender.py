@@ -50,7 +50,7 @@ from numakube_lab.inprocess import InProcess
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 SHAPE: Final = "2 sockets, 32 cores, smt 2, 256Gi, gpu 4"
 KUBELET: Final = "policy=single-numa-node,scope=container"

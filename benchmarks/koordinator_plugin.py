@@ -16,7 +16,7 @@ from tests.scheduling.koordinator.town import Town, pod
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 NODES: Final = (1000, 5000)
 ROUNDS: Final = 100

@@ -1,7 +1,7 @@
 """The cost of reading pods from an API server: whole lists and watch events, over loopback.
 
 The server runs in a process of its own, so that the CPU time measured is the client's: receiving,
-decoding and storing. `SchedulerPod` holds what a scheduler reads of a pod; `numakube.api.core.Pod`
+decoding and storing. `SchedulerPod` holds what a scheduler reads of a pod; `numakube.api.pod.Pod`
 holds in addition what nodes and controllers read (environments, volumes, states of containers).
 """
 
@@ -93,7 +93,7 @@ def run() -> Iterator[dict[str, object]]:
         server.join()
     pods = f"{PODS_ON_SERVER} pods of {size / PODS_ON_SERVER / 1000:.1f} kB"
     yield _ms(f"list of {pods}, median CPU", results["slim"], budget=150)
-    yield _ms(f"list of {pods} with all fields of api.core.Pod, median CPU", results["full"])
+    yield _ms(f"list of {pods} with all fields of api.pod.Pod, median CPU", results["full"])
     yield _ms(f"list of {pods} in pages of 500, median CPU", results["pages"])
     yield _ms(f"reflector with index synced with {pods}, median CPU", results["reflector"])
     yield {

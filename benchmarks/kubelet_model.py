@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
 from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
 from numakube.kubelet.node import KubeletNode

@@ -11,9 +11,11 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.core import Container, Node, NodeStatus, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource, zone_name
+from numakube.api.pod import Pod, PodSpec
 from numakube.apps.host.malloc import keep_freed_memory
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, Reported, reported

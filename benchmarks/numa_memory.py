@@ -18,8 +18,8 @@ import msgspec
 
 from benchmarks.numa_filter import NODES, belief_of, make_node, pod
 from numakube.api.codec import decode
-from numakube.api.core import Pod
 from numakube.api.nrt import decode_nrt
+from numakube.api.pod import Pod
 from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.cluster import Cluster

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.kubelet_model import large_machine
-from numakube.api.core import Container, Node, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod, PodSpec
 from numakube.apps.host.malloc import keep_freed_memory
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings

@@ -18,7 +18,9 @@ import msgspec
 
 from benchmarks._fleet import kubelet_of, plans_of
 from numakube.api.containers import Container, ResourceRequirements
-from numakube.api.core import Node, NodeStatus, ObjectMeta, Pod, PodSpec, PodStatus
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
+from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.recording import Recording
 from numakube.apps.scheduler.process import SchedulerProcess

@@ -12,15 +12,16 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.containers import Container, ResourceRequirements
-from numakube.api.core import Node, NodeStatus, ObjectMeta, Pod, PodSpec, Taint
-from numakube.api.meta import LabelSelector, OwnerReference
-from numakube.api.nodes import ContainerImage, NodeSpec
+from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
 from numakube.api.placement import (
     Affinity,
     PodAffinity,
     PodAffinityTerm,
+    Taint,
     TopologySpreadConstraint,
 )
+from numakube.api.pod import Pod, PodSpec
 from numakube.api.workloads import OwnerSpec, ReplicaSet, Service, ServiceSpec
 from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.profile import profile_of

@@ -35,7 +35,7 @@ from numakube.kube.store import Updated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
 

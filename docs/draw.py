@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.cli.admit import drawing, run_example
 from numakube.cli.admit.zones import picture_after
 from numakube.cli.painting import name_styles, print_drawing

@@ -12,8 +12,9 @@ from numakube.api.codec import (
     encode,
     to_tree,
 )
-from numakube.api.core import Container, Pod, PodSpec
+from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.errors import MalformedObject
 

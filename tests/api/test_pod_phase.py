@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.core import Pod, PodSpec, PodStatus
+from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.api.pod_phase import has_ended, is_rejected
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
 from numakube.api.nrt import convert_nrt
+from numakube.api.pod import Pod
 from numakube.api.sharing import shared_nrt, shared_pod
 
 VECTORS = Path(__file__).parents[1] / "vectors"

@@ -12,13 +12,13 @@ import numakube.api
 from numakube.api.checkpoints import cpu_file
 from numakube.api.codec import convert, decode, encode
 from numakube.api.containers import ContainerPort, ContainerStatus
-from numakube.api.core import Binding, Pod, PodSpec, PodStatus
 from numakube.api.events import CoreEvent, Event
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.leases import Lease, LeaseSpec
 from numakube.api.meta import ListMeta, ObjectMeta, ObjectReference, OwnerReference
 from numakube.api.nodes import DaemonEndpoint, Node, NodeSpec, NodeSystemInfo
 from numakube.api.placement import NodeAffinity
+from numakube.api.pod import Binding, Pod, PodSpec, PodStatus
 from numakube.api.wire import Wire
 
 # Words that Kubernetes writes in capitals when they are not the first word of a name.

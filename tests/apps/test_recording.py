@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
 
-from numakube.api.core import Node, NodeStatus, ObjectMeta, Pod
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
+from numakube.api.pod import Pod
 from numakube.apps.recording import Recording
 from numakube.kube.clock import ManualClock
 from numakube.scheduling.numa.caches.contract import Changes, NumaCache

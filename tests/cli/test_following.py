@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.cli.following import states
 from numakube.errors import ClusterUnreachable
 from numakube.kube.catalog import PODS

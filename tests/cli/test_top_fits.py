@@ -13,8 +13,8 @@ from tests.cli.conftest import Ended
 from tests.insight.drawing.nodes import bundle
 from tests.insight.explain.town import GPU, Town, pod
 
-from numakube.api.core import Node, Taint
-from numakube.api.nodes import NodeCondition
+from numakube.api.nodes import Node, NodeCondition
+from numakube.api.placement import Taint
 from numakube.apps.bundle import unpack
 from numakube.apps.dashboard.explaining import Explainer
 from numakube.apps.dashboard.process import source_of_facts

@@ -17,8 +17,8 @@ from tests.apps.scheduler.world import NAME, World, without_election, world_of
 from tests.field.documents import Amounts, Zones, amounts, in_units, pod, zones
 from tests.waiting import until
 
-from numakube.api.core import Pod
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import (
     CORE_EVENTS,

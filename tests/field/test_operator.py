@@ -26,7 +26,7 @@ from tests.field.operated import (
 )
 from tests.waiting import until
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.errors import ServiceUnavailable
 from numakube.kube.catalog import (

@@ -39,11 +39,12 @@ from numakube.api.checkpoints.memory import (
     write_memory_manager_state,
 )
 from numakube.api.codec import convert, decode, decode_tree, to_tree
-from numakube.api.core import Node, Pod
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.api.nodes import Node
 from numakube.api.nodetopology import NUMAResourcesOperator, NUMAResourcesScheduler
 from numakube.api.nrt import convert_nrt
+from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
 from numakube.apps.extender.protocol import BindingArgs, PreemptionArgs, read

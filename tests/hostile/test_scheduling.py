@@ -23,9 +23,10 @@ from tests.hostile.pieces import (
 )
 
 from numakube.api.codec import convert, decode, to_tree
-from numakube.api.core import Node, Pod
 from numakube.api.koordinator.devices import DeviceCr
+from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
+from numakube.api.pod import Pod
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import NumakubeError
 from numakube.kube.client import Client

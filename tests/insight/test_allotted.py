@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from tests.insight.drawing import nodes
 
-from numakube.api.core import Pod
 from numakube.api.koordinator import keys
+from numakube.api.pod import Pod
 from numakube.insight.drawing.from_facts import node_picture
 from numakube.insight.drawing.plan import Plan, planned
 from numakube.insight.facts import ClusterFacts

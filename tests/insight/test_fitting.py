@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.insight.explain.town import Town, pod
 
-from numakube.api.core import Node, Pod, PodSchedulingGate, Taint
 from numakube.api.meta import LabelSelector
-from numakube.api.placement import TopologySpreadConstraint
+from numakube.api.nodes import Node
+from numakube.api.placement import Taint, TopologySpreadConstraint
+from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.insight.engine import engine_of
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.fitting import copies, place, room_for

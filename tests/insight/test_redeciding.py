@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from tests.insight.explain.town import Town, pod
 
-from numakube.api.core import Pod, PodCondition, PodSchedulingGate, PodStatus
+from numakube.api.pod import Pod, PodCondition, PodSchedulingGate, PodStatus
 from numakube.insight.engine import engine_of
 from numakube.insight.redeciding import Redecision, redecide
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.strategies.nodes import facts_of_layout, layout_of
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.koordinator.admission import admit
 from numakube.koordinator.ledger.annotations import allotment_of, annotations_for
 from numakube.koordinator.ledger.holdings import Allotment

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.koordinator.wish.pod_wish import PodWish
 from numakube.koordinator.wish.read_pod import wish_of
 

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 from tests.waiting import until
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
 from numakube.kube.resources import Resource

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta, ObjectReference
+from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import (
     ClusterUnreachable,
     MalformedObject,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import Pod, PodSpec
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.kube.objects import ObjectKey, key_of
 from numakube.kube.store import Added, Change, Removed, Store, Updated
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import ClusterUnreachable, Expired, InternalError, MalformedObject
 from numakube.kube.client import Client
 from numakube.kube.resources import Resource

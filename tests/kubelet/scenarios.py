@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from tests.kubelet.conftest import GIB, build_machine
 
-from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.kubelet.machine import Device, HugePages, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from tests.kubelet.scenarios import nodes, pods, workloads
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.kubelet.trace import AdmissionTrace

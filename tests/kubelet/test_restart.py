@@ -6,7 +6,7 @@ import pytest
 from tests.kubelet.build import admit, guaranteed, pod, reject, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.state_files import restore, save

@@ -11,7 +11,7 @@ from tests.kubelet.build import admit, guaranteed, pod, reject, start, static_se
 from tests.kubelet.conftest import GIB, dual_socket_ht
 from tests.kubelet.scenarios import workloads
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import CorruptCheckpoint, KubeletStartError
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode

@@ -19,9 +19,9 @@ from tests.apps.scheduler.world import refusal_of
 from tests.waiting import until
 
 from numakube.api.codec import decode
-from numakube.api.core import Pod
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import ResourceStatus
+from numakube.api.pod import Pod
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape

@@ -7,15 +7,10 @@ from typing import Any, Protocol
 
 import pytest
 
-from numakube.api.core import (
-    Container,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodSpec,
-    ResourceRequirements,
-)
+from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
+from numakube.api.pod import Pod, PodSpec
 from numakube.scheduling.snapshot.pods import PodInfo
 
 MakeNode = Callable[..., Node]

@@ -14,7 +14,6 @@ from typing import TypeVar
 from hypothesis import strategies as st
 
 from numakube.api.containers import Container, ContainerPort, ResourceRequirements
-from numakube.api.core import Pod, PodSpec, PodStatus
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from numakube.api.nodes import ContainerImage, Node, NodeSpec, NodeStatus
 from numakube.api.placement import (
@@ -31,6 +30,7 @@ from numakube.api.placement import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.api.workloads import OwnerSpec, ReplicaSet
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tests.kubelet.build import container, pod
 
-from numakube.api.core import Container, Pod
+from numakube.api.containers import Container
+from numakube.api.pod import Pod
 from numakube.kubelet.machine import Core, Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.topology.codec import decode_report, encode_report

@@ -19,7 +19,7 @@ from tests.strategies.machines import machines
 from tests.topology.busy import PODS, fill, large_node, random_pod
 from tests.topology.reports import run
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.preference import Preference

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.kubelet.build import container, guaranteed, pod
 
-from numakube.api.core import Container, Pod
+from numakube.api.containers import Container
+from numakube.api.pod import Pod
 from numakube.topology.exclusive import has_exclusive_resources
 
 GPU = "vendor.example/gpu"

@@ -13,7 +13,7 @@ from tests.kubelet.scenarios import nodes, pods, workloads
 from tests.strategies.machines import machines
 from tests.topology.reports import run, through_text
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode

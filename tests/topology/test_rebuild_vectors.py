@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.topology.reports import by_position, through_text
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
 from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
 from numakube.kubelet.node import KubeletNode

@@ -8,7 +8,7 @@ from tests.kubelet.conftest import GIB, dual_socket_ht
 from tests.kubelet.scenarios import workloads
 from tests.topology.reports import run, through_text
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings

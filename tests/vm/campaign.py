@@ -19,7 +19,7 @@ from tests.vm.pods import PodMaker, bound_directly
 from tests.vm.reports import Settled, judge
 from tests.vm.truth import Truth
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.topology.rebuild import node_of

@@ -25,8 +25,8 @@ from tests.vm.reports import Settled, Watcher, report_differences
 from tests.vm.truth import Truth, listing_differences, truth_of
 from tests.waiting import until
 
-from numakube.api.core import Pod
 from numakube.api.kubelet_config import read_kubelet_config
+from numakube.api.pod import Pod
 from numakube.api.yamls import dump_yaml
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS

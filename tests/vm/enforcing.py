@@ -11,7 +11,7 @@ from tests.vm.cluster import Cluster
 from tests.vm.kubelets import Choice
 from tests.vm.pods import IMAGE
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.values.cpuset import CpuSet
 
 NOTHING_ALIGNED: Final = Choice(policy="none", cpu="none", memory="None")

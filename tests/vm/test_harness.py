@@ -16,8 +16,8 @@ from tests.vm.shapes import SHAPES, machine_of
 from tests.vm.truth import Held
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
 from numakube.api.kubelet_config import config_problems, read_kubelet_config
+from numakube.api.pod import Pod
 from numakube.api.yamls import dump_yaml
 from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.node import KubeletNode

@@ -14,8 +14,8 @@ from numakube.api.selectors import accepts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import PodSpec
     from numakube.api.placement import NodeSelector, NodeSelectorTerm, Taint, Toleration
+    from numakube.api.pod import PodSpec
 
 NAME_FIELD: Final = "metadata.name"
 """The only field of a node that a selector can ask for."""

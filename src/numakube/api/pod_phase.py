@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 

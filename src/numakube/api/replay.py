@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
-from numakube.api.pods import compute_qos_class, effective_requests
+from numakube.api.pod import Pod
+from numakube.api.pod_resources import compute_qos_class, effective_requests
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.values.cpuset import format_cpu_list, parse_cpu_list
 from numakube.values.quantity import parse_quantity

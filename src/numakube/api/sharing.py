@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import msgspec
 
-from numakube.api.core import Container, Pod
+from numakube.api.containers import Container
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
 from numakube.values.limits import MAX_SHARED
 
 if TYPE_CHECKING:
+    from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText
 
 

@@ -28,8 +28,9 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import Node, Pod
+    from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.pod import Pod
     from numakube.api.workloads import Namespace
     from numakube.apps.watched_kinds import MirroredKind
     from numakube.kube.client import Client

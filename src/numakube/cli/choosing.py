@@ -9,7 +9,7 @@ from numakube.errors import ConfigError, InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.api.yamls import load_manifests
 from numakube.cli.sources import read_text
 from numakube.errors import MalformedObject

@@ -17,7 +17,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.cli.cluster import ClusterOptions
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.drawing.plan import Refused

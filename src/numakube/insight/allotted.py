@@ -21,7 +21,7 @@ from numakube.values.resources import is_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.koordinator.ledger.holdings import Share
     from numakube.topology.exact import ExactReport, UidHash

@@ -30,7 +30,7 @@ from numakube.values.times import parse_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine

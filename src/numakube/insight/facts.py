@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import BROKEN_JSON
-from numakube.api.core import Node, Pod
 from numakube.api.events import CoreEvent
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion
+from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.api.pod_phase import has_ended
 from numakube.api.storage import (
     CSIDriver,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.cycle import Failed, Refused
     from numakube.scheduling.framework.runtime import Runtime

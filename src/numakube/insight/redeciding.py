@@ -18,7 +18,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
 
 NOT_READY: Final = "NotReady"
 CORDONED: Final = "SchedulingDisabled"

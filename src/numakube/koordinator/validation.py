@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
 from numakube.api.koordinator import keys
 from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.errors import MalformedObject
 from numakube.koordinator.annotation_json import label
 from numakube.koordinator.node.read_cpus import kept_by_owner

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from numakube.api.core import Pod
 from numakube.api.events import CoreEvent, Event
 from numakube.api.leases import Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.kube.resources import Document, Resource
 
 T = TypeVar("T")

@@ -11,14 +11,15 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from numakube.api.pods import has_pod_level_resources, is_sidecar, qos_class
+from numakube.api.pod_resources import has_pod_level_resources, is_sidecar, qos_class
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from numakube.api.core import Container, Pod, ResourceRequirements
+    from numakube.api.containers import Container, ResourceRequirements
+    from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText, ResourceList
 
 

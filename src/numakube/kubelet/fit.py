@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.pods import effective_requests
+from numakube.api.pod_resources import effective_requests
 from numakube.kubelet.outcome import Rejected
 from numakube.values.resources import (
     CPU,
@@ -23,7 +23,7 @@ from numakube.values.resources import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.values.resources import Amounts
 
 # The kubelet reports the first of these that does not fit, then any other resource.

@@ -25,7 +25,7 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.machine import Device, Machine
     from numakube.kubelet.providers import HintProvider
     from numakube.kubelet.settings import KubeletSettings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
 from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
 from numakube.kubelet.node import KubeletNode

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.codec import convert
-from numakube.api.core import Node, Pod
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.api.storage import (
     CSIDriver,
     CSINode,

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.pods import is_sidecar, qos_class
+from numakube.api.pod_resources import is_sidecar, qos_class
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, is_memory, is_native
 
 if TYPE_CHECKING:
     from collections.abc import Container as Collection
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText
 
 _NOTHING = Quantity.of_count(0)

@@ -11,7 +11,7 @@ from numakube.api.checkpoints import (
 )
 from numakube.api.checkpoints.allocated import entry_of
 from numakube.api.codec import convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import CorruptCheckpoint
 
 POD = convert(

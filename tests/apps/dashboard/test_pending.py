@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from tests.apps.dashboard.world import pod_object, waiting_pods
 
-from numakube.api.core import Pod, PodSchedulingGate
+from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.apps.dashboard.pending import (
     NO_VERDICT,
     Refusal,

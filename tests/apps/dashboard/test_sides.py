@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.apps.dashboard.world import kubelet, pod_object, report_of
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.apps.dashboard.sides import Agreement, sides_of
 from numakube.topology import names
 from numakube.topology.exact import uid_hash

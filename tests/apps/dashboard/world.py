@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
+from numakube.api.pod import Pod
 from numakube.apps.dashboard.source import Source
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.store import Store

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import Node
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, read_kubelet_config
 from numakube.api.meta import ObjectMeta, ServerVersion
+from numakube.api.nodes import Node
 from numakube.apps.deployer.advice import Advice, kubeadm_patch, kubelet_configuration
 from numakube.apps.deployer.validation import Finding, validate
 from numakube.insight.facts import ClusterFacts

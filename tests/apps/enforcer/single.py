@@ -10,9 +10,10 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from numakube.api.core import ContainerStatus, Pod, PodStatus
+from numakube.api.containers import ContainerStatus
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodStatus
 from numakube.apps.enforcer.enforcer import Enforcer
 from numakube.apps.enforcer.executing import Executor
 from numakube.apps.enforcer.metrics import EnforcerMetrics

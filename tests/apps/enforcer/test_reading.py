@@ -9,9 +9,10 @@ import pytest
 import structlog
 
 from numakube.api.checkpoints.cpu import CpuManagerState, write_cpu_manager_state
-from numakube.api.core import ContainerStatus, Pod, PodStatus
+from numakube.api.containers import ContainerStatus
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodStatus
 from numakube.apps.enforcer.deciding import Decisions, Problem
 from numakube.apps.enforcer.executing import Outcome
 from numakube.apps.enforcer.node_reading import NodeReader

@@ -18,8 +18,8 @@ from typing import Any
 
 from tests.waiting import until
 
-from numakube.api.core import Pod
 from numakube.api.koordinator import keys
+from numakube.api.pod import Pod
 from numakube.apps.deployer.engine import Engine
 from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, DAEMON_SETS, PODS

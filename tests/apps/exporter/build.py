@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.core import Pod
 from numakube.api.kubelet_config import (
     KubeletConfiguration,
     MemoryReservation,
     with_defaults,
 )
+from numakube.api.pod import Pod
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware, hardware_of
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints

@@ -11,7 +11,7 @@ from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.scenarios import workloads
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.api.wire import ResourceList
 from numakube.apps.exporter.accounting import zones_of
 from numakube.apps.exporter.exact import Inexact, exact_report

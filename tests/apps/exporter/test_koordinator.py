@@ -14,12 +14,12 @@ from tests.kubelet.build import admit, guaranteed, start, static_settings
 from tests.kubelet.build import pod as spec
 from tests.sites.bare import BareOpener
 
-from numakube.api.core import Pod
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.nodes import CpuBasicInfo
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.koordinator import WRITTEN, KoordinatorInputs, read_cpu_info
 from numakube.apps.exporter.problems import Trouble

@@ -11,7 +11,7 @@ from tests.apps.exporter.build import GIB, Figures, figures, inputs_of
 from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
 from numakube.apps.exporter.report import Report, topology_of
 from numakube.apps.exporter.sysfs import HardwareReader

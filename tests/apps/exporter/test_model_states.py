@@ -7,7 +7,7 @@ from tests.apps.exporter.build import figures, inputs_of
 from tests.apps.exporter.model_zones import model_zones
 from tests.kubelet.scenarios import workloads
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.apps.exporter.accounting import zones_of
 from numakube.apps.exporter.inputs import ReportOptions
 from numakube.kubelet.node import KubeletNode

@@ -11,8 +11,8 @@ from typing import Any
 from tests.sites.bare import BareOpener, BareServer, bare_lab
 from tests.waiting import until
 
-from numakube.api.core import Pod
 from numakube.api.nrt import zone_name
+from numakube.api.pod import Pod
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.extender.protocol import BindingArgs, ExtenderArgs
 from numakube.apps.host.serving import Listen

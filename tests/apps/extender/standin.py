@@ -20,7 +20,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from numakube.api.core import Node, Pod
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import Client

@@ -7,7 +7,7 @@ from tests.apps.extender.place import Place, asked, pod_document
 from tests.waiting import turns
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
 from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.apps.extender.place import Place, asked, binding
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.apps.extender.filter_nodes import on_scale
 from numakube.apps.extender.protocol import MetaPod, MetaVictims, PreemptionArgs
 from numakube.apps.extender.refusal_texts import MARK

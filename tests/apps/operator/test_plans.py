@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from numakube.api.core import Node
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from numakube.api.nodes import Node
 from numakube.api.nodetopology import (
     MachineConfigPool,
     MachineConfigPoolSpec,

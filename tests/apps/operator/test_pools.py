@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.core import Node
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
+from numakube.api.nodes import Node
 from numakube.api.nodetopology import (
     MachineConfigPool,
     MachineConfigPoolSpec,

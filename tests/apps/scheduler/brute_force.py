@@ -10,7 +10,8 @@ from collections import Counter
 
 from tests.apps.scheduler.world import World
 
-from numakube.api.core import Container, Pod
+from numakube.api.containers import Container
+from numakube.api.pod import Pod
 from numakube.kubelet.outcome import Admitted
 from numakube.values.quantity import milli_value, value
 from numakube_lab.nodes.kubelet_admission import Admission

@@ -13,7 +13,7 @@ from tests.apps.scheduler.world import NAME, Running, World
 from tests.lab.exporters.truth import true_zones
 from tests.waiting import until
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.kube.store import Change, Removed

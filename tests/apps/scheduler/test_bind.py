@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 from numakube.apps.binding import Result, bind
 from numakube.apps.scheduler.default_binder import DefaultBinder
 from numakube.kube.clock import JumpingClock

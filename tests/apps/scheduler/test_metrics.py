@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry
 from tests.scheduling.conftest import pod_of
 from tests.scheduling.queue.test_queue import Rules
 
-from numakube.api.core import Node, ObjectMeta
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
 from numakube.apps.node_states import NodeState
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.scheduling.queue.queue import SchedulingQueue

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from tests.waiting import until
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 from numakube.apps.scheduler.outcomes import (
     REWRITES_AT_ONCE,
     REWRITES_PER_SECOND,

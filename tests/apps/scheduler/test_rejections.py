@@ -8,8 +8,9 @@ import pytest
 from tests.apps.scheduler.world import NAME, World, pod_document, world_of
 from tests.sites.site import Opener
 
-from numakube.api.core import Node, Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
 from numakube.kube.objects import ObjectKey
 from numakube.scheduling.assembly import default_configuration

@@ -13,7 +13,7 @@ from tests.sites.lab_site import lab_site
 from tests.sites.site import Opener, Site, SiteOptions
 from tests.waiting import until
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.kube.catalog import CORE_EVENTS, PODS

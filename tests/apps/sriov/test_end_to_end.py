@@ -18,8 +18,8 @@ from tests.apps.scheduler.world import refusal_of
 from tests.apps.sriov.build import pool
 from tests.waiting import until
 
-from numakube.api.core import Pod
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,

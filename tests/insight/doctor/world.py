@@ -15,7 +15,7 @@ import msgspec
 from tests.apps.scheduler.world import World as Live
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.apps.gathering import ZONES, gather
 from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
 from numakube.insight.doctor.registry import Diagnosis, diagnose

@@ -11,8 +11,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from numakube.api.core import Container, Pod, Toleration
+from numakube.api.containers import Container
 from numakube.api.nrt import NodeResourceTopology, without_attribute
+from numakube.api.placement import Toleration
+from numakube.api.pod import Pod
 from numakube.insight.engine import engine_of
 from numakube.insight.explain.document import Change
 from numakube.insight.facts import ClusterFacts

@@ -9,7 +9,7 @@ import msgspec
 from tests.insight.explain.case import Case, case
 from tests.insight.explain.town import Town, pod, resources, running
 
-from numakube.api.core import Container, Pod, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import (
     GPU,
@@ -23,6 +23,7 @@ from numakube.api.koordinator.devices import (
     DeviceTopology,
 )
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 from numakube.insight.explain import pod_subject
 
 SINGLE = "SingleNUMANode"

@@ -6,23 +6,19 @@ import msgspec
 from tests.insight.explain.case import Case, case, crowded
 from tests.insight.explain.town import Town, pod, resources
 
-from numakube.api.core import (
-    Affinity,
-    Container,
-    ContainerPort,
-    Pod,
-    PodSchedulingGate,
-    Taint,
-    TopologySpreadConstraint,
-    Volume,
-)
+from numakube.api.containers import Container, ContainerPort
 from numakube.api.meta import LabelSelector, OwnerReference
 from numakube.api.placement import (
+    Affinity,
     PodAffinity,
     PodAffinityTerm,
+    Taint,
+    TopologySpreadConstraint,
 )
+from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.api.volumes import (
     PersistentVolumeClaimVolumeSource,
+    Volume,
 )
 from numakube.insight.explain import pod_subject
 

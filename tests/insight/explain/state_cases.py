@@ -8,26 +8,20 @@ import msgspec
 from tests.insight.explain.case import Case, case, crowded
 from tests.insight.explain.town import Town, pod, rejected, resources
 
-from numakube.api.core import (
-    Affinity,
-    Container,
-    ObjectMeta,
-    Pod,
-    PodResourceClaim,
-    PodStatus,
-    Taint,
-    Volume,
-)
-from numakube.api.meta import LabelSelector
+from numakube.api.containers import Container
+from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
 from numakube.api.placement import (
+    Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PodAffinity,
     PodAffinityTerm,
+    Taint,
 )
+from numakube.api.pod import Pod, PodResourceClaim, PodStatus
 from numakube.api.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -38,6 +32,7 @@ from numakube.api.storage import (
 from numakube.api.volumes import (
     PersistentVolumeClaimSpec,
     PersistentVolumeClaimVolumeSource,
+    Volume,
 )
 from numakube.insight.explain import manifest_subject, pod_subject
 from numakube.insight.unreadable import Unreadable

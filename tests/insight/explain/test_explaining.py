@@ -10,7 +10,7 @@ from tests.insight.explain.cases import CASES
 from tests.insight.explain.town import Town, pod, resources
 
 from numakube.api.codec import to_tree
-from numakube.api.core import Container
+from numakube.api.containers import Container
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec

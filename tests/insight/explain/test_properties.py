@@ -12,7 +12,9 @@ from tests.insight.explain.applying import can_apply, decided, helps
 from tests.insight.explain.cases import Case
 from tests.insight.explain.town import Town, pod, resources
 
-from numakube.api.core import Container, Pod, Taint
+from numakube.api.containers import Container
+from numakube.api.placement import Taint
+from numakube.api.pod import Pod
 from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain, pod_subject, render
 from numakube.kubelet.outcome import Rejected

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.insight.explain.test_properties import random_case
 from tests.insight.explain.town import Town, pod
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta, OwnerReference
+from numakube.api.pod import Pod
 from numakube.api.workloads import OwnerSpec, ReplicaSet, StatefulSet
 from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain_workload, render_workload

@@ -8,18 +8,11 @@ from typing import Any
 
 import msgspec
 
-from numakube.api.core import (
-    Container,
-    Node,
-    NodeSpec,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
+from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeSpec, NodeStatus
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.insight.facts import ClusterFacts
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from tests.insight.drawing import nodes
 
-from numakube.api.core import Pod
 from numakube.api.nrt import Attribute, NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.usage.document import nodes_document, pods_document, zones_document
 from numakube.insight.usage.nodes import cluster_usage, fragmentation_of, node_usage

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies.allotments import allotments
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 from numakube.koordinator.ledger.annotations import allotment_of, annotations_for
 from numakube.koordinator.ledger.holdings import Allotment, HeldDevice, Share
 from numakube.koordinator.node.node_facts import DevicePlace, NodeFacts

@@ -15,7 +15,8 @@ from tests.kubelet.build import (
 )
 from tests.kubelet.conftest import dual_socket_ht, quad_numa, single_socket_ht
 
-from numakube.api.core import Container, Pod
+from numakube.api.containers import Container
+from numakube.api.pod import Pod
 from numakube.kubelet.hints import Hint
 from numakube.kubelet.settings import KubeletSettings
 from numakube.values.cpuset import CpuSet

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from tests.waiting import until
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import Conflict, NotFound
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import Client

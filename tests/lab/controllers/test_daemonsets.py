@@ -7,7 +7,10 @@ from collections.abc import Callable
 import pytest
 from tests.lab.controllers.kit import Bench, add_node, bench, node, template, workload
 
-from numakube.api.core import Node, NodeSpec, ObjectMeta, Pod, Taint
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeSpec
+from numakube.api.placement import Taint
+from numakube.api.pod import Pod
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.clock import ManualClock
 from numakube_lab.controllers.default_scheduler import DefaultScheduler

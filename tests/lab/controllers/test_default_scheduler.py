@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.lab.controllers.kit import Bench
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 
 def scheduling(*nodes: str) -> AbstractAsyncContextManager[Bench]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.lab.controllers.kit import Bench, bench, template, workload
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kube.catalog import CORE_EVENTS
 from numakube.kube.clock import ManualClock
 from numakube_lab.controllers.types.workload_types import (

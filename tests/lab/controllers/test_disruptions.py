@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from tests.lab.controllers.kit import bench, workload
 
-from numakube.api.core import Pod, PodCondition, PodStatus
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.errors import TooManyRequests
 from numakube.kube.client import Client
 from numakube.kube.objects import ObjectKey, key_of

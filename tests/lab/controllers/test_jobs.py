@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lab.controllers.kit import Bench, bench
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.clock import ManualClock
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector

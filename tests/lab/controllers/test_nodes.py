@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.lab.controllers.kit import Bench, bench, node
 
-from numakube.api.core import Node, Pod, PodSpec, PodStatus, Taint, Toleration
 from numakube.api.meta import ObjectMeta
-from numakube.api.nodes import NodeCondition, NodeSpec, NodeStatus
+from numakube.api.nodes import Node, NodeCondition, NodeSpec, NodeStatus
+from numakube.api.placement import Taint, Toleration
+from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.clock import ManualClock
 from numakube.kube.patches import merge_patch

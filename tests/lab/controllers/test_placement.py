@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.core import Affinity, Node, ObjectMeta, PodSpec, Taint, Toleration
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
 from numakube.api.placement import (
+    Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    Taint,
+    Toleration,
 )
 from numakube.api.placement_rules import tolerates
+from numakube.api.pod import PodSpec
 from numakube_lab.controllers.common.placement import is_wanted_node, named_nodes, untolerated
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")

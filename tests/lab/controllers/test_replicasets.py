@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.lab.controllers.kit import bench, template, workload
 
-from numakube.api.core import Pod, PodCondition, PodSpec, PodStatus
 from numakube.api.meta import LabelSelector, ObjectMeta
+from numakube.api.pod import Pod, PodCondition, PodSpec, PodStatus
 from numakube.kube.catalog import PODS
 from numakube.kube.clock import ManualClock
 from numakube.values.times import format_time

@@ -9,8 +9,8 @@ import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
 from tests.lab.nodes.build import Lab, pod_document
 
-from numakube.api.core import Pod
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kube.client import Client

@@ -7,15 +7,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from numakube.api.core import (
-    Container,
-    Pod,
-    PodCondition,
-    PodReadinessGate,
-    PodSpec,
-    PodStatus,
-)
+from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodCondition, PodReadinessGate, PodSpec, PodStatus
 from numakube.kubelet.outcome import Rejected
 from numakube_lab.nodes.pod_status import (
     PodPlace,

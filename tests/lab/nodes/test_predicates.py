@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import Container, ContainerPort, Pod, PodOS, PodSpec
+from numakube.api.containers import Container, ContainerPort
 from numakube.api.meta import ObjectMeta
 from numakube.api.placement import (
     Affinity,
@@ -18,6 +18,7 @@ from numakube.api.placement import (
     Toleration,
 )
 from numakube.api.placement_rules import allows_node, tolerates
+from numakube.api.pod import Pod, PodOS, PodSpec
 from numakube_lab.nodes.predicates import check_placement, check_system
 
 LABELS = {"zone": "a", "size": "8"}

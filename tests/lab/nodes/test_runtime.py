@@ -8,7 +8,7 @@ from random import Random
 
 from tests.lab.nodes.build import Lab, pod_document
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock

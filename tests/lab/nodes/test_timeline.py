@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import Container, Pod, PodSpec
+from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube_lab.nodes.scripts import PREFIX, problems_of
 from numakube_lab.nodes.timeline import ContainerRun, PodRun, Stop, observe
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.bind_annotations import annotate, annotations_of, as_bound
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.snapshot.pods import PodInfo

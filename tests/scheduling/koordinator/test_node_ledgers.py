@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from tests.scheduling.koordinator.town import Town, bound_to, pod
 
-from numakube.api.core import Pod
 from numakube.api.koordinator import keys
+from numakube.api.pod import Pod
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.ledger.ledger import Ledger

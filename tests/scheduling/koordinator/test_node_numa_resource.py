@@ -7,7 +7,6 @@ import json
 import pytest
 from tests.scheduling.koordinator.town import Town, bound_to, cpus, given, pod
 
-from numakube.api.core import Pod
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import (
     GPU,
@@ -19,6 +18,7 @@ from numakube.api.koordinator.devices import (
     DeviceTopology,
 )
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 from numakube.koordinator.refusals import Why
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.events import ClusterEvent, EventKind

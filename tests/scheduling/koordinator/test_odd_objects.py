@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.scheduling.koordinator.town import Town, bound_to, pod
 
-from numakube.api.core import ObjectMeta
 from numakube.api.koordinator import keys
+from numakube.api.meta import ObjectMeta
 from numakube.scheduling.cycle import Chosen, Refused
 
 LABELS = (keys.NODE_POLICY, keys.NODE_SCOPE, keys.NODE_BIND_POLICY, keys.NODE_STRATEGY)

@@ -9,19 +9,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from numakube.api.core import (
-    Container,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import DeviceCr
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod, PodSpec, PodStatus
 from numakube.insight.engine import BindsNothing
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment

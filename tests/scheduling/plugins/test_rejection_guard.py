@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 from tests.scheduling.conftest import MakeNode, MakePod
 
-from numakube.api.core import PodStatus
 from numakube.api.meta import OwnerReference
+from numakube.api.pod import PodStatus
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard

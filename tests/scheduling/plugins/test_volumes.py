@@ -9,7 +9,9 @@ import msgspec
 import pytest
 
 from numakube.api.codec import convert
-from numakube.api.core import Node, ObjectMeta, Pod
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.api.storage import (
     SELECTED_NODE,
     CSIDriver,

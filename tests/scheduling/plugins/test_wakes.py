@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from numakube.api.codec import convert
-from numakube.api.core import Node, Pod
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.plugins.default_plugins import DEFAULT_PLUGINS

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from tests.scheduling.numa.caches.site import GPU, Site, bound, info, taken
 
-from numakube.api.core import Node, NodeStatus, Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
+from numakube.api.pod import Pod
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.scheduling.numa.caches.site import Site, bound, info, pod, taken
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
-from numakube.api.core import Pod, PodCondition
+from numakube.api.pod import Pod, PodCondition
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.state import CycleState

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.scheduling.numa.caches.site import Site, info, pod
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.preemption.victims import Victims, find_victims
 from numakube.scheduling.preemption.what_if import Trial

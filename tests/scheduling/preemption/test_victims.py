@@ -9,7 +9,7 @@ import pytest
 from tests.scheduling.numa.caches.site import Site, info, pod
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.preemption.budgets import Budget, split_by_violation

@@ -6,7 +6,7 @@ import numpy as np
 from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
 from tests.scheduling.preemption.room import node_object
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.registry import Handle

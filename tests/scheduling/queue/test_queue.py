@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.scheduling.conftest import MakePod
 
-from numakube.api.core import PodSchedulingGate
+from numakube.api.pod import PodSchedulingGate
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.status import SUCCESS, Status, unresolvable
 from numakube.scheduling.queue.entries import Place

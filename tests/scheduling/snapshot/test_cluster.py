@@ -6,16 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import (
-    Container,
-    Node,
-    NodeStatus,
-    ObjectMeta,
-    Pod,
-    PodSpec,
-    ResourceRequirements,
-)
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
+from numakube.api.pod import Pod, PodSpec
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot, StaleSnapshotError
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

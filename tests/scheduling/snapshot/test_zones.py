@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.api.core import Node, NodeStatus, ObjectMeta
+from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import NodeResourceTopology
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.zones import (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kubelet.node import KubeletNode
     from numakube_lab.nodes.kubelet import LabKubelet

@@ -15,13 +15,13 @@ import msgspec
 from numakube.api.checkpoints.checksum import checksum_of_text
 from numakube.api.checkpoints.loading import decode_as_written, parse_sealed
 from numakube.api.codec import to_tree
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 SINCE: Final = (1, 33)
 """The first version that writes the file, unless InPlacePodVerticalScaling is switched off."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import to_tree
-from numakube.api.core import Node, Pod
 from numakube.api.events import CoreEvent
 from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.leases import Lease
+from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.api.workloads import Namespace, PriorityClass, Workload
 from numakube.apps.anonymising.fields import renamed
 from numakube.apps.anonymising.pseudonyms import Collector, Sort

@@ -30,8 +30,8 @@ from numakube.topology.view import NodeTopology, view_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numakube.api.core import Pod
     from numakube.api.nrt import NodeResourceTopology, Zone
+    from numakube.api.pod import Pod
     from numakube.scheduling.numa.caches.known_pods import KnownPod
     from numakube.topology.placement import Placement
 

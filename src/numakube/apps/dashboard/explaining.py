@@ -17,8 +17,8 @@ from numakube.insight.usage.shapes import parse_shape, pod_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from numakube.api.core import Pod
     from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.dashboard.source import Source
     from numakube.insight.explain import Explanation

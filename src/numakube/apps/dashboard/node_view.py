@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.api.pods import effective_requests, qos_class
+from numakube.api.pod_resources import effective_requests, qos_class
 from numakube.apps.dashboard.pods import phase_of
 from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
 from numakube.apps.dashboard.sides import sides_of
@@ -17,8 +17,8 @@ from numakube.values.display import quantity_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.api.core import Pod
     from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.apps.dashboard.sides import Sides
     from numakube.apps.dashboard.source import Age, Source

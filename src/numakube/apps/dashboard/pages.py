@@ -27,7 +27,7 @@ from numakube.values.resources import CPU, MEMORY
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.dashboard.explaining import Room
     from numakube.apps.dashboard.rows import NodeRow
     from numakube.apps.dashboard.source import Source

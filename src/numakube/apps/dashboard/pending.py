@@ -17,7 +17,7 @@ from numakube.apps.dashboard.pods import condition_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 NO_VERDICT: Final = "No scheduler has taken it up yet"
 GATED: Final = "Scheduling gates are closed"

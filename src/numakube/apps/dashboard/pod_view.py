@@ -16,7 +16,8 @@ from numakube.values.display import quantity_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.apps.dashboard.node_view import PlacedPod
     from numakube.apps.dashboard.pending import Refusal
     from numakube.apps.dashboard.source import Source

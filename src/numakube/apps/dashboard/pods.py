@@ -9,7 +9,7 @@ from numakube.api.pod_phase import has_ended, is_rejected
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod, PodCondition
+    from numakube.api.pod import Pod, PodCondition
 
 
 class PodBook:

@@ -18,9 +18,9 @@ from numakube.kube.store import Store
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import Pod
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
 
 

@@ -18,7 +18,7 @@ from numakube.topology.view import FingerprintMethod, NodeTopology
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.topology.view import Unusable
 
 

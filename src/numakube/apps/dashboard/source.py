@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
     from datetime import datetime
 
-    from numakube.api.core import Pod
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.pod import Pod
     from numakube.apps.dashboard.inside import Inside
     from numakube.kube.clock import Clock
     from numakube.kube.store import Change, Store

@@ -19,7 +19,7 @@ from numakube.apps.debugging.documents import json_answer
 from numakube.kube.objects import ObjectKey
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.dashboard.source import Source
     from numakube.apps.host.access import Access
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from numakube.api.core import Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -24,7 +24,7 @@ from numakube.errors import NumakubeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.enforcer.deciding import Decisions, PodState
     from numakube.apps.enforcer.executing import Executor, Refused
     from numakube.apps.enforcer.metrics import EnforcerMetrics

@@ -14,7 +14,8 @@ from numakube.node.cgroups.names import bare_id
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import ContainerStatus, Pod
+    from numakube.api.containers import ContainerStatus
+    from numakube.api.pod import Pod
     from numakube.koordinator.ledger.holdings import Allotment
 
 _MIRROR: Final = "kubernetes.io/config.mirror"

@@ -41,8 +41,8 @@ from numakube.node.cgroups.watching import GroupWatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from numakube.api.core import Pod
     from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.apps.enforcer.settings import EnforcerSettings
     from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings

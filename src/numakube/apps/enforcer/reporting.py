@@ -16,7 +16,7 @@ from numakube.kube.events import reference_to
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.enforcer.deciding import Decisions, Problem
     from numakube.apps.enforcer.executing import Outcome
     from numakube.kube.events import EventRecorder

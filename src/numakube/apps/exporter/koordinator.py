@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.exporter.inputs import NodeInputs
     from numakube.koordinator.node.node_facts import CpuLayout
 

@@ -27,7 +27,7 @@ from numakube.kube.store import Removed
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.exporter.inputs import PodName
     from numakube.kube.client import Client
     from numakube.kube.store import Change

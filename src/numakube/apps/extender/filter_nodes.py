@@ -26,7 +26,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.extender.pending_binds import Hold
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.nominations import Nominations

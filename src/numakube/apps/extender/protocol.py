@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from numakube.api.codec import BROKEN_JSON, convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import MalformedObject
 
 MAX_SCORE: Final = 10

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from numakube.api.codec import BROKEN_JSON
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.apps.extender.protocol import ExtenderArgs, Message, NodeList, read, write
 
 _REMEMBERED_LISTS: Final = 8

@@ -35,7 +35,7 @@ from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.api.nodetopology import MachineConfigPool, NUMAResourcesOperator
     from numakube.api.workloads import ConfigMap, DaemonSet
     from numakube.apps.operator.kubelet_configs import KubeletConfigObject

@@ -24,7 +24,7 @@ from numakube.values import names
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.api.nodetopology import (
         MachineConfigPool,
         NodeGroup,

@@ -37,7 +37,7 @@ from numakube.values.durations import format_duration, parse_duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.api.nodetopology import NUMAResourcesScheduler, SchedulerSpec
     from numakube.api.workloads import Deployment
 

@@ -44,8 +44,8 @@ from numakube.manifests.secondary_scheduler import NAME as SCHEDULER_DEPLOYMENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from numakube.api.core import Node
     from numakube.api.meta import ObjectMeta
+    from numakube.api.nodes import Node
     from numakube.apps.operator.actions import Plan
     from numakube.apps.operator.exporters_plan import Setup
     from numakube.apps.operator.scheduler_plan import SchedulerSetup

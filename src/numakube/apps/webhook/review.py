@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert, decode, encode
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.api.wire import Wire, always
 from numakube.errors import MalformedObject, NumakubeError
 from numakube.koordinator.validation import findings_in, pod_problems

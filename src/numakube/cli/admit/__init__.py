@@ -21,8 +21,8 @@ from numakube.cli.sources import MachineParameter, load_machine, read_text
 from numakube.errors import KubeletStartError
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.api.pod import Pod
     from numakube.cli.admit.verdicts import Verdict
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.node import KubeletNode

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from numakube.api.codec import convert, to_tree
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.api.resource_requirements import validate_requirements
 from numakube.api.yamls import load_manifests
 from numakube.errors import InvalidValue, MalformedObject
@@ -21,7 +21,7 @@ from numakube.values.quantity import parse_quantity
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.api.core import Container, ResourceRequirements
+    from numakube.api.containers import Container, ResourceRequirements
 
 
 def read_pods(text: str, subject: str) -> tuple[Pod, ...]:

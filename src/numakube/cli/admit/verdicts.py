@@ -14,7 +14,7 @@ from numakube.values.numamask import nodes_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.node import KubeletNode
     from numakube.values.resources import Amounts
 

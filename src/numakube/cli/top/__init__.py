@@ -23,7 +23,7 @@ from numakube.cli.printing import say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.cli.cluster import ClusterOptions
     from numakube.cli.manifests import Batch
     from numakube.insight.facts import ClusterFacts

@@ -24,7 +24,7 @@ from numakube.values.display import age_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.insight.facts import ClusterFacts
 
 _NODE_LEASES: Final = "kube-node-lease"

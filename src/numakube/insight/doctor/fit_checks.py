@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_phase import has_ended
-from numakube.api.pods import effective_requests
+from numakube.api.pod_resources import effective_requests
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.wishes import maker_of, numa_schedulers
 from numakube.scheduling.numa.caches.zone_use import claim_on
@@ -31,7 +31,7 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 TOO_BIG: Final = Rule(

@@ -22,7 +22,7 @@ from numakube.values.display import age_words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 GRACE_SECONDS: Final = 180

@@ -19,8 +19,8 @@ from numakube.values.resources import MEMORY, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Node
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.api.nodes import Node
     from numakube.insight.facts import ClusterFacts
 
 _EDIT: Final = "in the kubelet's configuration file of the node, then restart the kubelet"

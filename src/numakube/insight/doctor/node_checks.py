@@ -12,7 +12,7 @@ from numakube.values.resources import PODS, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.insight.facts import ClusterFacts
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")

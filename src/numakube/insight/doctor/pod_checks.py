@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from numakube.api.pod_phase import has_ended
-from numakube.api.pods import GUARANTEED, qos_class
+from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.doctor.finding import Finding, Rule, Severity, Subject
 from numakube.insight.doctor.programs import Program, deployed
@@ -18,7 +18,8 @@ from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.demand import PodDemand
 

@@ -11,7 +11,8 @@ from numakube.insight.doctor.programs import Deployed, Program, deployed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import ContainerStatus, Pod
+    from numakube.api.containers import ContainerStatus
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 _MANY_RESTARTS: Final = 5

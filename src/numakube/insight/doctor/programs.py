@@ -11,7 +11,8 @@ from numakube.api.selectors import selector_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.api.workloads import Workload
     from numakube.insight.facts import ClusterFacts
 

@@ -15,7 +15,7 @@ from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 _RECENT_SECONDS: Final = 86400

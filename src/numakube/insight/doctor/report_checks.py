@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.insight.collected import TOPOLOGIES
 from numakube.insight.doctor.finding import (
     Finding,
@@ -27,8 +27,8 @@ from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.api.core import Node
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.api.nodes import Node
     from numakube.insight.facts import ClusterFacts
 
 _NEW_NODE_SECONDS: Final = 120

@@ -29,8 +29,8 @@ from numakube.values.display import age_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
     from numakube.api.leases import Lease
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 _PATIENCE_SECONDS: Final = 30

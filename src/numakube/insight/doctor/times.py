@@ -10,7 +10,7 @@ from numakube.values.times import parse_time
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 

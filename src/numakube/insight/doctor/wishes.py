@@ -17,7 +17,7 @@ from numakube.values.resources import is_extended
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.demand import PodDemand
 

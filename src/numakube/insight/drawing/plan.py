@@ -30,7 +30,7 @@ from numakube.values.resources import amounts_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.drawing.picture import NodePicture
     from numakube.insight.facts import ClusterFacts
     from numakube.kubelet.node import KubeletNode

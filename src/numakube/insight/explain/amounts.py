@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.core import ResourceRequirements
-from numakube.api.pods import is_sidecar
+from numakube.api.containers import ResourceRequirements
+from numakube.api.pod_resources import is_sidecar
 from numakube.values.resources import (
     CPU,
     MEMORY,
@@ -21,7 +21,8 @@ from numakube.values.resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
 
 _MI: Final = 1 << 20
 

@@ -31,8 +31,9 @@ from numakube.scheduling.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from numakube.api.core import Node, Pod
+    from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.api.pod import Pod
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.runtime import Runtime

@@ -19,7 +19,7 @@ from numakube.values.topology_policy import TopologyScope
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.koordinator import SchedulerPlacement
     from numakube.insight.facts import ClusterFacts

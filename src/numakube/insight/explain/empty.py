@@ -17,7 +17,7 @@ from numakube.topology.rebuild import node_of, remove_pod, report_of
 from numakube.topology.view import NodeTopology
 
 if TYPE_CHECKING:
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology, Zone
     from numakube.insight.facts import ClusterFacts
 

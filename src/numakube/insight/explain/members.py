@@ -12,7 +12,7 @@ from numakube.insight.explain.subject import Subject, manifest_subject
 from numakube.insight.explain.workload import Workload
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
 
 

@@ -22,7 +22,7 @@ from numakube.values.display import zones_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.topology.exact import ExactReport

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.api.core import PodStatus
+from numakube.api.pod import PodStatus
 from numakube.api.pod_phase import has_ended, is_rejected
-from numakube.api.pods import compute_qos_class
+from numakube.api.pod_resources import compute_qos_class
 from numakube.insight.explain.document import PodSummary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.api.workloads import PriorityClass
 
 _SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

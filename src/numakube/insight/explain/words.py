@@ -18,7 +18,9 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from numakube.api.core import Node, Pod, Taint
+    from numakube.api.nodes import Node
+    from numakube.api.placement import Taint
+    from numakube.api.pod import Pod
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.trace import AlignmentTrace, ResourceTrace
     from numakube.scheduling.framework.status import Status

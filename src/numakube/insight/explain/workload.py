@@ -33,7 +33,7 @@ from numakube.values.resources import CPU, amount_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.insight.explain.document import Explanation
     from numakube.insight.facts import ClusterFacts

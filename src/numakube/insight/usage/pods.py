@@ -31,7 +31,7 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.topology.exact import ExactReport, Holding
 

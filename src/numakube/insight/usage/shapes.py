@@ -22,7 +22,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.core import Container, ObjectMeta, Pod, PodSpec, ResourceRequirements
+from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.meta import ObjectMeta
+from numakube.api.pod import Pod, PodSpec
 from numakube.errors import InvalidValue
 from numakube.values.resources import (
     CPU,

@@ -40,8 +40,8 @@ from numakube.values.resources import amounts_of, quantities_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Pod
     from numakube.api.koordinator.devices import DeviceAllocations
+    from numakube.api.pod import Pod
     from numakube.api.wire import ResourceList
     from numakube.koordinator.node.node_facts import NodeFacts
     from numakube.koordinator.rule import Rule

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import (
     NO_POLICY_NAMES,
@@ -25,7 +25,8 @@ from numakube.values.resources import CPU, MEMORY, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText
     from numakube.values.resources import Amounts
     from numakube.values.topology_policy import TopologyPolicy

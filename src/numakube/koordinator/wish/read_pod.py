@@ -18,7 +18,7 @@ import msgspec
 
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
-from numakube.api.pods import effective_requests
+from numakube.api.pod_resources import effective_requests
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import annotation, label, read_json, read_word
 from numakube.koordinator.vocabulary import BindPolicy, Exclusive, Strategy
@@ -38,8 +38,8 @@ from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.api.containers import ResourceRequirements
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container, ResourceRequirements
+    from numakube.api.pod import Pod
     from numakube.values.quantity import Quantity
     from numakube.values.resources import Amounts
 

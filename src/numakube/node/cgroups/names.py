@@ -16,7 +16,7 @@ import re
 from enum import StrEnum
 from typing import Final
 
-from numakube.api.pods import BEST_EFFORT, BURSTABLE
+from numakube.api.pod_resources import BEST_EFFORT, BURSTABLE
 
 SYSTEMD_PARENTS: Final = ("kubepods.slice", "kubelet.slice/kubelet-kubepods.slice")
 CGROUPFS_PARENTS: Final = ("kubepods", "kubelet/kubepods")

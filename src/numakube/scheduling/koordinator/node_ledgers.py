@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from numakube.api.core import Pod
     from numakube.api.koordinator.devices import DeviceCr
+    from numakube.api.pod import Pod
     from numakube.koordinator.ledger.holdings import Allotment
     from numakube.koordinator.node.node_facts import NodeFacts
     from numakube.scheduling.arrays import Rows

@@ -47,7 +47,7 @@ from numakube.values.resources import CPU
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.events import ClusterEvent

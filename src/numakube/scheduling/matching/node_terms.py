@@ -19,13 +19,13 @@ from numakube.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Pod
     from numakube.api.placement import (
         NodeSelector,
         NodeSelectorRequirement,
         NodeSelectorTerm,
         PreferredSchedulingTerm,
     )
+    from numakube.api.pod import Pod
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo

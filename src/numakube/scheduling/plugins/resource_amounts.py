@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pods import effective_requests
+from numakube.api.pod_resources import effective_requests
 from numakube.scheduling.snapshot.resources import bounded
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
@@ -18,7 +18,7 @@ from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.scheduling.arrays import IntArray
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

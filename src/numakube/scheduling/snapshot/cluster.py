@@ -24,7 +24,7 @@ from numakube.values.printing import reason_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.snapshot.belief import BeliefChanges, Believer, NumaBelief
     from numakube.scheduling.snapshot.columns import Column

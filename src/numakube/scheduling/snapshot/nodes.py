@@ -10,7 +10,7 @@ from numakube.values.resources import PODS, amounts_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Node
+    from numakube.api.nodes import Node
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.values.resources import Amounts

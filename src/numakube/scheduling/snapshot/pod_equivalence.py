@@ -14,7 +14,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 

@@ -15,8 +15,8 @@ from numakube.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Pod
     from numakube.api.placement import PodAffinityTerm, WeightedPodAffinityTerm
+    from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 NO_LABELS: Final[Mapping[str, str]] = {}

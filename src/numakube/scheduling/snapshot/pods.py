@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.pod_phase import has_ended
-from numakube.api.pods import effective_requests, qos_class
+from numakube.api.pod_resources import effective_requests, qos_class
 from numakube.values.quantity import Quantity
 from numakube.values.resources import CPU, MEMORY, is_pod_level
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.values.resources import Amounts
 
 T = TypeVar("T")

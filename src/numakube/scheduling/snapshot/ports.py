@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104

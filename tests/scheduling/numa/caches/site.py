@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from numakube.api.core import (
-    Container,
-    Pod,
-    PodCondition,
-    PodSpec,
-    PodStatus,
-    ResourceRequirements,
-)
+from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
-from numakube.api.pods import GUARANTEED, qos_class
+from numakube.api.pod import Pod, PodCondition, PodSpec, PodStatus
+from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Rejected

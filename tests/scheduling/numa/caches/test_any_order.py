@@ -29,8 +29,8 @@ from tests.scheduling.numa.caches.site import (
     taken,
 )
 
-from numakube.api.core import Pod, PodCondition, PodStatus
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.caches.contract import NumaCache

@@ -18,7 +18,7 @@ from tests.scheduling.numa.caches.site import (
     taken,
 )
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict

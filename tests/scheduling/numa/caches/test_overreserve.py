@@ -17,8 +17,8 @@ from tests.scheduling.numa.caches.site import (
     taken,
 )
 
-from numakube.api.core import Pod
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.fingerprints import FingerprintPods
 from numakube.scheduling.numa.caches.overreserve import (

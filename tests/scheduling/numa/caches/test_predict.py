@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
 
-from numakube.api.core import Pod, PodCondition, PodStatus
+from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.kubelet.outcome import Admitted, Rejected
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.scheduling.numa.native.clusters import Belief
 
-from numakube.api.core import Node
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
 from numakube.kubelet.node import KubeletNode
 from numakube.scheduling.numa.native.node_counts import NodeCounts, counts_of
 from numakube.scheduling.snapshot.nodes import NodeInfo

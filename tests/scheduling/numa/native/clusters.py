@@ -9,9 +9,11 @@ from msgspec import structs
 from tests.kubelet.conftest import GIB
 from tests.kubelet.scenarios import GPU, NIC, pods
 
-from numakube.api.core import Node, Pod, ResourceRequirements
+from numakube.api.containers import ResourceRequirements
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.pod import Pod
 from numakube.kubelet.machine import Core, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings

@@ -10,7 +10,8 @@ from msgspec import structs
 from tests.kubelet.scenarios import nodes, pods, workloads
 from tests.scheduling.numa.native.build import counts_of_model
 
-from numakube.api.core import Pod, ResourceRequirements
+from numakube.api.containers import ResourceRequirements
+from numakube.api.pod import Pod
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.native.pod_wants import wants_of

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.kubelet.build import guaranteed, pod
 from tests.scheduling.numa.native.clusters import Belief, any_pods, clusters, topologies
 
-from numakube.api.core import Node, Pod
 from numakube.api.meta import ObjectMeta
+from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.native_engine import NativeEngine

@@ -13,7 +13,7 @@ from tests.scheduling.numa.native.build import info_of_model
 from tests.scheduling.numa.native.clusters import Belief
 from tests.scheduling.numa.native.test_against_model import run
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.kubelet.demand import Role
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, Rejected

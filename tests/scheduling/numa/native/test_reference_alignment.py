@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.kubelet.build import container, guaranteed, pod
 
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.scheduling.numa.native.node_counts import NodeCounts, Rules
 from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.numa.native.reference_alignment import Fit, judge

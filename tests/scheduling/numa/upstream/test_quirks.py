@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from numakube.api.codec import convert
-from numakube.api.core import Node, Pod
+from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, Code, Status
 from numakube.scheduling.numa.upstream.replay_filter import STRATEGIES, reported

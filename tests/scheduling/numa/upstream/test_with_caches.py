@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numakube.api.codec import convert
-from numakube.api.core import Node, Pod
+from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved

@@ -30,7 +30,7 @@ from numakube_lab.processes.programs import OWN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
     from numakube.kube.store import Store

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
+from numakube.api.pod import Pod
 from numakube.errors import AlreadyExists, ApiError
 from numakube.kube.catalog import NAMESPACES, PODS, PRIORITY_CLASSES
 from numakube.kube.objects import key_of

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
-from numakube.api.core import Node
 from numakube.api.kubelet_config import decode_configz
+from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology, convert_nrt
 from numakube.api.yamls import load_manifests
 from numakube.apps.bundle import unpack

@@ -41,8 +41,8 @@ from numakube_lab.nodes.plan import STORAGE_BYTES, NodePlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Node
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology, Zone
     from numakube.api.placement import Taint
     from numakube.topology.exact import ExactReport

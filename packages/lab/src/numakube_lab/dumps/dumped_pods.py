@@ -21,7 +21,7 @@ from numakube_lab.processes.programs import OWN, is_own
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.node import KubeletNode
     from numakube.topology.exact import ExactReport
 

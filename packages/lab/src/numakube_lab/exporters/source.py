@@ -21,7 +21,7 @@ from numakube.kubelet.state_files import states_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.apps.exporter.hardware import Hardware
     from numakube.apps.exporter.inputs import NodeInputs, PodName
     from numakube.kube.store import Store

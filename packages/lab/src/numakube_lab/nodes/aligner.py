@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from numakube.kubelet.outcome import Rejected
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube_lab.nodes.kubelet_admission import Admission
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pods import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
+from numakube.api.pod_resources import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
 from numakube.node.cgroups.fake import MOUNT, FakeCgroups
 from numakube.node.cgroups.files import CPUS, Version
 from numakube.node.cgroups.names import container_group, pod_group
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.node import KubeletNode
     from numakube_lab.nodes.timeline import PodRun

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 from numakube.node.podresources import (
     AllocatableResources,
     ContainerResources,
@@ -17,7 +17,7 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import MemoryBlock
 

@@ -26,8 +26,8 @@ from numakube_lab.nodes.timeline import Simulation
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.api.core import Pod
     from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.objects import ObjectKey
     from numakube.kube.store import Store

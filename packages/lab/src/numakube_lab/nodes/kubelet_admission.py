@@ -22,8 +22,8 @@ from numakube_lab.nodes.predicates import check_placement, check_system
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.api.core import Pod
     from numakube.api.placement import Taint
+    from numakube.api.pod import Pod
     from numakube.kubelet.devices import PreferredAllocation
     from numakube.kubelet.machine import Device
     from numakube.kubelet.outcome import Admitted, Rejected

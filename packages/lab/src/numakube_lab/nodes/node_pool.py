@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from numakube.api.core import Pod
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube_lab.nodes.plan import NodePlan

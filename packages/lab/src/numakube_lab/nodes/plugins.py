@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
     from pathlib import Path
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.clock import Clock
     from numakube.kubelet.machine import Device
     from numakube.node.deviceplugin_messages import Allocation, PluginOptions, Registration

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
     from datetime import datetime
 
-    from numakube.api.core import Pod, PodStatus
+    from numakube.api.pod import Pod, PodStatus
     from numakube.kube.client import Client
     from numakube.kube.objects import ObjectKey
     from numakube.kube.store import Store

@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from numakube.api.core import (
+from numakube.api.containers import (
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
-    HostIP,
-    PodCondition,
-    PodIP,
-    PodStatus,
 )
+from numakube.api.pod import HostIP, PodCondition, PodIP, PodStatus
 from numakube.api.pod_phase import ENDED_PHASES
-from numakube.api.pods import is_sidecar, qos_class
+from numakube.api.pod_resources import is_sidecar, qos_class
 from numakube.values.durations import format_duration
 from numakube.values.gotext import go_quote
 from numakube.values.times import format_time
@@ -34,7 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.kubelet.outcome import Rejected
     from numakube_lab.nodes.timeline import ContainerRun, Ended, PodRun
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.placement_rules import allows_node, tolerates
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 from numakube.kubelet.outcome import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Pod
     from numakube.api.placement import (
         Taint,
     )
+    from numakube.api.pod import Pod
 
 _OS_LABEL: Final = "kubernetes.io/os"
 _LINUX: Final = "linux"

@@ -15,12 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
 
 PREFIX: Final = "lab.numakube.dev/"
 START_SECONDS: Final = f"{PREFIX}start-seconds"

@@ -16,13 +16,14 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 from numakube_lab.nodes.scripts import app_script, init_script, start_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube_lab.nodes.scripts import Script
 
 FIRST_BACK_OFF: Final = 10.0

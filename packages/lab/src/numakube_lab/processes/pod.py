@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 from numakube.values.times import parse_time
 from numakube_lab.nodes.scripts import start_seconds
 from numakube_lab.nodes.timeline import (
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from numakube.api.containers import ContainerStatus
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container, ContainerStatus
+    from numakube.api.pod import Pod
     from numakube_lab.processes.container import ContainerProcess
 
 _LOST = 255

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube_lab.nodes.node_pool import NodePool

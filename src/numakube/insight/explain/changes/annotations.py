@@ -16,7 +16,7 @@ from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
 

@@ -23,7 +23,7 @@ from numakube.values.resources import CPU, MEMORY, is_memory
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
     from numakube.scheduling.numa.rejection import Rejection

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.api.core import Affinity, Pod, Toleration
+from numakube.api.placement import Affinity, Toleration
 from numakube.insight.explain.document import Change
 from numakube.insight.explain.words import taint_text, untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numakube.api.core import Node, Taint
+    from numakube.api.nodes import Node
+    from numakube.api.placement import Taint
+    from numakube.api.pod import Pod
     from numakube.insight.explain.bench import Bench
     from numakube.insight.explain.judging import Judgement
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from numakube.api.pods import GUARANTEED, compute_qos_class, has_pod_level_resources
+from numakube.api.pod_resources import GUARANTEED, compute_qos_class, has_pod_level_resources
 from numakube.insight.explain.amounts import all_containers, as_guaranteed, asked_by, with_amounts
 from numakube.insight.explain.document import Change
 from numakube.values.display import amount_text
@@ -18,7 +18,7 @@ from numakube.values.resources import CPU, MILLI_PER_CPU
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.insight.explain.bench import Bench
 
 

@@ -22,7 +22,7 @@ from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_extended, i
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 _GI: Final = 1 << 30
 _TENTHS: Final = 10
 _MOST_TRIED: Final = 512

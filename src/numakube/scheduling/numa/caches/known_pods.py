@@ -17,7 +17,7 @@ from numakube.api.pod_phase import has_ended
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.pods import PodInfo
 
 Order: TypeAlias = tuple[int, str, int]

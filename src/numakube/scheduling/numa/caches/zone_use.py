@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube.api.pods import GUARANTEED, is_sidecar
+from numakube.api.pod_resources import GUARANTEED, is_sidecar
 from numakube.kubelet.demand import DemandRules, Role, demand_of
 from numakube.values.cpuset import union
 from numakube.values.resources import (
@@ -35,7 +35,7 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.demand import PodDemand
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.node import KubeletNode

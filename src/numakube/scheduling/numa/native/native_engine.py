@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from numakube.api.pods import has_pod_level_resources
+from numakube.api.pod_resources import has_pod_level_resources
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.native.model_check import ModelCheck
@@ -30,7 +30,7 @@ from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.demand import DemandRules
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.state import CycleState

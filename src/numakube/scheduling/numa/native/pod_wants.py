@@ -16,7 +16,7 @@ from numakube.values.resources import CPU, MILLI_PER_CPU, ResourceKind, kind_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kubelet.demand import ContainerDemand
 
 Parts = tuple[tuple[str, int], ...]

@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.api.pods import BEST_EFFORT, GUARANTEED, is_sidecar, qos_class
+from numakube.api.pod_resources import BEST_EFFORT, GUARANTEED, is_sidecar, qos_class
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, EPHEMERAL_STORAGE, STORAGE, is_memory, is_native
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.api.core import Container, Pod
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.values.resources import Amounts

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
-from numakube.api.core import Node, Pod
+from numakube.api.nodes import Node
 from numakube.api.nrt import convert_nrt
+from numakube.api.pod import Pod
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS
 from numakube.scheduling.numa.upstream.nrt_zones import Reader

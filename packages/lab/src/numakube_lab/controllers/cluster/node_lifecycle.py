@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from numakube.api.core import Pod
     from numakube.api.leases import Lease
     from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.kube import store
     from numakube.kube.events import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster

@@ -19,7 +19,7 @@ from numakube_lab.controllers.common.pod_states import is_terminating
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.events import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
 

@@ -15,12 +15,12 @@ from numakube.api.placement_rules import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.api.core import PodSpec
     from numakube.api.nodes import Node
     from numakube.api.placement import (
         NodeSelectorRequirement,
         Toleration,
     )
+    from numakube.api.pod import PodSpec
 
 NO_SCHEDULE: Final = "NoSchedule"
 NO_EXECUTE: Final = "NoExecute"

@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from numakube.api.pod_phase import has_ended
-from numakube.api.pods import is_sidecar
+from numakube.api.pod_resources import is_sidecar
 from numakube.errors import InvalidValue
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod, PodCondition
+    from numakube.api.pod import Pod, PodCondition
 
 
 def phase_of(pod: Pod) -> str:

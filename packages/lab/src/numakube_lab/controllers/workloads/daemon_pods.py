@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
 from numakube.api.placement_rules import NAME_FIELD
+from numakube.api.pod import Pod
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.common.placement import (
     NO_EXECUTE,
@@ -21,8 +21,8 @@ from numakube_lab.controllers.workloads.revisions import HASH_LABEL
 from numakube_lab.controllers.workloads.templates import pod_from_template
 
 if TYPE_CHECKING:
-    from numakube.api.core import PodSpec
     from numakube.api.nodes import Node
+    from numakube.api.pod import PodSpec
     from numakube.kube.resources import Document
 
 _PREFIX: Final = "node.kubernetes.io/"

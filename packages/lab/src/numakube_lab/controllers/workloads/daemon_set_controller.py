@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from numakube.api.core import Pod
     from numakube.api.nodes import Node
+    from numakube.api.pod import Pod
     from numakube.kube.events import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.events import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
     from numakube_lab.controllers.workloads.workload_conditions import Conditions

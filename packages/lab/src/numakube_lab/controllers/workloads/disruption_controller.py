@@ -30,8 +30,8 @@ from numakube_lab.controllers.workloads.rollouts import share_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube.api.core import Pod
     from numakube.api.meta import OwnerReference
+    from numakube.api.pod import Pod
     from numakube.kube.events import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster, Owned
     from numakube_lab.controllers.types.workload_types import IntOrPercent

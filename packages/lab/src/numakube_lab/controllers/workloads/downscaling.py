@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
 
 T = TypeVar("T", int, str)
 

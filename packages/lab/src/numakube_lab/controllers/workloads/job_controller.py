@@ -49,7 +49,7 @@ from numakube_lab.objects.workloads.job_rules import JOB_NAMES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.events import EventRecorder
     from numakube.kube.resources import Document
     from numakube_lab.controllers.common.mirrors import Cluster

@@ -21,7 +21,7 @@ from numakube_lab.controllers.types.job_types import UncountedPods
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube_lab.controllers.types.job_types import Job
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime
 
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.events import EventRecorder
     from numakube.kube.objects import ObjectKey
     from numakube_lab.controllers.common.mirrors import Cluster

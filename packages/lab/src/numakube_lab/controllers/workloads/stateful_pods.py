@@ -11,7 +11,7 @@ from numakube_lab.controllers.workloads.revisions import HASH_LABEL
 from numakube_lab.controllers.workloads.templates import pod_from_template
 
 if TYPE_CHECKING:
-    from numakube.api.core import Pod
+    from numakube.api.pod import Pod
     from numakube.kube.resources import Document
     from numakube_lab.controllers.types.workload_types import StatefulSet
 

@@ -1,21 +1,22 @@
 """What a pod asks for in total, and the quality of service that this gives it.
 
-Objects are documents here; `numakube.api.pods` has the rules.
+Objects are documents here; `numakube.api.pod_resources` has the rules.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.api import pods
-from numakube.api.core import Container, Pod, PodSpec, ResourceRequirements
+from numakube.api import pod_resources as rules
+from numakube.api.containers import Container, ResourceRequirements
+from numakube.api.pod import Pod, PodSpec
 from numakube.values.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
     from numakube_lab.kinds import Json
 
 Amounts: TypeAlias = dict[str, Quantity]
-_SUMS: Final = {"requests": pods.effective_requests, "limits": pods.effective_limits}
+_SUMS: Final = {"requests": rules.effective_requests, "limits": rules.effective_limits}
 
 
 def amounts_of(owner: Json | None, side: str) -> Amounts:
@@ -26,7 +27,7 @@ def amounts_of(owner: Json | None, side: str) -> Amounts:
 
 def is_sidecar(container: Json) -> bool:
     """Tell whether an init container keeps running next to the others."""
-    return pods.is_sidecar(_container(container))
+    return rules.is_sidecar(_container(container))
 
 
 def sum_containers(spec: Json, side: str) -> Amounts:
@@ -36,7 +37,7 @@ def sum_containers(spec: Json, side: str) -> Amounts:
 
 def compute_qos(spec: Json) -> str:
     """Return the quality-of-service class of a pod with *spec*."""
-    return pods.compute_qos_class(_pod(spec))
+    return rules.compute_qos_class(_pod(spec))
 
 
 def _pod(spec: Json) -> Pod:

@@ -1,61 +1,16 @@
-"""Core v1 objects: only the fields that numakube reads or writes.
-
-Pods and bindings are here; what they consist of lives in modules of its own, and is imported from
-here by those who do not care where.
-"""
+"""Pods and their bindings to nodes: only the fields that numakube reads or writes."""
 
 import msgspec
 
 from numakube.api.containers import (
     Container,
-    ContainerPort,
-    ContainerState,
-    ContainerStateRunning,
-    ContainerStateTerminated,
-    ContainerStateWaiting,
     ContainerStatus,
-    EnvVar,
     ResourceRequirements,
 )
 from numakube.api.meta import ObjectMeta, ObjectReference
-from numakube.api.nodes import Node, NodeCondition, NodeSpec, NodeStatus
-from numakube.api.placement import Affinity, Taint, Toleration, TopologySpreadConstraint
+from numakube.api.placement import Affinity, Toleration, TopologySpreadConstraint
 from numakube.api.volumes import Volume
 from numakube.api.wire import ResourceList, Timestamp, Wire, always
-
-__all__ = [
-    "Affinity",
-    "Binding",
-    "Container",
-    "ContainerPort",
-    "ContainerState",
-    "ContainerStateRunning",
-    "ContainerStateTerminated",
-    "ContainerStateWaiting",
-    "ContainerStatus",
-    "EnvVar",
-    "HostIP",
-    "Node",
-    "NodeCondition",
-    "NodeSpec",
-    "NodeStatus",
-    "ObjectMeta",
-    "ObjectReference",
-    "Pod",
-    "PodCondition",
-    "PodIP",
-    "PodOS",
-    "PodResourceClaim",
-    "PodResourceClaimStatus",
-    "PodSchedulingGate",
-    "PodSpec",
-    "PodStatus",
-    "ResourceRequirements",
-    "Taint",
-    "Toleration",
-    "TopologySpreadConstraint",
-    "Volume",
-]
 
 
 class PodReadinessGate(Wire, frozen=True):

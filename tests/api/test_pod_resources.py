@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from numakube.api.codec import convert
-from numakube.api.core import Pod
-from numakube.api.pods import (
+from numakube.api.pod import Pod
+from numakube.api.pod_resources import (
     BEST_EFFORT,
     BURSTABLE,
     GUARANTEED,

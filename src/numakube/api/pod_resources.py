@@ -18,7 +18,8 @@ from numakube.values.resources import CPU, MEMORY, is_pod_level
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from numakube.api.core import Container, ContainerStatus, Pod, ResourceRequirements
+    from numakube.api.containers import Container, ContainerStatus, ResourceRequirements
+    from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText
 
 Quantities: TypeAlias = dict[str, Quantity]
