@@ -19,7 +19,8 @@ from numakube.koordinator.refusals import Refusal, Why
 from numakube.koordinator.vocabulary import Arbiter, BindPolicy, Exclusive, Strategy
 from numakube.koordinator.wish.read_cpu_binding import NOT_WHOLE
 from numakube.kubelet.demand import Role
-from numakube.values.resources import CPU, MILLI_PER_CPU, quantity_of
+from numakube.values.display import amount_text
+from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def _policy_of(wish: CpuWish, facts: NodeFacts) -> BindPolicy:
 
 
 def _not_whole(holder: _Holder) -> Refusal:
-    detail = f"it asks for {quantity_of(CPU, holder.cpu_milli)}"
+    detail = f"it asks for {amount_text(CPU, holder.cpu_milli)}"
     return Refusal(why=Why.NOT_WHOLE_CPUS, container=holder.name, resource=CPU, detail=detail)
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 from numakube.koordinator.refusals import Refusal, Why
 from numakube.koordinator.search.hints import Decision, Hint, Surroundings, decide, reason
 from numakube.koordinator.vocabulary import Exclusive
+from numakube.values.display import amount_text
 from numakube.values.numamask import NumaMask, mask_of, masks_of_size
-from numakube.values.resources import CPU, quantity_of
+from numakube.values.resources import CPU
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def too_little(supply: Supply, resource: str) -> Refusal:
     strict = demand.policy is not TopologyPolicy.BEST_EFFORT
     why = Why.TOO_FEW_CPUS if few else Why.UNSATISFIED if strict else Why.ZONES_TOO_SMALL
     detail = (
-        f"{quantity_of(resource, wanted)} wanted,"
-        f" {quantity_of(resource, left)} left on all NUMA nodes"
+        f"{amount_text(resource, wanted)} wanted,"
+        f" {amount_text(resource, left)} left on all NUMA nodes"
     )
     return Refusal(why=why, container=demand.container, resource=resource, detail=detail)

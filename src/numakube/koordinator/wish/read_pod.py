@@ -32,7 +32,8 @@ from numakube.koordinator.wish.read_containers import (
 )
 from numakube.koordinator.wish.read_cpu_binding import NOT_WHOLE, fraction, read_cpu_rule
 from numakube.koordinator.wish.read_devices import device_wish_of
-from numakube.values.resources import CPU, quantity_of
+from numakube.values.display import amount_text
+from numakube.values.resources import CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _mismatches(wish: PodWish, qos: str) -> Iterable[str]:
         return
     culprit = culprits[-1]
     asked = wish.requests if not culprit else _requests_of(wish, culprit)
-    amount = quantity_of(CPU, asked.get(CPU, 0))
+    amount = amount_text(CPU, asked.get(CPU, 0))
     whose = f" of container {culprit}" if culprit else ""
     yield f"{label(keys.QOS_CLASS)}: {qos}: {NOT_WHOLE}, not {amount}{whose}"
 

@@ -11,7 +11,8 @@ from numakube.koordinator.refusals import Refusal, Why
 from numakube.koordinator.rule import rule_for
 from numakube.koordinator.vocabulary import Arbiter
 from numakube.scheduling.framework.status import SUCCESS, unresolvable, unschedulable
-from numakube.values.resources import CPU, MILLI_PER_CPU, quantity_of
+from numakube.values.display import amount_text
+from numakube.values.resources import CPU, MILLI_PER_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -115,7 +116,7 @@ def _too_amplified(case: Case, wish: PodWish, bound: int) -> Refusal | None:
     free = max(0, case.cpu_allocatable - taken)
     if wanted <= free:
         return None
-    detail = f"{quantity_of(CPU, wanted)} wanted of {quantity_of(CPU, free)}, amplified by {ratio}"
+    detail = f"{amount_text(CPU, wanted)} wanted of {amount_text(CPU, free)}, amplified by {ratio}"
     return Refusal(why=Why.AMPLIFIED_CPU, resource=CPU, detail=detail)
 
 
