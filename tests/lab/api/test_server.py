@@ -58,6 +58,22 @@ async def test_a_stale_put_is_refused(client: aiohttp.ClientSession) -> None:
         assert (await response.json())["reason"] == "Conflict"
 
 
+async def test_a_watched_table_shows_ages_of_the_moment() -> None:
+    """Not those of the moment in which the watch began."""
+    time = datetime(2026, 3, 1, tzinfo=UTC)
+    as_table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    async with (
+        ApiServer(now=lambda: time) as server,
+        aiohttp.ClientSession(server.url) as session,
+        session.get(CONFIG_MAPS, params={"watch": "true"}, headers=as_table) as watch,
+    ):
+        time += timedelta(minutes=5)
+        async with session.post(CONFIG_MAPS, json=config_map("a")) as response:
+            assert response.status == 201
+        event = json.loads(await watch.content.readline())
+    assert event["object"]["rows"][0]["cells"] == ["a", 0, "0s"]
+
+
 async def test_a_watch_tells_of_every_change(client: aiohttp.ClientSession) -> None:
     """Creation, change and deletion arrive in order."""
     async with client.get(CONFIG_MAPS, params={"watch": "true"}) as watch:

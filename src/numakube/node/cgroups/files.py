@@ -65,7 +65,7 @@ class Groups(Protocol):
         ...
 
     def read(self, group: str, file: str) -> str | None:
-        """Return what a file says, without white space around it; ``None`` if it is not there."""
+        """Return the one line of a file, without white space; ``None`` if it is not there."""
         ...
 
     def write(self, group: str, file: str, text: str) -> str:
@@ -144,7 +144,7 @@ class CgroupFiles:
         return [f"{group}/{name}" if group else name for name in names]
 
     def read(self, group: str, file: str) -> str | None:
-        """Return what a file says, without white space around it; ``None`` if it is not there."""
+        """Return the one line of a file, without white space; ``None`` if it is not there."""
         place = self._cpu if file.startswith("cpu.") else self._cpuset
         if place is None:
             return None
@@ -156,7 +156,9 @@ class CgroupFiles:
                 return None
             raise
         try:
-            return os.read(descriptor, _MOST_BYTES).decode("ascii").strip()
+            text = os.read(descriptor, _MOST_BYTES).decode("ascii")
+            # One line; what follows in a fake tree is the end of a longer one just overwritten.
+            return text.partition("\n")[0].strip()
         except OSError as error:
             if error.errno in _GONE:
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -12,7 +12,7 @@ from numakube_lab.api.catalogue.stored_forms import from_stored, is_converted, t
 from numakube_lab.api.wire.negotiation import JSON_TYPE, PLAIN, Representation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from multidict import MultiMapping
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from numakube_lab.kinds import Json
 
 
-_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+def _epoch() -> datetime:
+    return datetime.fromtimestamp(0, UTC)
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Call:
 
     Attributes:
         warnings: what the answer's Warning headers will say.
-        now: when the request is answered; set by the router.
+        now: tells the time; set by the router. A watch is answered for as long as it lasts.
     """
 
     method: str
@@ -46,7 +47,7 @@ class Call:
     served: Served | None = None
     representation: Representation = PLAIN
     warnings: list[str] = field(default_factory=list)
-    now: datetime = _EPOCH
+    now: Callable[[], datetime] = _epoch
 
     @property
     def resource(self) -> Resource:

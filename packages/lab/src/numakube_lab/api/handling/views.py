@@ -88,7 +88,7 @@ def table(
     include = included(call)
     rows = []
     for obj in objects:
-        row = columns.row(obj, call.now)
+        row = columns.row(obj, call.now())
         shown: Json = {"cells": row.cells}
         if row.conditions:
             shown["conditions"] = list(row.conditions)

@@ -65,7 +65,7 @@ _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 
 def answer(state: State, call: Call) -> Reply | Stream | Awaited:
     """Answer *call*, whose sender may do what it asks, and do what follows from it."""
-    call.now = state.now()
+    call.now = state.now
     try:
         return _answer(state, call)
     finally:
