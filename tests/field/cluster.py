@@ -95,7 +95,7 @@ class Field:
         report = await self.reported()
         pads = [self._pad(node, zone, report[node][zone], free) for node, zone, free in places]
         await self.placed(*pads)
-        await self.world.until(lambda: self._is_left(left))
+        await self.world.until(lambda: self._is_left(left, report))
         return [one["metadata"]["name"] for one in pads]
 
     def _pad(
@@ -112,13 +112,20 @@ class Field:
         taken.setdefault("memory", "4Mi")
         return pod(f"pad-{next(self._count)}", [taken], node=node)
 
-    async def _is_left(self, left: Mapping[str, Zones]) -> bool:
+    async def _is_left(self, left: Mapping[str, Zones], before: Report) -> bool:
+        """Tell whether every pad is reported, of which each has the cell of its zone."""
         report = await self.reported()
+        places = [
+            (node, zone, free) for node, both in left.items() for zone, free in enumerate(both)
+        ]
         return all(
             _is_close(resource, report[node][zone][resource], units)
-            for node, both in left.items()
-            for zone, free in enumerate(both)
+            for node, zone, free in places
             for resource, units in in_units(free).items()
+        ) and all(
+            report[node][zone][cell] < before[node][zone][cell]
+            for node, zone, _ in places
+            for cell in amounts(f"cell{zone}=1")
         )
 
     async def until_taken(self, before: Report, taken: Mapping[str, tuple[Amounts, ...]]) -> None:
