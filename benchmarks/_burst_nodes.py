@@ -14,7 +14,7 @@ from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
 from numakube.topology.zone_amounts import zones_of
@@ -109,7 +109,7 @@ class BurstNode:
     def report(self, version: int) -> NodeResourceTopology:
         """Return what the exporter writes now."""
         pods = ((one.metadata.namespace, one.metadata.name) for one in self.pods.values())
-        told = {names.FINGERPRINT: fingerprint_of(pods)}
+        told = {nrt_names.FINGERPRINT: fingerprint_of(pods)}
         report = nrt_of(self.name, self.kubelet, exact=self._exact, attributes=told)
         metadata = msgspec.structs.replace(
             report.metadata, uid=self.name, resource_version=str(version)

@@ -10,9 +10,9 @@ import msgspec
 
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.patches import merge_patch
-from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.definition import install_definition

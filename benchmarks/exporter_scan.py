@@ -28,13 +28,13 @@ from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.sysfs import HardwareReader
 from numakube.apps.exporter.wakeups import Cause
-from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, save
 from numakube.node.podresources import PodResourcesClient, PodResourcesServer
-from numakube.node.sysfs import write_tree
+from numakube.node.sysfs_machine import write_tree
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 
 if TYPE_CHECKING:

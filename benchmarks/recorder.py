@@ -26,7 +26,7 @@ from numakube.apps.recording import Recording
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
-from numakube.kube.transport import Request, Response
+from numakube.kube.connection.transport import Request, Response
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.cycle import Refused
 from numakube.scheduling.recorder.recorder import FlightRecorder

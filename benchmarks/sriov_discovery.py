@@ -29,8 +29,8 @@ from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.reading import read_config_file
 from numakube.apps.sriov.survey import SurveyOptions, look
 from numakube.kube.clock import SystemClock
-from numakube.node.deviceplugin import PluginClient
-from numakube.node.pci_fake import FakePci
+from numakube.node.device_plugin.plugin_protocol import PluginClient
+from numakube.node.pci.fake_pci import FakePci
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

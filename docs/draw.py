@@ -15,16 +15,16 @@ from rich.console import Console
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
-from numakube.cli.admit import drawing, run_example
-from numakube.cli.admit.zones import picture_after
-from numakube.cli.painting import name_styles, print_drawing
+from numakube.cli.admit import admit_tables, run_example
+from numakube.cli.admit.zones_after import picture_after
+from numakube.cli.shared.terminal import name_styles, print_drawing
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.svg import svg_of
-from numakube.insight.drawing.text import zone_lines
+from numakube.insight.drawing.terminal_map import zone_lines
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology.exact import uid_hash
+from numakube.topology.exact_report import uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.values.cpuset import CpuSet
 
@@ -48,8 +48,8 @@ def draw() -> str:
     node, verdicts = run_example()
     picture = picture_after(node, verdicts)
     console.print("$ numakube admit --example", style="bold")
-    console.print(drawing.verdict_table(verdicts, name_styles(picture, console)))
-    for part in drawing.refusals(verdicts):
+    console.print(admit_tables.verdict_table(verdicts, name_styles(picture, console)))
+    for part in admit_tables.refusals(verdicts):
         console.print(part)
     console.print()
     print_drawing(console, zone_lines(picture, width=WIDTH))

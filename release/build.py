@@ -13,10 +13,10 @@ from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.chart import chart
-from numakube.manifests.images import VERSION
-from numakube.manifests.kustomize import bases
-from numakube.manifests.sbom import sbom
+from numakube.manifests.packages.chart import chart
+from numakube.manifests.packages.kustomize import bases
+from numakube.manifests.packages.sbom import sbom
+from numakube.manifests.release_image import VERSION
 from release import krew
 from release.archives import tgz
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from numakube.manifests.images import VERSION
+from numakube.manifests.release_image import VERSION
 
 HOME: Final = "https://github.com/numakube/numakube"
 ARCHIVE: Final = f"kubectl-numa-{VERSION}.tar.gz"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import packages_distributions
 from typing import TYPE_CHECKING
 
-from numakube.manifests.sbom import sbom
+from numakube.manifests.packages.sbom import sbom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

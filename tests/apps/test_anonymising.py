@@ -12,10 +12,10 @@ from numakube.api.nrt import Attribute, with_attribute
 from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack, unpack, without_secrets
 from numakube.insight.collected import Collected
-from numakube.insight.engine import engine_of
 from numakube.insight.explain import Explanation, Subject, explain, pod_subject
 from numakube.insight.facts import ClusterFacts, facts_of
-from numakube.topology import names
+from numakube.insight.scheduler_engine import engine_of
+from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 
 
@@ -82,7 +82,9 @@ def test_a_fingerprint_is_worked_out_for_the_new_names() -> None:
     facts = town.facts(exact=False)
     text = fingerprint_of([("default", "one")])
     report = facts.topologies["n1"]
-    attributes = with_attribute(report.attributes, Attribute(name=names.FINGERPRINT, value=text))
+    attributes = with_attribute(
+        report.attributes, Attribute(name=nrt_names.FINGERPRINT, value=text)
+    )
     fingerprinted = {"n1": msgspec.structs.replace(report, attributes=attributes)}
     town.topologies = fingerprinted
     hidden = facts_of(anonymise(collected_of(town.facts(exact=False))))

@@ -30,10 +30,10 @@ from numakube.kube.catalog import (
     PODS,
     SERVICE_ACCOUNTS,
 )
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import request_token
-from numakube.manifests.debugging import SCHEDULER, debugging_access
+from numakube.manifests.debug_access import SCHEDULER, debugging_access
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -21,7 +21,7 @@ from numakube.kube.catalog import (
     NODES,
     PODS,
 )
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import merge_patch
 from numakube.kube.subresources import bind_pod
 from numakube.scheduling.framework.events import ClusterEvent, EventKind

@@ -9,8 +9,8 @@ from tests.apps.scheduler.world import World
 from tests.cli.test_inside import Numakube, ask, world
 
 from numakube.apps.bundle import unpack
-from numakube.insight.engine import configuration_in
 from numakube.insight.facts import facts_of
+from numakube.insight.scheduler_engine import configuration_in
 
 pytestmark = pytest.mark.timeout(240)
 

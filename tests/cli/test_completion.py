@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numakube.cli.commands import COMMANDS
+from numakube.cli.command_table import COMMANDS
 from numakube.cli.completion import kubectl_candidates
 from numakube.cli.main import cli
 

@@ -13,7 +13,7 @@ from tests.cli.test_cluster import KUBECONFIG
 from tests.cli.test_explain import live, quiet
 
 import numakube as package
-from numakube.cli.connection import ClusterOptions, config_for
+from numakube.cli.shared.connection_options import ClusterOptions, config_for
 
 pytestmark = pytest.mark.timeout(240)
 

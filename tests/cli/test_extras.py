@@ -11,7 +11,7 @@ from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.town import Town, pod
 
 from numakube.apps.bundle import pack
-from numakube.cli.commands import COMMANDS
+from numakube.cli.command_table import COMMANDS
 from numakube.cli.extras import EXTRAS, OPTIONAL
 from numakube.cli.lazy import Contributed, Hosted, Lazy
 

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import pytest
 
-from numakube.cli.commands import COMMANDS, SECTIONS
+from numakube.cli.command_table import COMMANDS, SECTIONS
 from numakube.cli.examples import EXAMPLES
 from numakube.cli.main import cli, run
 

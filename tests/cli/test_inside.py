@@ -13,7 +13,7 @@ from tests.waiting import until
 
 from numakube.apps.host.loglevel import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 from numakube.manifests.scheduler import SchedulerManifest
 
 pytestmark = pytest.mark.timeout(240)

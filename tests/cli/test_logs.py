@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
-from numakube.cli.logs import configure_logs
+from numakube.cli.shared.log_options import configure_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,8 +99,8 @@ def test_whoever_connects_without_configuring_logs_gets_safe_ones() -> None:
     """The library's default shows the variables of every frame."""
     code = """
 import structlog
-from numakube.kube.config import ClusterConfig
-from numakube.kube.connect import connect
+from numakube.kube.connection.cluster_config import ClusterConfig
+from numakube.kube.connection.connect import connect
 connect(ClusterConfig(server="http://127.0.0.1:1"))
 secret = "local-variable-1"
 try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numakube.kubelet.machines.cadvisor import to_cadvisor, write_devices
+from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
 from numakube.kubelet.machines.synthetic import from_shape
 
 if TYPE_CHECKING:

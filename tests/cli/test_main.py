@@ -11,7 +11,7 @@ import click
 import pytest
 
 import numakube as package
-from numakube.cli.commands import COMMANDS
+from numakube.cli.command_table import COMMANDS
 from numakube.cli.lazy import Lazy
 from numakube.cli.main import cli, run
 from numakube.errors import ClusterUnreachable, InvalidValue

@@ -13,7 +13,7 @@ from tests.cli.test_top import bundle
 
 from numakube.cli.completion import kubectl_candidates
 from numakube.cli.main import cli
-from numakube.cli.naming import split_words
+from numakube.cli.shared.kubectl_names import split_words
 
 pytestmark = pytest.mark.timeout(240)
 

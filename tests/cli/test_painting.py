@@ -8,8 +8,8 @@ import re
 import pytest
 from rich.console import Console
 
-from numakube.cli.painting import print_drawing
-from numakube.insight.drawing.text_zone import Span
+from numakube.cli.shared.terminal import print_drawing
+from numakube.insight.drawing.terminal_zone import Span
 
 
 @pytest.mark.parametrize("system", ["standard", "256", "truecolor"])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from numakube.cli.replay.cases import Format, print_check
-from numakube.cli.replay.reading import Case
+from numakube.cli.replay.case_files import Case
+from numakube.cli.replay.case_loop import Format, print_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable

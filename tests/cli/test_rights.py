@@ -24,11 +24,11 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
     resource_of,
 )
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.components import Choices, objects_of
+from numakube.manifests.rbac_rules import READ, rule
 from numakube.manifests.readers import TENANTS, view_role
-from numakube.manifests.roles import READ, rule
 
 pytestmark = pytest.mark.timeout(240)
 

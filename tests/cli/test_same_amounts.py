@@ -14,8 +14,8 @@ from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.town import Town, pod
 
 from numakube.apps.bundle import pack
-from numakube.insight.timeline import use_text
-from numakube.kubelet.trace import amount
+from numakube.insight.pod_timeline import use_text
+from numakube.kubelet.admission_trace import amount
 from numakube.scheduling.numa.rejection import Kind, Rejection
 
 Run = Callable[..., Ended]

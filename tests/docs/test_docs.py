@@ -13,7 +13,7 @@ import pytest
 from tests.docs.pages import ROOT, run_page
 
 from numakube.api.yamls import load_yaml
-from numakube.cli.commands import COMMANDS
+from numakube.cli.command_table import COMMANDS
 from numakube.cli.main import cli
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.values import limits

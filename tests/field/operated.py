@@ -22,7 +22,7 @@ from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import DAEMON_SETS, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
-from numakube.kube.resources import Document
+from numakube.kube.resource_types import Document
 from numakube.manifests.operator import OperatorManifest
 
 EXPORTERS = "numaresourcesoperator"

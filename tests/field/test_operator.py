@@ -38,9 +38,9 @@ from numakube.kube.catalog import (
     PODS,
 )
 from numakube.kube.client import Client
+from numakube.kube.connection.transport import Request
 from numakube.kube.patches import merge_patch
-from numakube.kube.resources import Document
-from numakube.kube.transport import Request
+from numakube.kube.resource_types import Document
 from numakube.topology.view import NodeTopology, view_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ from tests.field.documents import Amounts, amounts, pod, workload, zones
 
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.patches import merge_patch
-from numakube.kube.resources import Document, Resource
+from numakube.kube.resource_types import Document, Resource
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 TWELVE = "cpu=12 mem=12Gi"

@@ -31,14 +31,14 @@ from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.errors import NumakubeError
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
-from numakube.kube.objects import key_of
+from numakube.kube.object_keys import key_of
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.names import EXACT_ANNOTATION
+from numakube.topology.nrt_names import EXACT_ANNOTATION
 
 if TYPE_CHECKING:
-    from numakube.kube.objects import KubeObject
+    from numakube.kube.object_keys import KubeObject
     from numakube.kube.store import Store
 
 REPORT = to_tree(honest_report("odd-0"))

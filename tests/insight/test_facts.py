@@ -10,8 +10,8 @@ from numakube.insight.collected import Collected, configz_file, list_file, sched
 from numakube.insight.facts import facts_of
 from numakube.insight.model_node import model_of
 from numakube.insight.unreadable import Unreadable
+from numakube.topology.numa_zones import Unusable
 from numakube.topology.view import NodeTopology
-from numakube.topology.zones import Unusable
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}}
 TOPOLOGY = {

@@ -19,10 +19,10 @@ from numakube.api.meta import LabelSelector
 from numakube.api.nodes import Node
 from numakube.api.placement import Taint, TopologySpreadConstraint
 from numakube.api.pod import Pod, PodSchedulingGate
-from numakube.insight.engine import engine_of
 from numakube.insight.facts import ClusterFacts
-from numakube.insight.fitting import copies, place, room_for
-from numakube.insight.likeness import alike
+from numakube.insight.how_many_fit import copies, place, room_for
+from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.similar_nodes import alike
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Cycle, Refused

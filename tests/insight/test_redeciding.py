@@ -6,8 +6,8 @@ import msgspec
 from tests.insight.explain.town import Town, pod
 
 from numakube.api.pod import Pod, PodCondition, PodSchedulingGate, PodStatus
-from numakube.insight.engine import engine_of
-from numakube.insight.redeciding import Redecision, redecide
+from numakube.insight.bundle_replay import Redecision, redecide
+from numakube.insight.scheduler_engine import engine_of
 
 ALIGN = (
     "0/1 nodes are available: 1 cannot align container (cpu: best zone has 8 of 10 even if idle)."

@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import numpy as np
 
-from numakube.insight.timeline import timeline, use_text
+from numakube.insight.pod_timeline import timeline, use_text
 from numakube.scheduling.numa.caches.mispredictions import Severity, ZoneUse
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.scheduling.recorder import notes

@@ -9,9 +9,9 @@ from aiohttp import web
 from tests.waiting import until
 
 from numakube.api.pod import Pod
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 from numakube.kube.store import Added, Change, Removed, Updated
 from numakube.kube.testing import ScriptedServer, drop, status_document
 

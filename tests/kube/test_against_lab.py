@@ -26,15 +26,15 @@ from numakube.kube.catalog import (
     PODS,
 )
 from numakube.kube.client import Client
-from numakube.kube.config import ClusterConfig
-from numakube.kube.connect import connect
-from numakube.kube.events import EventRecorder, reference_to
-from numakube.kube.lease import LeaderElection
-from numakube.kube.objects import ObjectKey
+from numakube.kube.connection.cluster_config import ClusterConfig
+from numakube.kube.connection.connect import connect
+from numakube.kube.connection.transport import Request
+from numakube.kube.event_recorder import EventRecorder, reference_to
+from numakube.kube.leader_election import LeaderElection
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import Patch, json_patch, merge_patch, strategic_patch
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.subresources import bind_pod, evict_pod
-from numakube.kube.transport import Request
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess

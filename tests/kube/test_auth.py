@@ -14,11 +14,11 @@ import pytest
 from tests.waiting import turns, until
 
 from numakube.errors import CredentialError
-from numakube.kube.auth import Authenticator, Credentials, authenticator_for
 from numakube.kube.clock import JumpingClock, ManualClock
-from numakube.kube.config import ExecPlugin, Impersonation, Pem, UserConfig
-from numakube.kube.singleflight import SingleFlight
-from numakube.kube.tls import CertificatePair
+from numakube.kube.connection.cluster_config import ExecPlugin, Impersonation, Pem, UserConfig
+from numakube.kube.connection.credentials import Authenticator, Credentials, authenticator_for
+from numakube.kube.connection.single_flight import SingleFlight
+from numakube.kube.connection.tls import CertificatePair
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"

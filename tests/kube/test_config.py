@@ -8,8 +8,14 @@ import pytest
 import yaml
 
 from numakube.errors import ConfigError
-from numakube.kube.config import ClusterConfig, ExecPlugin, Impersonation, Pem, load_config
-from numakube.kube.proxies import proxy_from_environment
+from numakube.kube.connection.cluster_config import (
+    ClusterConfig,
+    ExecPlugin,
+    Impersonation,
+    Pem,
+    load_config,
+)
+from numakube.kube.connection.proxies import proxy_from_environment
 
 
 def write(path: Path, **parts: Any) -> Path:

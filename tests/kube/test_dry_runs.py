@@ -10,7 +10,7 @@ from tests.sites.bare import BareOpener
 
 from numakube.kube.catalog import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, NODES, PODS
 from numakube.kube.client import Client
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import json_patch, merge_patch, strategic_patch
 from numakube.kube.subresources import bind_pod, evict_pod
 

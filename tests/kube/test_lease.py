@@ -11,15 +11,15 @@ from aiohttp import web
 from tests.waiting import turns
 
 from numakube.errors import ConfigError, LeadershipLost
-from numakube.kube.auth import UserCredentials
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.kube.config import UserConfig
-from numakube.kube.http import HttpTransport
-from numakube.kube.lease import LeaderElection, LeaseTiming
-from numakube.kube.objects import ObjectKey
+from numakube.kube.connection.cluster_config import UserConfig
+from numakube.kube.connection.credentials import UserCredentials
+from numakube.kube.connection.http import HttpTransport
+from numakube.kube.connection.transport import Request, Response, Transport
+from numakube.kube.leader_election import LeaderElection, LeaseTiming
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.testing import ScriptedServer, drop, status_document
-from numakube.kube.transport import Request, Response, Transport
 
 KEY = ObjectKey("kube-system", "numakube")
 

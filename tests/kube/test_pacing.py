@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.errors import ApiError, ClusterUnreachable, UntrustedServer
+from numakube.kube.backoff import Backoff, RetryPolicy, TokenBucket, growing
 from numakube.kube.clock import ManualClock
-from numakube.kube.pacing import Backoff, RetryPolicy, TokenBucket, growing
 
 
 @given(st.integers(0, 100_000), st.floats(1e-6, 10), st.floats(10, 1e6))

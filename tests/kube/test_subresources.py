@@ -6,8 +6,8 @@ import pytest
 
 from numakube.errors import Conflict, TooManyRequests
 from numakube.kube.client import Client
-from numakube.kube.objects import ObjectKey
-from numakube.kube.resources import Resource
+from numakube.kube.object_keys import ObjectKey
+from numakube.kube.resource_types import Resource
 from numakube.kube.subresources import (
     bind_pod,
     evict_pod,

@@ -34,9 +34,9 @@ from numakube.api.wire import QuantityText, Wire
 from numakube.errors import Expired
 from numakube.kube.catalog import CORE_EVENTS, EVENTS, LEASES, NODES, PODS
 from numakube.kube.client import Client
-from numakube.kube.resources import Resource
+from numakube.kube.connection.transport import Request, Response, Stream
+from numakube.kube.resource_types import Resource
 from numakube.kube.testing import ScriptedServer, status_document, streaming
-from numakube.kube.transport import Request, Response, Stream
 from numakube.kube.watch import Bookmark, open_watch
 from numakube_lab.kinds import GVK
 from numakube_lab.schema.builtin_types import BUILTIN

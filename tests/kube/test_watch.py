@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numakube.api.pod import Pod
 from numakube.errors import ClusterUnreachable, Expired, InternalError, MalformedObject
 from numakube.kube.client import Client
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 from numakube.kube.testing import Handler, ScriptedServer, status_document, streaming
 from numakube.kube.watch import Bookmark, GarbledEvent, LineSplitter, ObjectEvent, open_watch
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from numakube.api.wire import Wire
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 
 
 class Meta(Wire, frozen=True):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.wire import ResourceList
+    from numakube.kubelet.admission_trace import AdmissionTrace
     from numakube.kubelet.machine import Device, Machine
-    from numakube.kubelet.trace import AdmissionTrace
 
 GUARANTEED_MEMORY = "128Mi"
 

@@ -6,10 +6,10 @@ import pytest
 from tests.kubelet.build import admit, container, pod, reject, start
 from tests.kubelet.conftest import quad_numa
 
-from numakube.kubelet.hints import Hint
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import mask_of
 
 GPU = "vendor.example/gpu"

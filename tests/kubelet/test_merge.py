@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numakube.kubelet import merge as fast
-from numakube.kubelet import merge_reference as reference
-from numakube.kubelet.hints import Axis, Hint, ProviderHints
+from numakube.kubelet import reference_merge as reference
 from numakube.kubelet.machine import Machine, NumaNode
 from numakube.kubelet.numainfo import NumaInfo
 from numakube.kubelet.policies import decide
+from numakube.kubelet.topology_hints import Axis, Hint, ProviderHints
 from numakube.values.numamask import mask_of, masks_over
 from numakube.values.topology_policy import TopologyPolicy
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.kubelet.build import admit, container, guaranteed, pod, reject, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht
 
+from numakube.kubelet.admission_trace import AdmissionTrace, Shortfall
 from numakube.kubelet.machine import Device
-from numakube.kubelet.trace import AdmissionTrace, Shortfall
 
 GPU = "vendor.example/gpu"
 

@@ -16,10 +16,10 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.wire import Wire
 from numakube.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from numakube.kube.client import Client
-from numakube.kube.objects import ObjectKey
+from numakube.kube.connection.transport import Request
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
-from numakube.kube.resources import Resource
-from numakube.kube.transport import Request
+from numakube.kube.resource_types import Resource
 from numakube.kube.watch import ObjectEvent, open_watch
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess

@@ -13,11 +13,11 @@ from numakube.api.wire import Wire
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import CONFIG_MAPS, NODES, PODS
 from numakube.kube.client import Client
-from numakube.kube.config import load_config
-from numakube.kube.connect import connect
-from numakube.kube.objects import key_of
+from numakube.kube.connection.cluster_config import load_config
+from numakube.kube.connection.connect import connect
+from numakube.kube.object_keys import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule

@@ -13,10 +13,10 @@ import pytest
 from tests.manifests.helm_rendering import render
 
 from numakube.api.yamls import load_manifests, load_yaml
-from numakube.manifests.chart import chart
-from numakube.manifests.chart_values import CHART_COMPONENTS, default_values
 from numakube.manifests.components import COMPONENTS, Choices, objects_of
 from numakube.manifests.monitoring.alerts import prometheus_rule
+from numakube.manifests.packages.chart import chart
+from numakube.manifests.packages.chart_values import CHART_COMPONENTS, default_values
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "chart"
 FILES = {file.path: file.text for file in chart()}

@@ -14,7 +14,7 @@ import pytest
 from tests.manifests.test_chart import FOLDER, by_key, rendered
 
 from numakube.api.yamls import load_manifests
-from numakube.manifests.chart_values import CHART_COMPONENTS, default_values
+from numakube.manifests.packages.chart_values import CHART_COMPONENTS, default_values
 
 HELM = shutil.which("helm")
 SETS = 24

@@ -16,7 +16,7 @@ import pytest
 from tests.hiding import run_hiding, without_extras
 
 from numakube.manifests.components import COMPONENTS, Choices, component_objects
-from numakube.manifests.images import IMAGE
+from numakube.manifests.release_image import IMAGE
 
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()

@@ -14,7 +14,12 @@ from tests.manifests.promql import Use, use_of
 
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.monitoring.alerts import ALERTS, Alert, prometheus_rule, rule_file
-from numakube.manifests.monitoring.dashboard import NODE_QUERY, RESOURCE_QUERY, ROWS, dashboard
+from numakube.manifests.monitoring.grafana_dashboard import (
+    NODE_QUERY,
+    RESOURCE_QUERY,
+    ROWS,
+    dashboard,
+)
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "monitoring"

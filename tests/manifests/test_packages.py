@@ -13,10 +13,10 @@ from tests.real.api_server import assets
 
 from numakube.api.yamls import load_manifests
 from numakube.manifests.components import COMPONENTS, DEFAULT, Choices, objects_of
-from numakube.manifests.kustomize import bases
-from numakube.manifests.olm import bundle, service_version
 from numakube.manifests.operator import OperatorManifest
-from numakube.manifests.sbom import sbom
+from numakube.manifests.packages.kustomize import bases
+from numakube.manifests.packages.olm import bundle, service_version
+from numakube.manifests.packages.sbom import sbom
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBECTL = shutil.which("kubectl", path=os.pathsep.join((str(assets() or ""), os.environ["PATH"])))

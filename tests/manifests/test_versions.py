@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import numakube
-from numakube.manifests.images import IMAGE, REPOSITORY, VERSION
+from numakube.manifests.release_image import IMAGE, REPOSITORY, VERSION
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = sorted(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube.node.device_choices import ChoiceFile, PluginChoice, read_choices
+from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice, read_choices
 
 NIC = "intel.com/nic"
 CHOICE = PluginChoice(NIC, "most-free", (("a0", "a1"), ("b0",)))

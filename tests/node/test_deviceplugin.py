@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from numakube.kubelet.machine import Device
-from numakube.node.deviceplugin import (
+from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions, Registration
+from numakube.node.device_plugin.plugin_protocol import (
     DevicePluginError,
     PluginClient,
     PluginServer,
     RegistrationServer,
 )
-from numakube.node.deviceplugin_messages import Allocation, PluginOptions, Registration
 from numakube.node.host_files import DeviceFile, Mount
 
 DEVICES = (Device("a", (0,)), Device("b", (0, 1)), Device("c", healthy=False))

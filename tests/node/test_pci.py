@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from numakube.node.pci import PciBus, is_address, nearest_address
-from numakube.node.pci_fake import FakePci, vf_address, write_cards
-from numakube.node.pci_net import default_route_interfaces, is_down, link_type_of
-from numakube.node.pci_nodes import driver_devices, uio_device, vfio_group
+from numakube.node.pci.device_files import driver_devices, uio_device, vfio_group
+from numakube.node.pci.fake_pci import FakePci, vf_address, write_cards
+from numakube.node.pci.functions import PciBus, is_address, nearest_address
+from numakube.node.pci.network_interfaces import default_route_interfaces, is_down, link_type_of
 
 
 @pytest.fixture

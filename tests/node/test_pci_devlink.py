@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.node.pci_devlink import Devlink, attribute, attributes, message
+from numakube.node.pci.devlink import Devlink, attribute, attributes, message
 
 FAMILY = 29
 Answer = Callable[[int, dict[int, bytes]], bytes]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from numakube.node.pci_uevents import Uevents, subsystem_of
+from numakube.node.pci.uevents import Uevents, subsystem_of
 
 
 @pytest.fixture

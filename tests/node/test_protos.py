@@ -8,7 +8,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-from numakube.node.nri.messages import NRI, TTRPC
+from numakube.node.nri.nri_messages import NRI, TTRPC
 from numakube.node.protos import (
     DEVICE_PLUGIN,
     PLUGIN_REGISTRATION,

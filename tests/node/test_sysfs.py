@@ -8,7 +8,7 @@ import pytest
 
 from numakube.errors import MalformedObject
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.node.sysfs import read_machine, write_tree
+from numakube.node.sysfs_machine import read_machine, write_tree
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from release.build import ROOT, SUMS, build
 
 from numakube.api.yamls import load_manifests, load_yaml
 from numakube.manifests.components import DEFAULT, Choices, objects_of
-from numakube.manifests.images import VERSION
+from numakube.manifests.release_image import VERSION
 
 
 @pytest.fixture(scope="module")

@@ -20,12 +20,12 @@ from tests.sites.site import SiteOptions
 from tests.sites.sweeping import Sweeper
 from tests.sites.unreliable import Unreliable, Wire
 
-from numakube.kube.auth import authenticator_for
 from numakube.kube.client import Client
 from numakube.kube.clock import Clock, SystemClock
-from numakube.kube.config import UserConfig, load_config
-from numakube.kube.connect import connect
-from numakube.kube.http import HttpTransport
+from numakube.kube.connection.cluster_config import UserConfig, load_config
+from numakube.kube.connection.connect import connect
+from numakube.kube.connection.credentials import authenticator_for
+from numakube.kube.connection.http import HttpTransport
 from numakube_lab.cluster_parts import Crew
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.faults import Faults

@@ -12,7 +12,7 @@ from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
-from numakube.kube.resources import Document, Resource
+from numakube.kube.resource_types import Document, Resource
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
 
 _AT_A_TIME = 16

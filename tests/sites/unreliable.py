@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from tests.waiting import elapse
 
 from numakube.errors import ClusterUnreachable
-from numakube.kube.transport import Request, Response, Stream, Transport
+from numakube.kube.connection.transport import Request, Response, Stream, Transport
 from numakube_lab.faults import Fault, Faults
 
 _CHUNK_BYTES = 256 * 1024

@@ -7,9 +7,9 @@ from dataclasses import replace
 from numakube.api.pod import Pod
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, Rejected
-from numakube.topology.codec import decode_report, encode_report
-from numakube.topology.exact import ExactReport
+from numakube.topology.exact_report import ExactReport
 from numakube.topology.rebuild import node_of, remove_pod, report_of
+from numakube.topology.report_codec import decode_report, encode_report
 
 
 def through_text(node: KubeletNode) -> KubeletNode:

@@ -24,10 +24,16 @@ from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.preference import Preference
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology.codec import decode_report, encode_report
-from numakube.topology.exact import BadReport, DeviceChoice, ExactReport, MemoryCell, uid_hash
+from numakube.topology.exact_report import (
+    BadReport,
+    DeviceChoice,
+    ExactReport,
+    MemoryCell,
+    uid_hash,
+)
 from numakube.topology.machine_text import as_the_kubelet_sees_it
 from numakube.topology.rebuild import node_of, report_of
+from numakube.topology.report_codec import decode_report, encode_report
 from numakube.values.cpuset import CpuSet
 
 GPU = "vendor.example/gpu"

@@ -11,7 +11,7 @@ from numakube.topology.fingerprint import (
     PodName,
     fingerprint_of,
 )
-from numakube.topology.fingerprint_status import (
+from numakube.topology.fingerprint_dump import (
     FingerprintStatus,
     decode_statuses,
     encode_status,

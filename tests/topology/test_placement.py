@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.topology.leb89 import read_numbers, write_numbers
-from numakube.topology.placement import (
+from numakube.topology.numa_placement import (
     BadPlacement,
     ContainerName,
     Placement,

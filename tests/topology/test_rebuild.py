@@ -20,9 +20,9 @@ from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.preference import Preference, chooser_of
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology.exact import DeviceTable, Holding, MemoryCell, uid_hash
+from numakube.topology.exact_report import DeviceTable, Holding, MemoryCell, uid_hash
+from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of, remove_pod, report_of
-from numakube.topology.zones import Unusable
 from numakube.values.cpuset import CpuSet
 
 GPU = "vendor.example/gpu"

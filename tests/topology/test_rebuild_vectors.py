@@ -13,7 +13,7 @@ from tests.topology.reports import by_position, through_text
 
 from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
-from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
+from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.replay import read_settings
 from numakube.topology.rebuild import remove_pod

@@ -18,10 +18,10 @@ from numakube.api.nrt import (
 )
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology import names
-from numakube.topology.codec import encode_report
-from numakube.topology.exact import ExactReport
+from numakube.topology import nrt_names
+from numakube.topology.exact_report import ExactReport
 from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.topology.report_codec import encode_report
 from numakube.topology.view import (
     FingerprintMethod,
     NodeTopology,
@@ -186,14 +186,14 @@ def test_our_own_attributes_tell_every_manager() -> None:
     view = seen(
         nrt(
             attributes={
-                names.TOPOLOGY_POLICY: "restricted",
-                names.TOPOLOGY_SCOPE: "container",
-                names.MAX_NUMA_NODES: "16",
+                nrt_names.TOPOLOGY_POLICY: "restricted",
+                nrt_names.TOPOLOGY_SCOPE: "container",
+                nrt_names.MAX_NUMA_NODES: "16",
                 "topologyManagerOptionPreferClosestNumaNodes": "true",
-                names.CPU_POLICY: "static",
+                nrt_names.CPU_POLICY: "static",
                 "cpuManagerOptionFullPcpusOnly": "true",
-                names.MEMORY_POLICY: "Static",
-                names.STALE: "kubelet away since 12:00",
+                nrt_names.MEMORY_POLICY: "Static",
+                nrt_names.STALE: "kubelet away since 12:00",
             }
         )
     )
@@ -238,7 +238,7 @@ def test_attributes_override_legacy_policies_one_by_one(
 def test_the_last_valid_attribute_of_a_name_wins() -> None:
     """As in the Go plugin."""
     texts = ("restricted", "best-effort", "BEST")
-    attributes = tuple(Attribute(name=names.TOPOLOGY_POLICY, value=text) for text in texts)
+    attributes = tuple(Attribute(name=nrt_names.TOPOLOGY_POLICY, value=text) for text in texts)
     view = seen(msgspec.structs.replace(nrt(), attributes=attributes))
     assert view.policy == "best-effort"
     assert view.problems == ("attribute topologyManagerPolicy: 'BEST' ignored",)
@@ -249,15 +249,15 @@ def test_the_last_valid_attribute_of_a_name_wins() -> None:
 )
 def test_the_number_of_numa_nodes_is_bounded(text: str, most: int) -> None:
     """The plugin's bounds."""
-    assert seen(nrt(attributes={names.MAX_NUMA_NODES: text})).max_numa_nodes == most
+    assert seen(nrt(attributes={nrt_names.MAX_NUMA_NODES: text})).max_numa_nodes == most
 
 
 def test_the_annotation_serves_where_there_is_no_fingerprint_attribute() -> None:
     """It is always of all pods."""
     view = seen(
         nrt(
-            annotations={names.FINGERPRINT_ANNOTATION: "pfp0v001ef46db3751d8e999"},
-            attributes={names.FINGERPRINT_METHOD: "with-exclusive-resources"},
+            annotations={nrt_names.FINGERPRINT_ANNOTATION: "pfp0v001ef46db3751d8e999"},
+            attributes={nrt_names.FINGERPRINT_METHOD: "with-exclusive-resources"},
         )
     )
     assert view.fingerprint == "pfp0v001ef46db3751d8e999"
@@ -268,8 +268,8 @@ def test_an_empty_fingerprint_attribute_hides_the_annotation() -> None:
     """The attribute is looked at first, even if it says nothing."""
     view = seen(
         nrt(
-            annotations={names.FINGERPRINT_ANNOTATION: "pfp0v001ef46db3751d8e999"},
-            attributes={names.FINGERPRINT: "", names.FINGERPRINT_METHOD: "odd"},
+            annotations={nrt_names.FINGERPRINT_ANNOTATION: "pfp0v001ef46db3751d8e999"},
+            attributes={nrt_names.FINGERPRINT: "", nrt_names.FINGERPRINT_METHOD: "odd"},
         )
     )
     assert view.fingerprint is None
@@ -389,11 +389,11 @@ def test_costs_to_unknown_zones_are_dropped() -> None:
 def test_zone_attributes_are_kept() -> None:
     """Of a name that appears twice, the first."""
     attributes = (
-        Attribute(name=names.PLACEMENT_VECTOR, value="#"),
-        Attribute(name=names.PLACEMENT_VECTOR, value="later"),
+        Attribute(name=nrt_names.PLACEMENT_VECTOR, value="#"),
+        Attribute(name=nrt_names.PLACEMENT_VECTOR, value="later"),
     )
     view = seen(nrt(zone("node-0", attributes=attributes)))
-    assert view.zones[0].attributes == {names.PLACEMENT_VECTOR: "#"}
+    assert view.zones[0].attributes == {nrt_names.PLACEMENT_VECTOR: "#"}
     assert view.zone(0) is view.zones[0]
     assert view.zone(1) is None
 
@@ -421,8 +421,8 @@ ZONES = st.builds(
 )
 KNOWN = st.sampled_from(
     [
-        names.TOPOLOGY_POLICY, names.MAX_NUMA_NODES, names.FINGERPRINT, names.STALE,
-        names.EXACT_ANNOTATION, "cpuManagerOption", "kubelet.koordinator.sh/cpu-manager-policy",
+        nrt_names.TOPOLOGY_POLICY, nrt_names.MAX_NUMA_NODES, nrt_names.FINGERPRINT, nrt_names.STALE,
+        nrt_names.EXACT_ANNOTATION, "cpuManagerOption", "kubelet.koordinator.sh/cpu-manager-policy",
     ]
 )  # fmt: skip
 
@@ -447,9 +447,9 @@ def test_no_object_makes_reading_fail(
 @pytest.mark.parametrize("option", ["full-pcpus-only", "prefer-align-cpus-by-uncorecache"])
 def test_the_attribute_of_an_option_reads_back_as_the_option(option: str) -> None:
     """Camel case there, dashes here."""
-    attribute = names.option_attribute(names.CPU_OPTION_PREFIX, option)
-    assert names.option_of(names.CPU_OPTION_PREFIX, attribute) == option
-    assert names.option_of(names.TOPOLOGY_OPTION_PREFIX, attribute) is None
+    attribute = nrt_names.option_attribute(nrt_names.CPU_OPTION_PREFIX, option)
+    assert nrt_names.option_of(nrt_names.CPU_OPTION_PREFIX, attribute) == option
+    assert nrt_names.option_of(nrt_names.TOPOLOGY_OPTION_PREFIX, attribute) is None
 
 
 def test_an_exact_report_is_part_of_the_view() -> None:
@@ -459,14 +459,14 @@ def test_an_exact_report_is_part_of_the_view() -> None:
         settings=KubeletSettings(),
         kubernetes="1.35",
     )
-    view = seen(nrt(annotations={names.EXACT_ANNOTATION: encode_report(report)}))
+    view = seen(nrt(annotations={nrt_names.EXACT_ANNOTATION: encode_report(report)}))
     assert view.report == report
     assert view.producer is Producer.NUMAKUBE
 
 
 def test_an_exact_report_of_another_version_is_ignored_with_a_reason() -> None:
     """The counts still serve."""
-    view = seen(nrt(annotations={names.EXACT_ANNOTATION: '{"v":9}'}))
+    view = seen(nrt(annotations={nrt_names.EXACT_ANNOTATION: '{"v":9}'}))
     assert view.report is None
     assert view.problems == (
         "annotation topology.numakube.dev/exact ignored: version 9 is not known; this reader "

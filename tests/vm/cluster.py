@@ -31,7 +31,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS
 from numakube.kube.client import Client
-from numakube.kubelet.configuration import allocatable_of
+from numakube.kubelet.settings_from_config import allocatable_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import milli_value, value
 from numakube.values.resources import CPU

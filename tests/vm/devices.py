@@ -12,8 +12,12 @@ from typing import Final
 from tests.waiting import elapse
 
 from numakube.kubelet.machine import Device
-from numakube.node.deviceplugin import KUBELET_SOCKET, DevicePluginError, PluginServer
-from numakube.node.deviceplugin_messages import Allocation, PluginOptions
+from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
+from numakube.node.device_plugin.plugin_protocol import (
+    KUBELET_SOCKET,
+    DevicePluginError,
+    PluginServer,
+)
 
 _LOOK_SECONDS: Final = 0.2
 

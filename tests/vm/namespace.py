@@ -1,7 +1,7 @@
 """A real kubelet on this host, in a mount namespace in which the machine looks like another one.
 
 It runs at full speed on a machine of any shape: CPUs, NUMA nodes and memory are files that
-`numakube.node.sysfs` has written, and which the kubelet finds where the kernel's would be.
+`numakube.node.sysfs_machine` has written, and which the kubelet finds where the kernel's would be.
 Admission, state files, PodResources and statuses are the kubelet's own; containers are entries in
 the table of `fake_runtime`. It needs root, and of the host no more than an empty
 folder ``/var/lib/kubelet``.
@@ -32,7 +32,7 @@ from numakube.api.yamls import dump_yaml
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import PodResources, PodResourcesClient
-from numakube.node.sysfs import write_tree
+from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet, union
 
 PACKAGES: Final = {"unshare": "util-linux", "mount": "mount"}

@@ -26,10 +26,10 @@ from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import Client
 from numakube.kube.watch import ObjectEvent, open_watch
-from numakube.topology.codec import decode_report
-from numakube.topology.exact import ExactReport, Holding, uid_hash
-from numakube.topology.names import EXACT_ANNOTATION, STALE
-from numakube.topology.zones import Unusable, ZoneView, numa_zones
+from numakube.topology.exact_report import ExactReport, Holding, uid_hash
+from numakube.topology.nrt_names import EXACT_ANNOTATION, STALE
+from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones
+from numakube.topology.report_codec import decode_report
 from numakube.values.resources import CPU, MEMORY, is_hugepages
 
 _RETRY_SECONDS: Final = 0.2

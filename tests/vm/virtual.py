@@ -34,12 +34,12 @@ from tests.vm.qemu import NIC, VF, accelerator_of, command
 from tests.waiting import elapse
 
 from numakube.api.yamls import dump_yaml
-from numakube.kube.config import load_config
+from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.machines.sysfs import from_sysfs
+from numakube.kubelet.machines.sysfs_read import from_sysfs
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import PodResources, PodResourcesClient
-from numakube.node.sysfs import _PATTERNS
+from numakube.node.sysfs_machine import _PATTERNS
 
 KIND: Final[Mapping[str, Any]] = {
     "cgroupDriver": "systemd",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import bind_pod
 
 if TYPE_CHECKING:

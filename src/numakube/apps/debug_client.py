@@ -26,13 +26,13 @@ from numakube.api.codec import BROKEN_JSON
 from numakube.apps.host.access import AUDIENCE, HEADER
 from numakube.errors import ApiError, ClusterUnreachable, ConfigError, Forbidden, NotFound
 from numakube.kube.catalog import PODS
-from numakube.kube.config import ClusterConfig, Pem, TlsConfig
-from numakube.kube.connect import connect
-from numakube.kube.objects import ObjectKey
-from numakube.kube.proxies import is_loopback
+from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig
+from numakube.kube.connection.connect import connect
+from numakube.kube.connection.proxies import is_loopback
+from numakube.kube.connection.transport import Request
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube.kube.transport import Request
-from numakube.manifests.debugging import SELECTOR, TENANT_ACCOUNT, account_for
+from numakube.manifests.debug_access import SELECTOR, TENANT_ACCOUNT, account_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

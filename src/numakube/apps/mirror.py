@@ -19,7 +19,7 @@ from numakube.apps.unusable_objects import UnusableObjects
 from numakube.apps.watched_kinds import CLAIMS, KINDS, NAMESPACES
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.events import ClusterEvent, EventKind

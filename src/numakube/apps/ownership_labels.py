@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from numakube.kube.objects import KubeObject, key_of
+from numakube.kube.object_keys import KubeObject, key_of
 from numakube.kube.store import Removed, Updated
 from numakube.values.printing import reason_of
 

@@ -27,7 +27,7 @@ from numakube.api.workloads import (
     Service,
     StatefulSet,
 )
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 from numakube.scheduling.framework.events import EventKind
 
 T = TypeVar("T")

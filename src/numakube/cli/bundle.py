@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from numakube.cli.cluster import ClusterOptions, cluster_options, collected_for
+from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, collected_for
 from numakube.values.display import counted
 
 

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numakube.cli.cluster import cluster_options
-from numakube.cli.naming import ObjectName
-from numakube.cli.output import Output, output_option
-from numakube.cli.printing import age, print_list, print_rows, repeated, say, watch_option
-from numakube.cli.schedulers import documents_for, leads, scheduler_options
+from numakube.cli.shared.cluster_options import cluster_options
+from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared.output_option import Output, output_option
+from numakube.cli.shared.printing import age, print_list, print_rows, repeated, say, watch_option
+from numakube.cli.shared.scheduler_options import documents_for, leads, scheduler_options
 from numakube.errors import ConfigError
 from numakube.values.display import held_quantities_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.cli.cluster import ClusterOptions
-    from numakube.cli.schedulers import Document, SchedulerOptions
+    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
 
 _TITLES = (
     "NODE", "SCHEDULER", "LEADS", "MODE", "STATE", "AGE", "REPORT", "FINGERPRINT", "PODS", "HELD",
@@ -120,7 +120,7 @@ def _why(item: Document) -> str:
 
 
 def _details(item: Document) -> Iterator[str]:
-    from numakube.insight.timeline import use_text
+    from numakube.insight.pod_timeline import use_text
 
     role = "leads" if item["leads"] else "stands by"
     yield f"{item['name']}, as {item['scheduler']} sees it, which {role}"

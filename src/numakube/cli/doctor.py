@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.cli.cluster import ClusterOptions, cluster_options, facts_for
-from numakube.cli.naming import ObjectName
-from numakube.cli.output import Output, print_document, told_width
+from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, facts_for
+from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared.output_option import Output, print_document, told_width
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numakube.insight.doctor.registry import Diagnosis, Entry
+    from numakube.insight.doctor.diagnosis import Diagnosis, Entry
 
 _TEXT: Final = "text"
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "blue"}
@@ -69,8 +69,8 @@ def command(
     if list_checks:
         _print_checks()
         return 0
-    from numakube.insight.doctor.registry import diagnose
-    from numakube.insight.doctor.rendering import document_of
+    from numakube.insight.doctor.diagnosis import diagnose
+    from numakube.insight.doctor.diagnosis_text import document_of
 
     facts = facts_for(cluster)
     if node and node not in facts.nodes:
@@ -84,7 +84,7 @@ def command(
 
 
 def _checks(words: tuple[str, ...]) -> tuple[str, ...]:
-    from numakube.insight.doctor.registry import unknown_rules
+    from numakube.insight.doctor.diagnosis import unknown_rules
 
     names = tuple(name for word in words for name in word.split(",") if name)
     unknown = unknown_rules(names)
@@ -94,7 +94,7 @@ def _checks(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _print_checks() -> None:
-    from numakube.insight.doctor.registry import RULES
+    from numakube.insight.doctor.diagnosis import RULES
 
     width = max(len(rule.id) for rule in RULES)
     for rule in RULES:
@@ -102,7 +102,7 @@ def _print_checks() -> None:
 
 
 def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
-    from numakube.insight.doctor.rendering import summary_of
+    from numakube.insight.doctor.diagnosis_text import summary_of
 
     for entry in diagnosis.entries:
         _print_entry(entry, wide=wide)
@@ -111,7 +111,7 @@ def _print(diagnosis: Diagnosis, *, wide: bool) -> None:
 
 
 def _print_entry(entry: Entry, *, wide: bool) -> None:
-    from numakube.insight.doctor.rendering import remedies_of, seen_lines
+    from numakube.insight.doctor.diagnosis_text import remedies_of, seen_lines
     from numakube.values.printing import printable
 
     rule = entry.rule

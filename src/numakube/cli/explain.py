@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.cluster import (
+from numakube.cli.explain_workload import explained_workload, planned
+from numakube.cli.kinds import KindGroup
+from numakube.cli.lazy import Lazy
+from numakube.cli.shared.cluster_options import (
     ClusterOptions,
     cluster_options,
     facts_for,
     namespace_option,
     pod_place,
 )
-from numakube.cli.explain_workload import explained_workload, planned
-from numakube.cli.kinds import KindGroup
-from numakube.cli.lazy import Lazy
-from numakube.cli.naming import ObjectName
-from numakube.cli.output import Output, output_option, print_document
-from numakube.cli.printing import say
-from numakube.cli.schedulers import asked_as_tenant, scheduler_options
+from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared.output_option import Output, output_option, print_document
+from numakube.cli.shared.printing import say
+from numakube.cli.shared.scheduler_options import asked_as_tenant, scheduler_options
 from numakube.errors import ApiError, ConfigError, Forbidden
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.cli.schedulers import SchedulerOptions
+    from numakube.cli.shared.scheduler_options import SchedulerOptions
     from numakube.insight.explain import Explanation, Subject, Workload
-    from numakube.insight.explain.document import WorkloadExplanation
+    from numakube.insight.explain.explanation import WorkloadExplanation
     from numakube.insight.facts import ClusterFacts
 
 _NEGATIVE = 1
@@ -106,9 +106,9 @@ def pod(
     """
     from numakube.apps.gathering import SCHEDULING
     from numakube.insight.collected import SCHEDULER_CONFIG
-    from numakube.insight.engine import engine_of
     from numakube.insight.explain import Subject, explain
-    from numakube.insight.explain.explaining import Options
+    from numakube.insight.explain.pod_explanation import Options
+    from numakube.insight.scheduler_engine import engine_of
 
     if (name is None) == (filename is None):
         raise click.UsageError("Give the NAME of a pod, or a manifest with -f.")
@@ -146,7 +146,7 @@ def _as_tenant(
     refusal: Forbidden,
 ) -> int:
     """Have the scheduler explain a pod to somebody who may not look at the cluster."""
-    from numakube.insight.explain.tenant import tenant_lines
+    from numakube.insight.explain.tenant_view import tenant_lines
 
     try:
         document = asyncio.run(asked_as_tenant(cluster, schedulers, key))
@@ -163,7 +163,7 @@ def _as_tenant(
 def _subjects(
     facts: ClusterFacts, name: str | None, filename: str | None, namespace: str
 ) -> Sequence[Subject | Workload]:
-    from numakube.cli.manifests import batches_in
+    from numakube.cli.shared.pods_in_manifests import batches_in
     from numakube.insight.explain import manifest_subject, pod_subject
 
     if filename is not None:

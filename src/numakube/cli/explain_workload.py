@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.cluster import (
+from numakube.cli.shared.cluster_options import (
     ClusterOptions,
     cluster_options,
     facts_for,
     namespace_for,
     namespace_option,
 )
-from numakube.cli.naming import ObjectName
-from numakube.cli.output import Output, output_option
+from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared.output_option import Output, output_option
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.cli.manifests import Batch
-    from numakube.insight.explain.document import WorkloadExplanation
-    from numakube.insight.explain.explaining import Options
-    from numakube.insight.explain.workload import Workload
+    from numakube.cli.shared.pods_in_manifests import Batch
+    from numakube.insight.explain.explanation import WorkloadExplanation
+    from numakube.insight.explain.pod_explanation import Options
+    from numakube.insight.explain.workload_explanation import Workload
     from numakube.insight.facts import ClusterFacts
 
 
@@ -52,7 +52,7 @@ def _command_of(kind: str) -> click.Command:
         from numakube.apps.gathering import SCHEDULING
         from numakube.cli.explain import configuration_in_file, print_found
         from numakube.insight.collected import SCHEDULER_CONFIG
-        from numakube.insight.explain.explaining import Options
+        from numakube.insight.explain.pod_explanation import Options
 
         config = configuration_in_file(scheduler_config)
         facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
@@ -76,7 +76,7 @@ job = _command_of("Job")
 
 
 def _found(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload:
-    from numakube.insight.explain.members import workload_in
+    from numakube.insight.explain.workload_pods import workload_in
 
     found = workload_in(facts, kind, namespace, name)
     if found is None:
@@ -94,8 +94,8 @@ def explained_workload(
     options: Options,
 ) -> WorkloadExplanation:
     """Return what there is to say of *workload*."""
-    from numakube.insight.engine import engine_of
     from numakube.insight.explain import explain_workload
+    from numakube.insight.scheduler_engine import engine_of
 
     scheduler = workload.sample.spec.scheduler_name
 
@@ -106,7 +106,7 @@ def explained_workload(
 
 def planned(facts: ClusterFacts, batch: Batch, namespace: str) -> Workload:
     """Return what a manifest asks for as a workload."""
-    from numakube.insight.explain.members import planned_workload
+    from numakube.insight.explain.workload_pods import planned_workload
 
     return planned_workload(
         facts, batch.pod, batch.replicas or 1, kind=batch.kind, name=batch.name, namespace=namespace

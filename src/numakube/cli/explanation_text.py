@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.cli.output import make_console
-from numakube.insight.explain.text import Line, Role, joined
+from numakube.cli.shared.output_option import make_console
+from numakube.insight.explain.explanation_text import Line, Role, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

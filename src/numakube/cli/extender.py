@@ -9,7 +9,7 @@ import click
 from numakube.api.yamls import dump_yaml
 from numakube.apps.extender.process import PROGRAM
 from numakube.cli.lazy import LazyGroup
-from numakube.cli.programs import run_program
+from numakube.cli.program_commands import run_program
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest, as_comment
 
 

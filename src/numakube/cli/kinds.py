@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.cli.lazy import LazyGroup
-from numakube.cli.naming import kind_of
+from numakube.cli.shared.kubectl_names import kind_of
 
 if TYPE_CHECKING:
     import click

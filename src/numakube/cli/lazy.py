@@ -49,7 +49,7 @@ class Hosted:
 
     def load(self) -> click.Command:
         """Import the program."""
-        from numakube.cli.programs import command_of
+        from numakube.cli.program_commands import command_of
 
         return command_of(self.name)
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.connection import live_options
-from numakube.cli.output import Output, output_option
-from numakube.cli.printing import print_list, print_rows
-from numakube.cli.schedulers import ask_all, reached, scheduler_options
+from numakube.cli.shared.connection_options import live_options
+from numakube.cli.shared.output_option import Output, output_option
+from numakube.cli.shared.printing import print_list, print_rows
+from numakube.cli.shared.scheduler_options import ask_all, reached, scheduler_options
 from numakube.values.display import age_text
 
 if TYPE_CHECKING:
-    from numakube.cli.connection import ClusterOptions
-    from numakube.cli.schedulers import Document, SchedulerOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
+    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
 
 _PATH = "/debug/flags/v"
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.output import can_draw, make_console, text_width
-from numakube.cli.sources import MachineParameter, load_machine
+from numakube.cli.shared.machine_argument import MachineParameter, load_machine
+from numakube.cli.shared.output_option import can_draw, make_console, text_width
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _print_presets() -> None:
 
 def _print_machine(machine: Machine, output: str, directory: Path | None) -> None:
     if directory is not None:
-        from numakube.node.sysfs import write_tree
+        from numakube.node.sysfs_machine import write_tree
 
         write_tree(machine, directory)
     elif output == "shape":
@@ -74,7 +74,7 @@ def _print_machine(machine: Machine, output: str, directory: Path | None) -> Non
 
         click.echo(to_shape(machine))
     elif output == "cadvisor":
-        from numakube.kubelet.machines.cadvisor import to_cadvisor
+        from numakube.kubelet.machines.cadvisor_machine import to_cadvisor
 
         click.echo(json.dumps(to_cadvisor(machine), indent=2))
     elif output in ("text", "svg", "png"):
@@ -96,8 +96,8 @@ def _draw(machine: Machine, output: str) -> None:
 
         click.echo(png_of(picture), nl=False)
     else:
-        from numakube.cli.painting import print_drawing
-        from numakube.insight.drawing.text import DEFAULT_WIDTH, lines_of
+        from numakube.cli.shared.terminal import print_drawing
+        from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, lines_of
 
         console = make_console()
         width = text_width(console, DEFAULT_WIDTH)

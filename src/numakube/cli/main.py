@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 import numakube
-from numakube.cli.commands import COMMANDS, SECTIONS
-from numakube.cli.connection import connection_options, current_cluster
+from numakube.cli.command_table import COMMANDS, SECTIONS
 from numakube.cli.extras import missing_text
 from numakube.cli.lazy import LazyGroup
+from numakube.cli.shared.connection_options import connection_options, current_cluster
 from numakube.errors import ClusterUnreachable, NumakubeError
 from numakube.programs import PROGRAMS
 

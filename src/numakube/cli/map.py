@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from numakube.cli.cluster import cluster_options, facts_for, selector_option, warn_of_refusal
-from numakube.cli.naming import names_argument
-from numakube.cli.output import can_draw, make_console, text_width
+from numakube.cli.shared.cluster_options import (
+    cluster_options,
+    facts_for,
+    selector_option,
+    warn_of_refusal,
+)
+from numakube.cli.shared.kubectl_names import names_argument
+from numakube.cli.shared.output_option import can_draw, make_console, text_width
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.pod import Pod
-    from numakube.cli.cluster import ClusterOptions
+    from numakube.cli.shared.cluster_options import ClusterOptions
     from numakube.insight.drawing.picture import NodePicture
-    from numakube.insight.drawing.plan import Refused
+    from numakube.insight.drawing.planned_picture import Refused
     from numakube.insight.facts import ClusterFacts
 
 FORMS: Final = ("text", "svg", "png", "json", "yaml")
@@ -108,7 +113,7 @@ def command(
     if watch:
         if not cluster.live:
             raise click.UsageError("--watch needs a live cluster; a bundle does not change.")
-        from numakube.cli.following import follow
+        from numakube.cli.shared.watch_option import follow
 
         follow(cluster, lambda facts: _draw(drawing, facts, names, selector))
         return
@@ -142,8 +147,8 @@ def _form_by_name(file: str | None) -> str:
 
 
 def _read(files: Sequence[str]) -> tuple[Pod, ...]:
-    from numakube.cli.admit.inputs import read_pods
-    from numakube.cli.sources import read_text
+    from numakube.cli.admit.pod_inputs import read_pods
+    from numakube.cli.shared.machine_argument import read_text
 
     return tuple(pod for file in files for pod in read_pods(read_text(file), file))
 
@@ -152,7 +157,7 @@ def _draw(
     drawing: _Drawing, facts: ClusterFacts, nodes: Sequence[str], selector: str
 ) -> tuple[Refused, ...]:
     """Draw the chosen nodes and return which pods of the plan were refused."""
-    from numakube.cli.choosing import chosen_nodes
+    from numakube.cli.shared.selection import chosen_nodes
 
     pictures = []
     refused: list[Refused] = []
@@ -195,7 +200,7 @@ class _Drawing:
     def picture(self, facts: ClusterFacts, node: str) -> tuple[NodePicture, tuple[Refused, ...]]:
         """Return the node as it is, or as the plan would leave it."""
         from numakube.insight.drawing.from_facts import node_picture
-        from numakube.insight.drawing.plan import Plan, planned
+        from numakube.insight.drawing.planned_picture import Plan, planned
 
         if not self._arriving and not self._leaving:
             return node_picture(facts, node), ()
@@ -242,7 +247,7 @@ class _Drawing:
             from numakube.api.yamls import dump_yaml
 
             return dump_yaml(_document(pictures)).encode()
-        from numakube.insight.drawing.text import text_of
+        from numakube.insight.drawing.terminal_map import text_of
 
         width = self._width or _PIPED_WIDTH
         texts = (text_of(one, width=width, ascii_only=self._plain) for one in pictures)
@@ -252,8 +257,8 @@ class _Drawing:
         if self._form != "text":
             click.echo(self._encoded(pictures), nl=False)
             return
-        from numakube.cli.painting import print_drawing
-        from numakube.insight.drawing.text import lines_of
+        from numakube.cli.shared.terminal import print_drawing
+        from numakube.insight.drawing.terminal_map import lines_of
 
         console = make_console()
         if self._anew and console.is_terminal:
@@ -269,7 +274,7 @@ class _Drawing:
 
 def _document(pictures: Sequence[NodePicture]) -> dict[str, Any]:
     """Return one document; several pictures are a list as Kubernetes has them."""
-    from numakube.insight.drawing.document import API_VERSION, KIND, picture_document
+    from numakube.insight.drawing.map_json import API_VERSION, KIND, picture_document
 
     documents = [picture_document(picture) for picture in pictures]
     if len(documents) == 1:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.cluster import cluster_options
-from numakube.cli.naming import ObjectName
-from numakube.cli.output import Output, output_option
-from numakube.cli.printing import print_list, print_rows, repeated, say, watch_option
-from numakube.cli.schedulers import documents_for, scheduler_options
+from numakube.cli.shared.cluster_options import cluster_options
+from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared.output_option import Output, output_option
+from numakube.cli.shared.printing import print_list, print_rows, repeated, say, watch_option
+from numakube.cli.shared.scheduler_options import documents_for, scheduler_options
 
 if TYPE_CHECKING:
-    from numakube.cli.cluster import ClusterOptions
-    from numakube.cli.schedulers import Document, SchedulerOptions
+    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
 
 
 @click.command("reservations")
@@ -51,7 +51,7 @@ def command(
 
 
 def _print(items: list[Document], output: Output) -> None:
-    from numakube.insight.timeline import use_text
+    from numakube.insight.pod_timeline import use_text
 
     if output in (Output.JSON, Output.YAML):
         print_list("ReservationList", items, output)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numakube.cli.cluster import cluster_options, namespace_option, pod_place
-from numakube.cli.naming import names_argument
-from numakube.cli.output import Output, print_document
-from numakube.cli.printing import say
-from numakube.cli.schedulers import (
+from numakube.cli.shared.cluster_options import cluster_options, namespace_option, pod_place
+from numakube.cli.shared.kubectl_names import names_argument
+from numakube.cli.shared.output_option import Output, print_document
+from numakube.cli.shared.printing import say
+from numakube.cli.shared.scheduler_options import (
     ask_all,
     bundled,
     leading,
@@ -23,8 +23,8 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.cli.cluster import ClusterOptions
-    from numakube.cli.schedulers import Document, SchedulerOptions
+    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
 
 _WATCH_SECONDS = 1.0
 
@@ -118,7 +118,7 @@ def _from_bundle(cluster: ClusterOptions, namespace: str, name: str) -> dict[str
 
 
 def _lines(documents: dict[str, Document]) -> Iterator[str]:
-    from numakube.insight.timeline import timeline
+    from numakube.insight.pod_timeline import timeline
 
     for source, document in documents.items():
         for flight in reversed(document.get("flights") or ()):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import numakube
-from numakube.cli.connection import connected, live_options
-from numakube.cli.output import Output, output_option, print_document
+from numakube.cli.shared.connection_options import connected, live_options
+from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.errors import ClusterUnreachable, ConfigError
 
 if TYPE_CHECKING:
-    from numakube.cli.connection import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
 
 
 @click.command("version")
@@ -42,7 +42,7 @@ def command(cluster: ClusterOptions, output: Output, *, only_client: bool) -> No
 async def _asked(cluster: ClusterOptions) -> dict[str, Any]:
     import msgspec
 
-    from numakube.kube.transport import Request
+    from numakube.kube.connection.transport import Request
 
     async with connected(cluster) as client:
         answer = await client.request(Request(method="GET", path="/version"))

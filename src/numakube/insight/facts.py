@@ -49,8 +49,8 @@ from numakube.api.workloads import (
 )
 from numakube.errors import NumakubeError
 from numakube.insight import collected as names
-from numakube.insight.listing import read_list, read_object
-from numakube.insight.rights import Role, RoleBinding
+from numakube.insight.rbac import Role, RoleBinding
+from numakube.insight.typed_lists import read_list, read_object
 from numakube.insight.unreadable import Unreadable
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.topology.view import view_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of
-from numakube.topology.zones import Unusable
 
 if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts

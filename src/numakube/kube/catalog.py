@@ -13,7 +13,7 @@ from numakube.api.leases import Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import GROUP, KIND, PLURAL, NodeResourceTopology
 from numakube.api.pod import Pod
-from numakube.kube.resources import Document, Resource
+from numakube.kube.resource_types import Document, Resource
 
 T = TypeVar("T")
 

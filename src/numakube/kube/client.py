@@ -19,11 +19,13 @@ import msgspec
 import structlog
 
 from numakube.errors import ApiError, ClusterUnreachable, Expired
+from numakube.kube.api_status import error_from_answer
+from numakube.kube.backoff import RetryPolicy, TokenBucket
 from numakube.kube.clock import Clock, SystemClock
-from numakube.kube.decode import Listing, codec_of
-from numakube.kube.pacing import RetryPolicy, TokenBucket
+from numakube.kube.connection.transport import JSON, Request, Response
+from numakube.kube.decoding import Listing, codec_of
 from numakube.kube.patches import APPLY
-from numakube.kube.requests import (
+from numakube.kube.request_parts import (
     Query,
     delete_options,
     document_of,
@@ -33,16 +35,14 @@ from numakube.kube.requests import (
     metadata_text,
     write_request,
 )
-from numakube.kube.status import error_from_answer
-from numakube.kube.transport import JSON, Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
+    from numakube.kube.connection.transport import Stream, Transport
     from numakube.kube.patches import Patch
-    from numakube.kube.resources import Resource
-    from numakube.kube.transport import Stream, Transport
+    from numakube.kube.resource_types import Resource
 
 T = TypeVar("T")
 

@@ -31,8 +31,8 @@ from numakube.errors import (
     NumakubeError,
     TooManyRequests,
 )
-from numakube.kube.objects import KubeObject, ObjectKey, key_of
-from numakube.kube.pacing import Backoff
+from numakube.kube.backoff import Backoff
+from numakube.kube.object_keys import KubeObject, ObjectKey, key_of
 from numakube.kube.store import Store
 from numakube.kube.watch import IDLE_SECONDS, Bookmark, GarbledEvent, ObjectEvent, open_watch
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from numakube.kube.client import Client
-    from numakube.kube.decode import Malformed
-    from numakube.kube.resources import Resource
+    from numakube.kube.decoding import Malformed
+    from numakube.kube.resource_types import Resource
     from numakube.kube.watch import Watch, WatchEvent
 
 T = TypeVar("T", bound=KubeObject)

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from numakube.api.wire import Wire
 from numakube.kube.client import Client
-from numakube.kube.decode import codec_of
-from numakube.kube.objects import ObjectKey
-from numakube.kube.requests import dry_run_query, given, write_request
-from numakube.kube.resources import Resource
-from numakube.kube.transport import JSON, Body, Request, Stream
+from numakube.kube.connection.transport import JSON, Body, Request, Stream
+from numakube.kube.decoding import codec_of
+from numakube.kube.object_keys import ObjectKey
+from numakube.kube.request_parts import dry_run_query, given, write_request
+from numakube.kube.resource_types import Resource
 
 T = TypeVar("T")
 

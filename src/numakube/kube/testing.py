@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from aiohttp import web
 
-from numakube.kube.config import ClusterConfig
+from numakube.kube.connection.cluster_config import ClusterConfig
 
 if TYPE_CHECKING:
     import ssl

@@ -9,7 +9,7 @@ resources. Its comparison is a total preorder, so the winner can be found from s
 2. Otherwise every permutation is non-preferred, and only the *set* of masks that can come out of
    ANDing one mask of each axis matters. It is built axis by axis (see `_conjunctions`).
 
-`numakube.kubelet.merge_reference` is the definition; a property test proves both equal. Rules:
+`numakube.kubelet.reference_merge` is the definition; a property test proves both equal. Rules:
 kubelet 1.26 to 1.37, spec sections 3.4 and 3.5.
 """
 
@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.hints import ANYWHERE, Hint
+from numakube.kubelet.topology_hints import ANYWHERE, Hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.kubelet.hints import Axis
     from numakube.kubelet.numainfo import NumaInfo
+    from numakube.kubelet.topology_hints import Axis
     from numakube.values.numamask import NumaMask
 
 # Pairs of masks up to which two sets are ANDed one by one; above, the transform is cheaper.

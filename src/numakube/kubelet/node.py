@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.cpus.manager import CpuManager, start_cpu_manager
-from numakube.kubelet.cpus.topology import CpuTopology
+from numakube.kubelet.cpus.cpu_manager import CpuManager, start_cpu_manager
+from numakube.kubelet.cpus.cpu_topology import CpuTopology
 from numakube.kubelet.demand import DemandRules, PodDemand, demand_of
-from numakube.kubelet.devices import DeviceManager, PreferredAllocation
-from numakube.kubelet.memory.manager import MemoryManager, start_memory_manager
+from numakube.kubelet.device_manager import DeviceManager, PreferredAllocation
+from numakube.kubelet.memory.memory_manager import MemoryManager, start_memory_manager
 from numakube.kubelet.outcome import Admitted, ContainerPlacement, Rejected
 from numakube.kubelet.topology_manager import TopologyManager
 from numakube.kubelet.versions import DEFAULT, behaviour_of
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.pod import Pod
+    from numakube.kubelet.admission_trace import AdmissionTrace
     from numakube.kubelet.machine import Device, Machine
     from numakube.kubelet.providers import HintProvider
     from numakube.kubelet.settings import KubeletSettings
-    from numakube.kubelet.trace import AdmissionTrace
 
 
 class KubeletNode:

@@ -13,7 +13,7 @@ import msgspec
 
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation
 from numakube.errors import ConfigError
-from numakube.kubelet.configuration import settings_of
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import value

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.hints import NOWHERE, Hint
+from numakube.kubelet.topology_hints import NOWHERE, Hint
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from numakube.kubelet.hints import Axis, Hint, ProviderHints, axes_of
 from numakube.kubelet.merge import merge
+from numakube.kubelet.topology_hints import Axis, Hint, ProviderHints, axes_of
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
-    from numakube.kubelet.hints import Hint, ProviderHints
     from numakube.kubelet.outcome import Failure
+    from numakube.kubelet.topology_hints import Hint, ProviderHints
 
 
 class HintProvider(Protocol):

@@ -12,7 +12,7 @@ import msgspec
 
 from numakube.api.pod import Pod
 from numakube.errors import KubeletStartError
-from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
+from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, ContainerPlacement, Rejected
 from numakube.kubelet.settings import KubeletSettings

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from numakube.api.checkpoints import cpu, devices, memory
 from numakube.errors import KubeletStartError
-from numakube.kubelet.memory.tables import MemoryBooks, MemoryTable, NodeMemory, charge
+from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory, charge
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.values.cpuset import CpuSet, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube.kubelet.cpus.manager import CpuManager
-    from numakube.kubelet.memory.manager import MemoryManager
+    from numakube.kubelet.cpus.cpu_manager import CpuManager
+    from numakube.kubelet.memory.memory_manager import MemoryManager
     from numakube.kubelet.node import KubeletNode
 
 

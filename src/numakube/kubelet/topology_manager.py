@@ -10,23 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.errors import KubeletStartError
-from numakube.kubelet.hints import NOWHERE, Hint
 from numakube.kubelet.numainfo import NumaInfo
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.policies import decide
 from numakube.kubelet.settings import OptionGates, read_bool, read_options
+from numakube.kubelet.topology_hints import NOWHERE, Hint
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from numakube.kubelet.admission_trace import AdmissionTrace
     from numakube.kubelet.demand import ContainerDemand, PodDemand
-    from numakube.kubelet.hints import ProviderHints
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.outcome import Failure
     from numakube.kubelet.providers import HintProvider
     from numakube.kubelet.settings import KubeletSettings
-    from numakube.kubelet.trace import AdmissionTrace
+    from numakube.kubelet.topology_hints import ProviderHints
     from numakube.kubelet.versions import Behaviour
 
 # The kubelet's work doubles with every NUMA node, so it refuses larger machines unless told.

@@ -12,12 +12,12 @@ from numakube.errors import ConfigError
 from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
-from numakube.manifests.images import IMAGE
 from numakube.manifests.operator import OperatorManifest
+from numakube.manifests.other_exporters import NfdManifest, RteManifest
 from numakube.manifests.readers import view_role
+from numakube.manifests.release_image import IMAGE
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
-from numakube.manifests.updaters import NfdManifest, RteManifest
 from numakube.manifests.webhook import WebhookManifest
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.manifests.images import IMAGE
-from numakube.manifests.network import allow_api_server, allow_scraping, deny_all
+from numakube.manifests.network_policies import allow_api_server, allow_scraping, deny_all
 from numakube.manifests.node_agents import (
     CONTAINER_SECURITY,
     CREATED,
@@ -23,7 +22,8 @@ from numakube.manifests.node_agents import (
     host_paths,
     probes,
 )
-from numakube.manifests.roles import cluster_role, rule, service_account
+from numakube.manifests.rbac_rules import cluster_role, rule, service_account
+from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-enforcer"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from numakube.manifests.images import IMAGE
 from numakube.manifests.pool_exporters import Names, PoolExporter, PoolExporters
+from numakube.manifests.release_image import IMAGE
 
 NAME: Final = "numakube-exporter"
 _NAMES: Final = Names(

@@ -13,10 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.certificates import authority, issued, secret
-from numakube.manifests.debugging import EXTENDER, debugging_access
-from numakube.manifests.images import IMAGE
-from numakube.manifests.roles import READ, ask_who_calls, cluster_role, role, rule, service_account
+from numakube.manifests.certificate_commands import authority, issued, secret
+from numakube.manifests.debug_access import EXTENDER, debugging_access
+from numakube.manifests.rbac_rules import (
+    READ,
+    ask_who_calls,
+    cluster_role,
+    role,
+    rule,
+    service_account,
+)
+from numakube.manifests.release_image import IMAGE
 from numakube.manifests.spreading import on_control_plane, spread
 from numakube.programs import PROGRAMS
 

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.manifests import (
-    debugging,
+    debug_access,
     extender,
     pool_exporters,
     readers,
     scheduler,
     secondary_scheduler,
 )
-from numakube.manifests.images import IMAGE
-from numakube.manifests.roles import READ, cluster_role, role, rule, service_account
+from numakube.manifests.rbac_rules import READ, cluster_role, role, rule, service_account
+from numakube.manifests.release_image import IMAGE
 from numakube.manifests.spreading import on_control_plane
 from numakube.programs import PROGRAMS
 
@@ -139,7 +139,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         *pool_exporters.cluster_rules(),
         *scheduler.cluster_rules(),
         *extender.cluster_rules(),
-        *debugging.debugging_rules(),
+        *debug_access.debugging_rules(),
     ]
 
 

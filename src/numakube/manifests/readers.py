@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from numakube.insight.unreadable import ROLE
-from numakube.manifests.roles import READ, rule
+from numakube.manifests.rbac_rules import READ, rule
 
 TENANTS: Final = "numakube-tenants"
 _AGGREGATE: Final = "rbac.authorization.k8s.io/aggregate-to-"

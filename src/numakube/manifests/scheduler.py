@@ -8,10 +8,17 @@ from typing import Any, Final
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.config_hash import HASH, hash_of
-from numakube.manifests.debugging import SCHEDULER, debugging_access
-from numakube.manifests.images import IMAGE
+from numakube.manifests.debug_access import SCHEDULER, debugging_access
+from numakube.manifests.rbac_rules import (
+    READ,
+    ask_who_calls,
+    cluster_role,
+    role,
+    rule,
+    service_account,
+)
 from numakube.manifests.readers import tenant_role
-from numakube.manifests.roles import READ, ask_who_calls, cluster_role, role, rule, service_account
+from numakube.manifests.release_image import IMAGE
 from numakube.manifests.spreading import on_control_plane, spread
 from numakube.programs import PROGRAMS
 

@@ -8,10 +8,15 @@ from typing import Any, Final
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.config_hash import HASH, hash_of
-from numakube.manifests.debugging import SCHEDULER, debugging_access
-from numakube.manifests.network import API_PORTS, allow_api_server, allow_scraping, deny_all
+from numakube.manifests.debug_access import SCHEDULER, debugging_access
+from numakube.manifests.network_policies import (
+    API_PORTS,
+    allow_api_server,
+    allow_scraping,
+    deny_all,
+)
+from numakube.manifests.rbac_rules import cluster_role, role, service_account
 from numakube.manifests.readers import tenant_role
-from numakube.manifests.roles import cluster_role, role, service_account
 from numakube.manifests.scheduler import cluster_rules, lease_rules
 from numakube.manifests.spreading import on_control_plane, spread
 from numakube.programs import PROGRAMS

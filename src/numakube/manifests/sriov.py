@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.manifests.images import IMAGE
 from numakube.manifests.node_agents import (
     CONTAINER_SECURITY,
     CREATED,
@@ -17,7 +16,8 @@ from numakube.manifests.node_agents import (
     host_paths,
     probes,
 )
-from numakube.manifests.roles import service_account
+from numakube.manifests.rbac_rules import service_account
+from numakube.manifests.release_image import IMAGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.manifests.images import IMAGE
-from numakube.manifests.roles import ask_who_calls, cluster_role, rule, service_account
+from numakube.manifests.rbac_rules import ask_who_calls, cluster_role, rule, service_account
+from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-webhook"

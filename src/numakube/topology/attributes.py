@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import POLICY_AND_SCOPE
 from numakube.errors import InvalidValue
-from numakube.topology import koordlet, names
+from numakube.topology import koordlet, nrt_names
 from numakube.values.gotext import parse_integer
 from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyPolicy, TopologyScope
 
@@ -52,9 +52,9 @@ def kubelet_config(nrt: NodeResourceTopology, problems: list[str]) -> KubeletCon
         if apply is not None:
             if not apply(config, attribute.value):
                 problems.append(f"attribute {attribute.name}: {attribute.value!r} ignored")
-        elif option := names.option_of(names.TOPOLOGY_OPTION_PREFIX, attribute.name):
+        elif option := nrt_names.option_of(nrt_names.TOPOLOGY_OPTION_PREFIX, attribute.name):
             config.topology_options[option] = attribute.value
-        elif option := names.option_of(names.CPU_OPTION_PREFIX, attribute.name):
+        elif option := nrt_names.option_of(nrt_names.CPU_OPTION_PREFIX, attribute.name):
             config.cpu_options[option] = attribute.value
     return config
 
@@ -105,9 +105,9 @@ def _read_max_numa_nodes(config: KubeletConfig, value: str) -> bool:
 
 
 _READERS: Final = {
-    names.TOPOLOGY_POLICY: _choice("policy", TopologyPolicy),
-    names.TOPOLOGY_SCOPE: _choice("scope", TopologyScope),
-    names.MAX_NUMA_NODES: _read_max_numa_nodes,
-    names.CPU_POLICY: _choice("cpu_policy", _CPU_POLICIES),
-    names.MEMORY_POLICY: _choice("memory_policy", _MEMORY_POLICIES),
+    nrt_names.TOPOLOGY_POLICY: _choice("policy", TopologyPolicy),
+    nrt_names.TOPOLOGY_SCOPE: _choice("scope", TopologyScope),
+    nrt_names.MAX_NUMA_NODES: _read_max_numa_nodes,
+    nrt_names.CPU_POLICY: _choice("cpu_policy", _CPU_POLICIES),
+    nrt_names.MEMORY_POLICY: _choice("memory_policy", _MEMORY_POLICIES),
 }

@@ -17,9 +17,9 @@ from numakube.api.nrt import (
     ZoneResource,
     zone_name,
 )
-from numakube.topology import names
-from numakube.topology.codec import encode_report
+from numakube.topology import nrt_names
 from numakube.topology.rebuild import report_of
+from numakube.topology.report_codec import encode_report
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.resources import quantity_of
 
@@ -46,7 +46,7 @@ def nrt_of(
         attributes: attributes beyond policy and scope, or in place of those.
     """
     told = {**attributes_of(node), **(attributes or {})}
-    annotations = {names.EXACT_ANNOTATION: encode_report(report_of(node))} if exact else {}
+    annotations = {nrt_names.EXACT_ANNOTATION: encode_report(report_of(node))} if exact else {}
     return NodeResourceTopology(
         metadata=ObjectMeta(name=name, annotations=annotations),
         attributes=tuple(Attribute(name=one, value=value) for one, value in told.items()),
@@ -58,10 +58,10 @@ def attributes_of(node: KubeletNode) -> dict[str, str]:
     """Return what the report says of the kubelet."""
     settings = node.settings
     return {
-        names.TOPOLOGY_POLICY: settings.topology_policy,
-        names.TOPOLOGY_SCOPE: settings.topology_scope,
-        names.CPU_POLICY: settings.cpu_policy,
-        names.MEMORY_POLICY: settings.memory_policy,
+        nrt_names.TOPOLOGY_POLICY: settings.topology_policy,
+        nrt_names.TOPOLOGY_SCOPE: settings.topology_scope,
+        nrt_names.CPU_POLICY: settings.cpu_policy,
+        nrt_names.MEMORY_POLICY: settings.memory_policy,
     }
 
 

@@ -22,7 +22,7 @@ from numakube.errors import InvalidValue
 from numakube.kubelet.machines.shape import UNITS, size_text
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.preference import Preference
-from numakube.topology.exact import DeviceChoice, DeviceTable, Holding, MemoryCell
+from numakube.topology.exact_report import DeviceChoice, DeviceTable, Holding, MemoryCell
 from numakube.values.cpuset import CpuSet
 from numakube.values.limits import MAX_DEVICES, limited
 from numakube.values.numamask import MAX_NODE_ID

@@ -19,7 +19,7 @@ from numakube.errors import ConfigError
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.preference import Chooser, chooser_of
-from numakube.topology.exact import (
+from numakube.topology.exact_report import (
     DeviceChoice,
     DeviceTable,
     ExactReport,
@@ -29,8 +29,8 @@ from numakube.topology.exact import (
     uid_hash,
 )
 from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.topology.numa_zones import Unusable
 from numakube.topology.zone_amounts import settled
-from numakube.topology.zones import Unusable
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.printing import quoted, reason_of
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.memory.manager import MemoryManager
+    from numakube.kubelet.memory.memory_manager import MemoryManager
     from numakube.kubelet.outcome import MemoryBlock
     from numakube.kubelet.settings import KubeletSettings
 

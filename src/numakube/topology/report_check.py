@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.kubelet.machine import NumaNode
-    from numakube.topology.exact import DeviceTable, ExactReport, Holding
+    from numakube.topology.exact_report import DeviceTable, ExactReport, Holding
 
 
 def defect_of(report: ExactReport, *, cpus: int) -> str | None:

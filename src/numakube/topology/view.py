@@ -16,11 +16,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import attribute_value
-from numakube.topology import koordlet, names
+from numakube.topology import koordlet, nrt_names
 from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
-from numakube.topology.codec import decode_report
-from numakube.topology.exact import BadReport
-from numakube.topology.zones import Unusable, ZoneView, numa_zones
+from numakube.topology.exact_report import BadReport
+from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones
+from numakube.topology.report_codec import decode_report
 from numakube.values.printing import reason_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
 
 __all__ = [
     "UNKNOWN", "FingerprintMethod", "NodeTopology", "Producer", "Unusable", "ZoneView", "view_of",
@@ -144,11 +144,11 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         memory_manager_policy=config.memory_policy,
         fingerprint=fingerprint,
         fingerprint_method=method,
-        stale_reason=attribute_value(nrt.attributes, names.STALE),
+        stale_reason=attribute_value(nrt.attributes, nrt_names.STALE),
         live=producer is not Producer.KOORDLET,
         report=_report(nrt, problems),
-        why_inexact=nrt.metadata.annotations.get(names.INEXACT_ANNOTATION, ""),
-        policy_unknown=attribute_value(nrt.attributes, names.POLICY_UNKNOWN) or "",
+        why_inexact=nrt.metadata.annotations.get(nrt_names.INEXACT_ANNOTATION, ""),
+        policy_unknown=attribute_value(nrt.attributes, nrt_names.POLICY_UNKNOWN) or "",
         producer=producer,
         resource_version=nrt.metadata.resource_version,
         generation=nrt.metadata.generation,
@@ -160,26 +160,26 @@ def producer_of(nrt: NodeResourceTopology) -> Producer:
     """Return who probably wrote *nrt*; every producer leaves marks of its own."""
     meta = nrt.metadata
     ours = (*meta.annotations, *(attribute.name for attribute in nrt.attributes))
-    if any(name.startswith(names.OUR_PREFIX) for name in ours):
+    if any(name.startswith(nrt_names.OUR_PREFIX) for name in ours):
         return Producer.NUMAKUBE
-    if names.RTE_UPDATE_ANNOTATION in meta.annotations:
+    if nrt_names.RTE_UPDATE_ANNOTATION in meta.annotations:
         return Producer.RTE
     if koordlet.is_written_by_koordlet(meta):
         return Producer.KOORDLET
     # Only NFD writes both the deprecated field and the attribute that replaced it.
-    attributed = attribute_value(nrt.attributes, names.TOPOLOGY_POLICY) is not None
+    attributed = attribute_value(nrt.attributes, nrt_names.TOPOLOGY_POLICY) is not None
     if nrt.topology_policies and attributed:
         return Producer.NFD
     return Producer.UNKNOWN
 
 
 def _report(nrt: NodeResourceTopology, problems: list[str]) -> ExactReport | None:
-    text = nrt.metadata.annotations.get(names.EXACT_ANNOTATION)
+    text = nrt.metadata.annotations.get(nrt_names.EXACT_ANNOTATION)
     if text is None:
         return None
     report = decode_report(text)
     if isinstance(report, BadReport):
-        problems.append(f"annotation {names.EXACT_ANNOTATION} ignored: {report.reason}")
+        problems.append(f"annotation {nrt_names.EXACT_ANNOTATION} ignored: {report.reason}")
         return None
     return report
 
@@ -188,12 +188,12 @@ def _fingerprint(
     nrt: NodeResourceTopology, problems: list[str]
 ) -> tuple[str | None, FingerprintMethod]:
     """Return the fingerprint and its method: the attribute, even if empty, or the annotation."""
-    text = attribute_value(nrt.attributes, names.FINGERPRINT)
+    text = attribute_value(nrt.attributes, nrt_names.FINGERPRINT)
     if text is None:
-        return nrt.metadata.annotations.get(names.FINGERPRINT_ANNOTATION) or None, _ALL
-    method = attribute_value(nrt.attributes, names.FINGERPRINT_METHOD)
+        return nrt.metadata.annotations.get(nrt_names.FINGERPRINT_ANNOTATION) or None, _ALL
+    method = attribute_value(nrt.attributes, nrt_names.FINGERPRINT_METHOD)
     if method not in (None, *FingerprintMethod):
-        problems.append(f"attribute {names.FINGERPRINT_METHOD}: {method!r} read as all")
+        problems.append(f"attribute {nrt_names.FINGERPRINT_METHOD}: {method!r} read as all")
     exclusive = method == FingerprintMethod.WITH_EXCLUSIVE_RESOURCES
     return text or None, FingerprintMethod.WITH_EXCLUSIVE_RESOURCES if exclusive else _ALL
 

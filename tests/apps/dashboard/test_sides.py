@@ -6,8 +6,8 @@ from tests.apps.dashboard.world import kubelet, pod_object, report_of
 
 from numakube.api.pod import Pod
 from numakube.apps.dashboard.sides import Agreement, sides_of
-from numakube.topology import names
-from numakube.topology.exact import uid_hash
+from numakube.topology import nrt_names
+from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.view import Unusable, view_of
 
@@ -19,7 +19,9 @@ def admitted(*pods: Pod, exact: bool = True, told: tuple[Pod, ...] | None = None
         model.admit(pod)
     counted = pods if told is None else told
     fingerprint = fingerprint_of([(pod.metadata.namespace, pod.metadata.name) for pod in counted])
-    return view_of(report_of("a", model, exact=exact, attributes={names.FINGERPRINT: fingerprint}))
+    return view_of(
+        report_of("a", model, exact=exact, attributes={nrt_names.FINGERPRINT: fingerprint})
+    )
 
 
 ONE = pod_object("one", node="a")

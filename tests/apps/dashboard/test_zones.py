@@ -32,7 +32,7 @@ from numakube.apps.dashboard.rows import (
     row_of,
     used_percent,
 )
-from numakube.insight.usage.nodes import node_usage
+from numakube.insight.usage.zone_usage import node_usage
 from numakube.topology.view import NodeTopology, view_of
 
 GPU = "vendor.example/gpu"

@@ -16,12 +16,12 @@ from numakube.api.pod import Pod
 from numakube.apps.dashboard.source import Source
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.store import Store
-from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.outcome import Admitted
-from numakube.topology import names
+from numakube.kubelet.settings_from_config import settings_of
+from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
 
@@ -143,9 +143,9 @@ def small_world(source: Source) -> dict[str, KubeletNode]:
             if isinstance(model.admit(pod), Admitted):
                 placed.append((pod.metadata.namespace, pod.metadata.name))
                 source.pods.put(pod)
-        told = {names.FINGERPRINT: fingerprint_of(placed)}
+        told = {nrt_names.FINGERPRINT: fingerprint_of(placed)}
         if number == 4:
-            told[names.STALE] = "the kubelet does not answer"
+            told[nrt_names.STALE] = "the kubelet does not answer"
         if number != 7:
             source.topologies.put(report_of(name, model, attributes=told))
     for pod in waiting_pods():
@@ -204,8 +204,8 @@ def counted_report(
     return NodeResourceTopology(
         metadata=ObjectMeta(name=name, uid=f"uid-nrt-{name}", resource_version=str(version)),
         attributes=(
-            Attribute(name=names.TOPOLOGY_POLICY, value="single-numa-node"),
-            Attribute(name=names.TOPOLOGY_SCOPE, value="container"),
+            Attribute(name=nrt_names.TOPOLOGY_POLICY, value="single-numa-node"),
+            Attribute(name=nrt_names.TOPOLOGY_SCOPE, value="container"),
         ),
         zones=tuple(
             Zone(

@@ -26,7 +26,7 @@ from numakube.kube.catalog import (
     resource_of,
 )
 from numakube.kube.client import Client
-from numakube.kube.resources import Document
+from numakube.kube.resource_types import Document
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube_lab.cluster import uniform_plans

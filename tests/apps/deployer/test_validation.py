@@ -14,10 +14,10 @@ from numakube.api.nodes import Node
 from numakube.apps.deployer.advice import Advice, kubeadm_patch, kubelet_configuration
 from numakube.apps.deployer.validation import Finding, validate
 from numakube.insight.facts import ClusterFacts
-from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.model_report import nrt_of
 
 GOOD = KubeletConfiguration(

@@ -22,10 +22,10 @@ from numakube.apps.enforcer.originals import OriginalsFile
 from numakube.apps.enforcer.reporting import Reporter
 from numakube.kube.clock import SystemClock
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.node.cgroups.files import Version
-from numakube.node.cgroups.names import container_group, pod_group
-from numakube.node.cgroups.strict_fake import StrictGroups
-from numakube.node.sysfs import write_tree
+from numakube.node.cgroups.group_files import Version
+from numakube.node.cgroups.group_names import container_group, pod_group
+from numakube.node.cgroups.strict_fake_groups import StrictGroups
+from numakube.node.sysfs_machine import write_tree
 
 PARENT = "kubepods.slice"
 SHAPE = "1 socket, 4 cores, 4Gi"

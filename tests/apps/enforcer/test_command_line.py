@@ -12,8 +12,8 @@ from tests.apps.enforcer.world import NODE, World, enforced_lab
 from numakube.apps.enforcer.process import PROGRAM
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import ConfigError
-from numakube.node.cgroups.fake import FakeCgroups
-from numakube.node.cgroups.files import Version
+from numakube.node.cgroups.fake_groups import FakeCgroups
+from numakube.node.cgroups.group_files import Version
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.apps.enforcer.world import NODE, World, enforced_lab
 from tests.waiting import until
 
-from numakube.node.cgroups.files import CPUS
+from numakube.node.cgroups.group_files import CPUS
 from numakube.values.cpuset import CpuSet
 
 pytestmark = pytest.mark.timeout(300)

@@ -14,10 +14,10 @@ from numakube.apps.enforcer.originals import FILE, OriginalsFile
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.node.read_cpus import layout_of
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.node.cgroups.files import CPUS, MEMS, Version
-from numakube.node.cgroups.names import container_group, pod_group
-from numakube.node.cgroups.ordering import Setting
-from numakube.node.cgroups.strict_fake import StrictGroups
+from numakube.node.cgroups.group_files import CPUS, MEMS, Version
+from numakube.node.cgroups.group_names import container_group, pod_group
+from numakube.node.cgroups.strict_fake_groups import StrictGroups
+from numakube.node.cgroups.write_order import Setting
 from numakube.values.cpuset import CpuSet
 
 NODE = NodeState(layout=layout_of(from_shape("2 sockets, 4 cores, 16Gi")), memory_nodes=0b11)

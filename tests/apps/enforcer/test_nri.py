@@ -21,10 +21,10 @@ from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.nri import NriPlugin
 from numakube.apps.enforcer.nri_link import NriLink
 from numakube.kube.clock import JumpingClock, SystemClock
-from numakube.node.cgroups.files import CPUS, MEMS, Version
+from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.objects import Container, Cpu, Sandbox, Update
-from numakube.node.nri.plugin import Event
+from numakube.node.nri.nri_objects import Container, Cpu, Sandbox, Update
+from numakube.node.nri.nri_plugin import Event
 
 pytestmark = pytest.mark.timeout(60)
 

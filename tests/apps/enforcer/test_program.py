@@ -16,9 +16,9 @@ from tests.apps.enforcer.world import NODE, World, enforced_lab
 from tests.waiting import until
 
 from numakube.apps.enforcer.originals import FILE
-from numakube.node.cgroups.files import CPUS
+from numakube.node.cgroups.group_files import CPUS
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.objects import Container, Cpu, Sandbox
+from numakube.node.nri.nri_objects import Container, Cpu, Sandbox
 from numakube_lab.nodes.cgroups import group_of
 
 pytestmark = pytest.mark.timeout(300)

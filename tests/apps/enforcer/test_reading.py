@@ -21,7 +21,7 @@ from numakube.apps.enforcer.reporting import Reporter
 from numakube.errors import CorruptCheckpoint, MalformedObject
 from numakube.koordinator.cpus.shared_pools import SharedPools
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.node.sysfs import write_tree
+from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet
 
 STATUS = json.dumps({"cpuset": "2-3"})

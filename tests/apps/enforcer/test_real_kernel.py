@@ -22,8 +22,8 @@ from numakube.apps.enforcer.executing import Executor
 from numakube.apps.enforcer.originals import OriginalsFile
 from numakube.koordinator.ledger.holdings import Allotment, Share
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
-from numakube.node.cgroups.files import CPUS, MEMS, CgroupFiles, Hierarchy, Version
-from numakube.node.cgroups.names import container_group, pod_group
+from numakube.node.cgroups.group_files import CPUS, MEMS, CgroupFiles, Hierarchy, Version
+from numakube.node.cgroups.group_names import container_group, pod_group
 from numakube.node.inotify import Inotify
 from numakube.values.cpuset import CpuMask, CpuSet, iter_bits
 

@@ -8,7 +8,7 @@ import structlog
 from tests.apps.enforcer.single import Node, group_of, pod_of
 
 from numakube.apps.enforcer.enforcer import MOST_TOLD
-from numakube.node.cgroups.files import CPUS
+from numakube.node.cgroups.group_files import CPUS
 
 METRIC = "numakube_enforcer_not_enforced"
 BESIDE = f"{group_of('p')}/beside"

@@ -26,7 +26,7 @@ from numakube.kube.catalog import CORE_EVENTS, DAEMON_SETS, PODS
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import UNALIGNED
 from numakube.manifests.components import Choices, objects_of
-from numakube.node.cgroups.fake import FakeCgroups
+from numakube.node.cgroups.fake_groups import FakeCgroups
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.nodes.cgroups import group_of_container
 from numakube_lab.rundir import RunDir

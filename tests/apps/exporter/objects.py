@@ -9,7 +9,7 @@ from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.nrt import Attribute, Cost, NodeResourceTopology, Zone, ZoneResource
 from numakube.apps.exporter.inputs import ALL_PODS
 from numakube.apps.exporter.report import Report
-from numakube.topology import names
+from numakube.topology import nrt_names
 
 NODE = "worker-0"
 
@@ -35,10 +35,10 @@ def topology(
     return NodeResourceTopology(
         metadata=ObjectMeta(
             name=NODE,
-            annotations={names.RTE_UPDATE_ANNOTATION: cause, **(annotations or {})},
+            annotations={nrt_names.RTE_UPDATE_ANNOTATION: cause, **(annotations or {})},
             owner_references=(reference,) if owner else (),
         ),
-        attributes=(Attribute(name=names.TOPOLOGY_POLICY, value=policy),),
+        attributes=(Attribute(name=nrt_names.TOPOLOGY_POLICY, value=policy),),
         zones=(zone(free=free),),
         **fields,
     )
@@ -48,8 +48,8 @@ def report(*, free: int = 8, cause: str = "reactive", **annotations: str) -> Rep
     """Return a report of one zone."""
     return Report(
         zones=(zone(free=free),),
-        attributes=(Attribute(name=names.TOPOLOGY_POLICY, value="restricted"),),
-        annotations=MappingProxyType({names.RTE_UPDATE_ANNOTATION: cause, **annotations}),
+        attributes=(Attribute(name=nrt_names.TOPOLOGY_POLICY, value="restricted"),),
+        annotations=MappingProxyType({nrt_names.RTE_UPDATE_ANNOTATION: cause, **annotations}),
         fingerprints=MappingProxyType({ALL_PODS: "pfp0v001ef46db3751d8e999"}),
         method=ALL_PODS,
         pods=(),

@@ -17,8 +17,8 @@ from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.node.sysfs import write_tree
-from numakube.topology import names
+from numakube.node.sysfs_machine import write_tree
+from numakube.topology import nrt_names
 
 pytestmark = pytest.mark.timeout(120)
 NODE = "worker-0"
@@ -66,7 +66,7 @@ async def test_reports_are_created_changed_and_collected(
     await export(kubeconfig, tmp_path, "{}")
     first = await client.get(NRTS, NODE)
     assert [zone.resources[0].available for zone in first.zones] == ["2", "4"]
-    assert attribute_value(first.attributes, names.TOPOLOGY_POLICY) == "restricted"
+    assert attribute_value(first.attributes, nrt_names.TOPOLOGY_POLICY) == "restricted"
     node = await client.get(NODES, NODE)
     assert first.metadata.owner_references[0].uid == node.metadata.uid
 

@@ -21,7 +21,7 @@ from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.state_files import save
-from numakube.topology.exact import ExactReport, uid_hash
+from numakube.topology.exact_report import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 
 GPU = "vendor.example/gpu"

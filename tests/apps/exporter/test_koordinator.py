@@ -31,7 +31,7 @@ from numakube.koordinator.node.read_node import facts_of
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.settings import KubeletSettings
-from numakube.node.sysfs import write_tree
+from numakube.node.sysfs_machine import write_tree
 from numakube.topology.view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 

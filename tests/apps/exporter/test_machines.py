@@ -20,8 +20,8 @@ from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
-from numakube.node.sysfs import write_tree
-from numakube.topology.exact import ExactReport
+from numakube.node.sysfs_machine import write_tree
+from numakube.topology.exact_report import ExactReport
 from numakube.topology.view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import hugepage_bytes, hugepage_name

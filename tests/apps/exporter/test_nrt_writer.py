@@ -12,7 +12,7 @@ from numakube.errors import MissingDefinition
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube_lab.exporters.definition import install_definition
 
 
@@ -54,7 +54,7 @@ async def test_a_change_brings_its_cause_along(writer: Writer, client: Client) -
     assert written.operation is Operation.UPDATE
     found = await current(client)
     assert found.zones[0].resources[0].available == "4"
-    assert found.metadata.annotations[names.RTE_UPDATE_ANNOTATION] == "periodic"
+    assert found.metadata.annotations[nrt_names.RTE_UPDATE_ANNOTATION] == "periodic"
 
 
 def test_only_what_differs_is_sent() -> None:
@@ -64,17 +64,17 @@ def test_only_what_differs_is_sent() -> None:
     assert difference(known, wanted) == {"attributes": wanted.attributes}
     assert difference(known, topology(free=1)).keys() == {"zones"}
     assert difference(known, topology(cause="periodic")) == {}
-    exact = topology(annotations={names.EXACT_ANNOTATION: "x"})
+    exact = topology(annotations={nrt_names.EXACT_ANNOTATION: "x"})
     assert difference(known, exact) == {
-        "metadata": {"annotations": {names.EXACT_ANNOTATION: "x"}},
+        "metadata": {"annotations": {nrt_names.EXACT_ANNOTATION: "x"}},
     }
 
 
 def test_annotations_of_ours_go_when_they_are_not_wanted_any_more() -> None:
     """Old exact data would be wrong; others' annotations are none of our business."""
-    known = topology(annotations={names.EXACT_ANNOTATION: "x", "example.com/team": "a"})
+    known = topology(annotations={nrt_names.EXACT_ANNOTATION: "x", "example.com/team": "a"})
     assert difference(known, topology()) == {
-        "metadata": {"annotations": {names.EXACT_ANNOTATION: None}},
+        "metadata": {"annotations": {nrt_names.EXACT_ANNOTATION: None}},
     }
 
 
@@ -161,12 +161,12 @@ async def test_marking_stale_keeps_everything_else(writer: Writer, client: Clien
     await writer.write(topology())
     assert (await writer.mark_stale("kubelet away")).operation is Operation.UPDATE
     found = await current(client)
-    assert attribute_value(found.attributes, names.STALE) == "kubelet away"
-    assert attribute_value(found.attributes, names.TOPOLOGY_POLICY) == "single-numa-node"
+    assert attribute_value(found.attributes, nrt_names.STALE) == "kubelet away"
+    assert attribute_value(found.attributes, nrt_names.TOPOLOGY_POLICY) == "single-numa-node"
     assert found.zones == topology().zones
     assert (await writer.mark_stale("kubelet away")).operation is Operation.NONE
     await writer.write(topology())
-    assert attribute_value((await current(client)).attributes, names.STALE) is None
+    assert attribute_value((await current(client)).attributes, nrt_names.STALE) is None
 
 
 async def test_an_object_of_before_a_restart_is_marked_too(client: Client) -> None:
@@ -174,7 +174,7 @@ async def test_an_object_of_before_a_restart_is_marked_too(client: Client) -> No
     assert (await Writer(client, NODE).mark_stale("away")).operation is Operation.NONE
     await Writer(client, NODE).write(topology())
     await Writer(client, NODE).mark_stale("away")
-    assert attribute_value((await current(client)).attributes, names.STALE) == "away"
+    assert attribute_value((await current(client)).attributes, nrt_names.STALE) == "away"
 
 
 async def test_an_object_of_another_producer_is_taken_over(client: Client) -> None:

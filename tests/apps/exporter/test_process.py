@@ -23,9 +23,9 @@ from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.node.deviceplugin import PluginServer
-from numakube.node.deviceplugin_messages import Allocation, PluginOptions
-from numakube.topology import names
+from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
+from numakube.node.device_plugin.plugin_protocol import PluginServer
+from numakube.topology import nrt_names
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.definition import install_definition
 
@@ -191,7 +191,7 @@ async def test_a_kubelet_that_goes_away_makes_the_object_stale_until_it_is_back(
     async with Host(site, "--stale-after", "200ms") as host:
         await until(lambda: is_true(site))
         await site.crew.pool.kill(NODE)
-        reason = await until(lambda: attribute(site, names.STALE))
+        reason = await until(lambda: attribute(site, nrt_names.STALE))
         assert "kubelet" in reason
         config = host.folder / "config.yaml"
         text = config.read_text().replace("single-numa-node", "restricted")
@@ -199,8 +199,8 @@ async def test_a_kubelet_that_goes_away_makes_the_object_stale_until_it_is_back(
         await site.crew.pool.start(NODE)
 
         async def is_fresh() -> bool:
-            policy = await attribute(site, names.TOPOLOGY_POLICY)
-            return policy == "restricted" and await attribute(site, names.STALE) is None
+            policy = await attribute(site, nrt_names.TOPOLOGY_POLICY)
+            return policy == "restricted" and await attribute(site, nrt_names.STALE) is None
 
         await until(is_fresh)
 
@@ -215,7 +215,7 @@ async def test_a_changed_policy_is_followed(site: Site) -> None:
         replacement.replace(config)
 
         async def follows() -> bool:
-            return await attribute(site, names.TOPOLOGY_POLICY) == "best-effort"
+            return await attribute(site, nrt_names.TOPOLOGY_POLICY) == "best-effort"
 
         await until(follows)
 
@@ -243,7 +243,7 @@ async def test_one_shot_publishes_and_exits(site: Site) -> None:
     """With 0."""
     assert await Host(site, "--oneshot").run() == 0
     assert await is_true(site)
-    assert await attribute(site, names.TOPOLOGY_POLICY) == "single-numa-node"
+    assert await attribute(site, nrt_names.TOPOLOGY_POLICY) == "single-numa-node"
 
 
 async def test_one_shot_without_a_kubelet_fails(site: Site) -> None:
@@ -260,7 +260,7 @@ async def test_a_dry_run_prints_and_writes_nothing(site: Site) -> None:
     host = Host(site, "--dry-run", "-o", "json")
     assert await host.run() == 0
     assert '"kind": "NodeResourceTopology"' in host.said[0]
-    assert names.EXACT_ANNOTATION in host.said[0]
+    assert nrt_names.EXACT_ANNOTATION in host.said[0]
     assert await nrt(site) is None
 
 
@@ -270,7 +270,7 @@ async def test_a_dry_run_without_a_kubeconfig_asks_no_cluster(site: Site) -> Non
     host.args = host.args[2:]
     assert await host.run() == 0
     why = "the kubelet's version is not known"
-    assert f'"{names.INEXACT_ANNOTATION}": "{why}"' in host.said[0]
+    assert f'"{nrt_names.INEXACT_ANNOTATION}": "{why}"' in host.said[0]
 
 
 async def test_a_policy_that_cannot_be_found_is_said_to_be_unknown(site: Site) -> None:
@@ -279,8 +279,8 @@ async def test_a_policy_that_cannot_be_found_is_said_to_be_unknown(site: Site) -
     host.args = host.args[2:]
     assert await host.run() == 0
     attributes = {one["name"]: one["value"] for one in json.loads(host.said[0])["attributes"]}
-    assert names.TOPOLOGY_POLICY not in attributes
-    assert attributes[names.POLICY_UNKNOWN] == "there is no file /nowhere/config.yaml"
+    assert nrt_names.TOPOLOGY_POLICY not in attributes
+    assert attributes[nrt_names.POLICY_UNKNOWN] == "there is no file /nowhere/config.yaml"
 
 
 async def test_a_policy_is_found_by_the_command_line_of_the_kubelet(
@@ -294,9 +294,9 @@ async def test_a_policy_is_found_by_the_command_line_of_the_kubelet(
     line = f"kubelet\0--config={host.folder}/config.yaml\0--topology-manager-scope=pod\0"
     (process / "cmdline").write_text(line)
     assert await host.run() == 0
-    assert await attribute(site, names.TOPOLOGY_POLICY) == "single-numa-node"
-    assert await attribute(site, names.TOPOLOGY_SCOPE) == "pod"
-    assert await attribute(site, names.POLICY_UNKNOWN) is None
+    assert await attribute(site, nrt_names.TOPOLOGY_POLICY) == "single-numa-node"
+    assert await attribute(site, nrt_names.TOPOLOGY_SCOPE) == "pod"
+    assert await attribute(site, nrt_names.POLICY_UNKNOWN) is None
 
 
 async def test_no_publish_scans_and_writes_nothing(site: Site, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from numakube.apps.exporter.inputs import Accounting
 from numakube.apps.exporter.replay import answer, unhandled
 from numakube.cli.main import cli
-from numakube.cli.replay.exporter import ON_PURPOSE
+from numakube.cli.replay.exporter_cases import ON_PURPOSE
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

@@ -21,7 +21,7 @@ from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import Devices, Memory
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.topology.view import NodeTopology, Producer, view_of
 
 SINGLE = KubeletFacts(topology_policy="single-numa-node", topology_scope="pod")
@@ -61,7 +61,7 @@ def test_what_is_not_known_of_the_kubelet_is_not_published() -> None:
     assert published(inputs(two_zones()), fingerprint=False).attributes == ()
     told = replace(inputs(two_zones()), kubelet=KubeletFacts(topology_policy=""))
     found = published(told, fingerprint=False).attributes
-    assert [(one.name, one.value) for one in found] == [(names.TOPOLOGY_POLICY, "")]
+    assert [(one.name, one.value) for one in found] == [(nrt_names.TOPOLOGY_POLICY, "")]
 
 
 def test_a_given_policy_wins_over_the_configuration() -> None:
@@ -70,8 +70,8 @@ def test_a_given_policy_wins_over_the_configuration() -> None:
     facts = KubeletFacts(topology_policy="restricted", config=config)
     read = replace(inputs(two_zones()), kubelet=facts)
     found = published(read).attributes
-    assert attribute_value(found, names.TOPOLOGY_POLICY) == "restricted"
-    assert attribute_value(found, names.TOPOLOGY_SCOPE) == "container"
+    assert attribute_value(found, nrt_names.TOPOLOGY_POLICY) == "restricted"
+    assert attribute_value(found, nrt_names.TOPOLOGY_SCOPE) == "container"
 
 
 def test_the_fingerprint_is_of_the_pods_of_its_method() -> None:
@@ -81,8 +81,8 @@ def test_the_fingerprint_is_of_the_pods_of_its_method() -> None:
     some = topology_of(read, ReportOptions(), cause=Cause.REACTIVE)
     assert [one.name for one in every.fingerprinted] == ["a", "b"]
     assert [one.name for one in some.fingerprinted] == ["a"]
-    assert every.annotations[names.FINGERPRINT_ANNOTATION] == every.fingerprints[ALL_PODS]
-    value = attribute_value(some.attributes, names.FINGERPRINT)
+    assert every.annotations[nrt_names.FINGERPRINT_ANNOTATION] == every.fingerprints[ALL_PODS]
+    value = attribute_value(some.attributes, nrt_names.FINGERPRINT)
     # The fingerprint of default/a in the reference.
     assert value == "pfp0v00173ac1f6debaedf3d"
 
@@ -92,10 +92,10 @@ def test_the_cause_of_an_update_is_an_annotation() -> None:
     read = inputs(two_zones(), cpus=range(24))
     timed = topology_of(read, ReportOptions(), cause=Cause.PERIODIC)
     woken = topology_of(read, ReportOptions(), cause=Cause.REACTIVE)
-    assert timed.annotations[names.RTE_UPDATE_ANNOTATION] == "periodic"
+    assert timed.annotations[nrt_names.RTE_UPDATE_ANNOTATION] == "periodic"
     assert (timed.zones, timed.attributes) == (woken.zones, woken.attributes)
     changed = dict(timed.annotations.items() ^ woken.annotations.items())
-    assert changed.keys() == {names.RTE_UPDATE_ANNOTATION}
+    assert changed.keys() == {nrt_names.RTE_UPDATE_ANNOTATION}
 
 
 def test_the_object_belongs_to_its_owner() -> None:
@@ -115,9 +115,9 @@ def test_numa_placement_tells_where_containers_are() -> None:
         pod(container("c", memory=[Memory("memory", 1), Memory("memory", 1, (0,))]), name="p3"),
     )
     nrt = published(replace(read, kubelet=SINGLE))
-    metadata = attribute_value(nrt.attributes, names.PLACEMENT_METADATA)
+    metadata = attribute_value(nrt.attributes, nrt_names.PLACEMENT_METADATA)
     assert metadata == "npv0v001::ve=leb89::cc=3::nn=2::bn=1"
-    vectors = [attribute_value(one.attributes, names.PLACEMENT_VECTOR) for one in nrt.zones]
+    vectors = [attribute_value(one.attributes, nrt_names.PLACEMENT_VECTOR) for one in nrt.zones]
     assert vectors[1] is None
     assert vectors[0] is not None
 
@@ -134,7 +134,7 @@ def test_numa_placement_is_whole_or_not_published(held: object, why: str) -> Non
     """A container without an entry would be taken to be on the busiest NUMA node."""
     read = replace(inputs(two_zones(), pod(held)), kubelet=SINGLE)  # type: ignore[arg-type]
     report = topology_of(read, ReportOptions(exact=False), cause=Cause.PERIODIC)
-    assert attribute_value(report.attributes, names.PLACEMENT_METADATA) is None
+    assert attribute_value(report.attributes, nrt_names.PLACEMENT_METADATA) is None
     (problem,) = [one for one in report.problems if one.kind is Trouble.UNPLACED_CONTAINER]
     assert why in problem.detail
 
@@ -143,7 +143,7 @@ def test_numa_placement_is_whole_or_not_published(held: object, why: str) -> Non
 def test_numa_placement_can_be_switched_off(options: dict[str, bool]) -> None:
     """It makes no sense without the fingerprint that says which containers are meant."""
     nrt = published(replace(inputs(two_zones()), kubelet=SINGLE), **options)
-    assert attribute_value(nrt.attributes, names.PLACEMENT_METADATA) is None
+    assert attribute_value(nrt.attributes, nrt_names.PLACEMENT_METADATA) is None
 
 
 def test_a_report_reads_back_whole() -> None:
@@ -175,7 +175,7 @@ def test_why_there_is_no_exact_data_is_told() -> None:
     read = inputs(two_zones())
     report = topology_of(read, ReportOptions(), cause=Cause.PERIODIC)
     assert [one.kind for one in report.problems] == [Trouble.NO_EXACT_DATA]
-    why = report.annotations[names.INEXACT_ANNOTATION]
+    why = report.annotations[nrt_names.INEXACT_ANNOTATION]
     assert str(report.problems[0]) == f"exact data is not published: {why}"
     view = view_of(report.topology("n1"))
     assert isinstance(view, NodeTopology)

@@ -21,7 +21,7 @@ from numakube.apps.exporter.sources import NodeReader
 from numakube.apps.exporter.wakeups import Cause
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory, PodResources
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.values.cpuset import CpuSet
 
 
@@ -185,7 +185,7 @@ async def test_without_a_configuration_the_state_files_tell_the_policies(tmp_pat
     (tmp_path / CPU_STATE).write_bytes(write_cpu_manager_state(state, version=2))
     inputs = await reader(Kubelet(), checkpoints=StateFolder(tmp_path)).read()
     report = topology_of(inputs, ReportOptions(fingerprint=False), cause=Cause.PERIODIC)
-    assert report.attributes == (Attribute(name=names.CPU_POLICY, value="static"),)
+    assert report.attributes == (Attribute(name=nrt_names.CPU_POLICY, value="static"),)
 
 
 def test_state_files_are_parsed_when_they_change(tmp_path: Path) -> None:

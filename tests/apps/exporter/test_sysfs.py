@@ -16,7 +16,7 @@ from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.compare import in_kernel_order
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.node.sysfs import write_tree
+from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet
 
 NODE0 = Path("devices/system/node/node0")

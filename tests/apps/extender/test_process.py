@@ -34,7 +34,7 @@ from numakube.kube.catalog import (
     PODS,
 )
 from numakube.kube.client import Client
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.extender import ExtenderManifest
 from numakube_lab.api.access.certificates import Authority

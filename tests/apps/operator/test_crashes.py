@@ -26,7 +26,6 @@ from numakube.apps.operator.exporters_plan import Setup
 from numakube.apps.operator.process import OperatorProcess
 from numakube.apps.operator.scheduler_plan import SchedulerSetup
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
-from numakube.kube.auth import authenticator_for
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -44,9 +43,10 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
-from numakube.kube.config import load_config
-from numakube.kube.http import HttpTransport
-from numakube.kube.transport import Request, Response, Stream, Transport
+from numakube.kube.connection.cluster_config import load_config
+from numakube.kube.connection.credentials import authenticator_for
+from numakube.kube.connection.http import HttpTransport
+from numakube.kube.connection.transport import Request, Response, Stream, Transport
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.operator import LEASE
 from numakube_lab.cluster import uniform_plans

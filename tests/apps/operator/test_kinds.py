@@ -21,9 +21,9 @@ from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.errors import Invalid
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
 from numakube.kube.client import Client
+from numakube.kube.connection.transport import Request
 from numakube.kube.patches import merge_patch
-from numakube.kube.resources import Document
-from numakube.kube.transport import Request
+from numakube.kube.resource_types import Document
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -24,7 +24,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.patches import json_patch, merge_patch
-from numakube.kube.resources import Document, Resource
+from numakube.kube.resource_types import Document, Resource
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.operator import OperatorManifest
 from numakube_lab.cluster import uniform_plans

@@ -44,7 +44,7 @@ from numakube.apps.operator.scheduler_plan import (
     digests_of,
     plan_scheduler,
 )
-from numakube.kube.resources import Document
+from numakube.kube.resource_types import Document
 
 SETUP = Setup(namespace="ns", image="registry.example/numakube:1")
 NAME = "numaresourcesoperator"

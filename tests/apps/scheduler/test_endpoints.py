@@ -15,7 +15,7 @@ from numakube.apps.host.loglevel import SWITCH
 from numakube.apps.host.serving import Health, Listen, Serving
 from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 
 pytestmark = pytest.mark.timeout(180)

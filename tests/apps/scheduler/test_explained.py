@@ -11,10 +11,10 @@ from tests.sites.site import Opener
 from numakube.apps.anonymising import anonymise
 from numakube.apps.bundle import pack, unpack
 from numakube.apps.gathering import SCHEDULING, gather
-from numakube.insight.engine import engine_of
+from numakube.insight.bundle_replay import redecide
 from numakube.insight.explain import explain, pod_subject
 from numakube.insight.facts import ClusterFacts, facts_of
-from numakube.insight.redeciding import redecide
+from numakube.insight.scheduler_engine import engine_of
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -12,7 +12,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard

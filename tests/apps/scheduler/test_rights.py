@@ -16,7 +16,6 @@ from tests.sites.site import Opener
 
 from numakube.apps.host.access import Access
 from numakube.apps.watched_kinds import CLAIMS, VOLUMES
-from numakube.kube.auth import authenticator_for
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -29,11 +28,12 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kube.clock import SystemClock
-from numakube.kube.config import UserConfig, load_config
-from numakube.kube.http import HttpTransport
-from numakube.kube.objects import ObjectKey
+from numakube.kube.connection.cluster_config import UserConfig, load_config
+from numakube.kube.connection.credentials import authenticator_for
+from numakube.kube.connection.http import HttpTransport
+from numakube.kube.connection.transport import Request, Response, Stream
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
-from numakube.kube.transport import Request, Response, Stream
 from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
 from numakube.scheduling.assembly import default_configuration
 from numakube_lab.api.wire.request_info import parse_request

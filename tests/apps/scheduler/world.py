@@ -18,7 +18,7 @@ from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.kube.catalog import CORE_EVENTS, PODS
 from numakube.kube.client import Client
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.scheduling.assembly import default_configuration

@@ -11,7 +11,7 @@ from numakube.apps.sriov.config import Config
 from numakube.apps.sriov.discovery import Host
 from numakube.apps.sriov.reading import read_config
 from numakube.apps.sriov.survey import Survey, SurveyOptions, look
-from numakube.node.pci_fake import FakePci
+from numakube.node.pci.fake_pci import FakePci
 
 PREFIX = "intel.com"
 ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"

@@ -20,8 +20,8 @@ from numakube.apps.sriov.survey import SurveyOptions
 from numakube.errors import ConfigError
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.node.deviceplugin import DevicePluginError, PluginClient
-from numakube.node.deviceplugin_registry import RegistryClient
+from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginClient
+from numakube.node.device_plugin.plugin_registration import RegistryClient
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

@@ -13,7 +13,7 @@ from numakube.apps.sriov.answers import answer, variable_names
 from numakube.apps.sriov.config import Pool
 from numakube.apps.sriov.describing import Description
 from numakube.node.host_files import DeviceFile, Mount
-from numakube.node.pci_vdpa import VdpaDevice
+from numakube.node.pci.vdpa import VdpaDevice
 
 
 def the(name: str = "nic", prefix: str = "intel.com") -> Pool:

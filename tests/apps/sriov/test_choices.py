@@ -27,9 +27,9 @@ from numakube.kube.clock import ManualClock
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.node.podresources import PodResourcesClient
-from numakube.topology.codec import decode_report, encode_report
-from numakube.topology.exact import ExactReport
+from numakube.topology.exact_report import ExactReport
 from numakube.topology.rebuild import node_of
+from numakube.topology.report_codec import decode_report, encode_report
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

@@ -38,7 +38,7 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
-from numakube.node.pci_fake import FakePci
+from numakube.node.pci.fake_pci import FakePci
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.rundir import RunDir

@@ -19,7 +19,7 @@ from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import short_folder
 from tests.waiting import until
 
-from numakube.node.deviceplugin import PluginClient
+from numakube.node.device_plugin.plugin_protocol import PluginClient
 
 PROGRAM = "from numakube.cli.main import main; main()"
 MEGABYTE = 1024  # of what the kernel tells in kB
@@ -146,7 +146,7 @@ def test_mistakes_are_one_line_and_an_exit_code(bed: Bed) -> None:
 def test_it_loads_neither_numpy_nor_what_a_cluster_needs() -> None:
     """It runs on every node."""
     program = (
-        "import sys; from numakube.cli.programs import command_of; command_of('sriov')\n"
+        "import sys; from numakube.cli.program_commands import command_of; command_of('sriov')\n"
         "names = ('numpy', 'numakube_lab', 'numakube.scheduling', 'numakube.kube.client')\n"
         "print([name for name in names if name in sys.modules])"
     )

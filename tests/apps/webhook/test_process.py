@@ -30,7 +30,7 @@ from numakube.kube.catalog import (
     PODS,
 )
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
-from numakube.manifests.roles import cluster_role, service_account
+from numakube.manifests.rbac_rules import cluster_role, service_account
 from numakube.manifests.webhook import NAME, WebhookManifest, cluster_rules
 from numakube_lab.api.access.certificates import Authority
 from numakube_lab.replay.run import TOKENS

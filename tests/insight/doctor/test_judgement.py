@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.insight.doctor.world import NOW, World, healthy, pod, workload
 
-from numakube.insight.doctor.programs import Program
-from numakube.insight.doctor.rights_checks import NEEDED, check_rights
+from numakube.insight.doctor.deployed_programs import Program
+from numakube.insight.doctor.program_rights_checks import NEEDED, check_rights
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.scheduler import SchedulerManifest

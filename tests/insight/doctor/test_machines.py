@@ -6,7 +6,7 @@ import pytest
 from tests.apps.exporter.test_machines import SHAPES
 from tests.insight.doctor.world import World, resources
 
-from numakube.insight.doctor.finding import Severity
+from numakube.insight.doctor.findings import Severity
 from numakube.kubelet.machines.presets import PRESETS
 
 MACHINES = (*PRESETS.values(), *SHAPES)

@@ -18,14 +18,14 @@ from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.apps.gathering import ZONES, gather
 from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
-from numakube.insight.doctor.registry import Diagnosis, diagnose
+from numakube.insight.doctor.diagnosis import Diagnosis, diagnose
 from numakube.insight.facts import ClusterFacts, facts_of
-from numakube.kubelet.configuration import allocatable_of, capacity_of, settings_of
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube.kubelet.outcome import Admitted
+from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.topology.model_report import nrt_of

@@ -22,7 +22,7 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology.exact import uid_hash
+from numakube.topology.exact_report import uid_hash
 from numakube.topology.model_report import nrt_of
 from numakube.topology.rebuild import report_of
 from numakube.values.cpuset import CpuSet

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from tests.insight.drawing import nodes
 from tests.strategies.machines import machines
 
-from numakube.insight.drawing import words
+from numakube.insight.drawing import map_words
 from numakube.insight.drawing.from_report import picture_of_machine
 from numakube.insight.drawing.layout import scene_of
 from numakube.insight.drawing.picture import NodePicture, PodMark
 from numakube.insight.drawing.png import SIGNATURE, png_of
 from numakube.insight.drawing.raster import text_length
 from numakube.insight.drawing.scene import Box, Group, Item, Label
-from numakube.insight.drawing.strokes import glyph_of
 from numakube.insight.drawing.svg import escaped, svg_of, svg_style
-from numakube.insight.drawing.text import text_of
+from numakube.insight.drawing.terminal_map import text_of
 from numakube.insight.drawing.theme import DARK, LIGHT, rgb
+from numakube.insight.drawing.typeface import glyph_of
 from numakube.kubelet.machine import Machine
 from numakube.values.cpuset import CpuSet
 
@@ -85,7 +85,7 @@ def test_the_legend_says_all_that_pods_hold() -> None:
     (drawn,) = [one for one in groups(picture, "pod") if one.get("data-pod") == "team/wide"]
     lines = [one.text or "" for one in drawn.iter(f"{SVG}text")][2:]
     assert len(lines) > 2
-    assert " · ".join(lines).replace(", · ", ",") == " · ".join(words.pod_words(mark))
+    assert " · ".join(lines).replace(", · ", ",") == " · ".join(map_words.pod_words(mark))
     scene = scene_of(picture)
     assert all(one.x + one.width <= scene.width for one in _labels(scene.items))
     rows = {one.y for one in _labels(scene.items) if one.text in lines}

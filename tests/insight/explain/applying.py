@@ -15,21 +15,21 @@ from numakube.api.containers import Container
 from numakube.api.nrt import NodeResourceTopology, without_attribute
 from numakube.api.placement import Toleration
 from numakube.api.pod import Pod
-from numakube.insight.engine import engine_of
-from numakube.insight.explain.document import Change
+from numakube.insight.explain.explanation import Change
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.model_node import model_of
+from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology import names
-from numakube.topology.codec import encode_report
-from numakube.topology.exact import uid_hash
+from numakube.topology import nrt_names
+from numakube.topology.exact_report import uid_hash
 from numakube.topology.model_report import nrt_of
+from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of, remove_pod, report_of
+from numakube.topology.report_codec import encode_report
 from numakube.topology.view import NodeTopology
-from numakube.topology.zones import Unusable
 
 SIZES = {
     "fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices", "whole-cpus", "more-cpus",
@@ -161,7 +161,7 @@ def _idle(nrt: NodeResourceTopology, name: str) -> NodeResourceTopology:
         )
         for zone in nrt.zones
     )
-    attributes = without_attribute(nrt.attributes, names.STALE)
+    attributes = without_attribute(nrt.attributes, nrt_names.STALE)
     return msgspec.structs.replace(nrt, metadata=metadata, zones=zones, attributes=attributes)
 
 
@@ -210,13 +210,13 @@ def _report(name: str, model: KubeletNode) -> NodeResourceTopology:
     known = {uid_hash(uid): uid for uid in model.pods}
     pods = {known.get(hashed, hashed): holding for hashed, holding in report.pods.items()}
     text = encode_report(replace(report, pods=pods))
-    meta = msgspec.structs.replace(made.metadata, annotations={names.EXACT_ANNOTATION: text})
+    meta = msgspec.structs.replace(made.metadata, annotations={nrt_names.EXACT_ANNOTATION: text})
     return msgspec.structs.replace(made, metadata=meta)
 
 
 def _refreshed(facts: ClusterFacts, change: Change) -> ClusterFacts:
     before = facts.topologies[change.node]
-    attributes = without_attribute(before.attributes, names.STALE)
+    attributes = without_attribute(before.attributes, nrt_names.STALE)
     after = msgspec.structs.replace(before, attributes=attributes)
     return replace(facts, topologies={**facts.topologies, change.node: after})
 

@@ -36,8 +36,8 @@ from numakube.api.volumes import (
 )
 from numakube.insight.explain import manifest_subject, pod_subject
 from numakube.insight.unreadable import Unreadable
-from numakube.topology import names
-from numakube.topology.placement import ContainerName, Placement, encode_placement
+from numakube.topology import nrt_names
+from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
 
 
 @case
@@ -45,7 +45,7 @@ def stale_data() -> Case:
     """The exporter itself says that its data is old."""
     town = Town()
     town.add("node-a")
-    stale = {"node-a": {names.STALE: "the kubelet does not answer"}}
+    stale = {"node-a": {nrt_names.STALE: "the kubelet does not answer"}}
     return Case(town.facts(attributes=stale), pod_subject(pod("web")))
 
 
@@ -253,7 +253,7 @@ def placement_vectors() -> Case:
     facts = town.facts(exact=False)
     report = facts.topologies["node-a"]
     zones = tuple(_with_vector(zone, placement) for zone in report.zones)
-    attribute = Attribute(name=names.PLACEMENT_METADATA, value=placement.metadata)
+    attribute = Attribute(name=nrt_names.PLACEMENT_METADATA, value=placement.metadata)
     town.topologies["node-a"] = msgspec.structs.replace(
         report, zones=zones, attributes=(*report.attributes, attribute)
     )
@@ -264,7 +264,7 @@ def _with_vector(zone: Zone, placement: Placement) -> Zone:
     vector = placement.vectors.get(int(zone.name.removeprefix("node-")))
     if vector is None:
         return zone
-    added = Attribute(name=names.PLACEMENT_VECTOR, value=vector)
+    added = Attribute(name=nrt_names.PLACEMENT_VECTOR, value=vector)
     return msgspec.structs.replace(zone, attributes=(*zone.attributes, added))
 
 

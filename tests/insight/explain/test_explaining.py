@@ -14,11 +14,11 @@ from numakube.api.containers import Container
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
-from numakube.insight.engine import configuration_in, engine_of
-from numakube.insight.explain import document, explain, pod_subject
-from numakube.insight.explain.explaining import ORDER, Options
-from numakube.insight.explain.koordinator import meaning_of_refusal
+from numakube.insight.explain import explain, explanation, pod_subject
+from numakube.insight.explain.koordinator_rules import meaning_of_refusal
+from numakube.insight.explain.pod_explanation import ORDER, Options
 from numakube.insight.facts import SchedulerFacts
+from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.koordinator.refusals import Refusal, Why
 from numakube.scheduling.config.read_configuration import read_configuration
 
@@ -130,7 +130,7 @@ def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
 def test_every_field_is_in_the_reference() -> None:
     """A new field without a line in the reference fails here; so does a kind of change."""
     page = (Path(__file__).parents[3] / "docs" / "reference" / "explain.md").read_text()
-    for part in document.Document.__subclasses__():
+    for part in explanation.Document.__subclasses__():
         for field in msgspec.structs.fields(part):
             assert re.search(rf"`[a-z[\].]*{field.encode_name}[`[{{]", page), field.encode_name
     for kind in ORDER:

@@ -10,8 +10,8 @@ import pytest
 from tests.insight.explain.applying import can_apply, helps
 from tests.insight.explain.cases import CASES
 
-from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain, render
+from numakube.insight.scheduler_engine import engine_of
 
 GOLDEN = Path(__file__).parent / "golden"
 BLOCK = re.compile(

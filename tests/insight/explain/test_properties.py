@@ -15,8 +15,8 @@ from tests.insight.explain.town import Town, pod, resources
 from numakube.api.containers import Container
 from numakube.api.placement import Taint
 from numakube.api.pod import Pod
-from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain, pod_subject, render
+from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
 

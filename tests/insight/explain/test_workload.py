@@ -14,13 +14,13 @@ from tests.insight.explain.town import Town, pod
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.pod import Pod
 from numakube.api.workloads import OwnerSpec, ReplicaSet, StatefulSet
-from numakube.insight.engine import engine_of
 from numakube.insight.explain import explain_workload, render_workload
-from numakube.insight.explain.empty import with_nodes_like
-from numakube.insight.explain.members import planned_workload, workload_in
-from numakube.insight.explain.workload import Workload
+from numakube.insight.explain.empty_node import with_nodes_like
+from numakube.insight.explain.workload_explanation import Workload
+from numakube.insight.explain.workload_pods import planned_workload, workload_in
 from numakube.insight.facts import ClusterFacts
-from numakube.insight.fitting import copies, place, room_for
+from numakube.insight.how_many_fit import copies, place, room_for
+from numakube.insight.scheduler_engine import engine_of
 
 pytestmark = pytest.mark.timeout(300)
 

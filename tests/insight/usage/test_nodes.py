@@ -9,15 +9,15 @@ from tests.insight.drawing import nodes
 from numakube.api.nrt import Attribute, NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.insight.facts import ClusterFacts
-from numakube.insight.usage.document import nodes_document, pods_document, zones_document
-from numakube.insight.usage.nodes import cluster_usage, fragmentation_of, node_usage
-from numakube.insight.usage.pods import Alignment, PodUsage, pod_usages
-from numakube.insight.usage.shapes import Shape
+from numakube.insight.usage.largest_pod import Shape
+from numakube.insight.usage.pod_alignment import Alignment, PodUsage, pod_usages
+from numakube.insight.usage.usage_json import nodes_document, pods_document, zones_document
+from numakube.insight.usage.zone_usage import cluster_usage, fragmentation_of, node_usage
 from numakube.kubelet.machine import Device
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
-from numakube.topology.placement import ContainerName, Placement, encode_placement
+from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
 
 GIB = 1 << 30
 GPU = "vendor.example/gpu"
@@ -166,12 +166,13 @@ def with_vectors(
     """Return *nrt* with placement vectors and the fingerprint of *pods*."""
     keys = [(pod.metadata.namespace, pod.metadata.name) for pod in pods]
     told = (
-        Attribute(name=names.PLACEMENT_METADATA, value=placement.metadata),
-        Attribute(name=names.FINGERPRINT, value=fingerprint_of(keys)),
+        Attribute(name=nrt_names.PLACEMENT_METADATA, value=placement.metadata),
+        Attribute(name=nrt_names.FINGERPRINT, value=fingerprint_of(keys)),
     )
     zones = tuple(
         msgspec.structs.replace(
-            zone, attributes=(Attribute(name=names.PLACEMENT_VECTOR, value=placement.vectors[n]),)
+            zone,
+            attributes=(Attribute(name=nrt_names.PLACEMENT_VECTOR, value=placement.vectors[n]),),
         )
         if n in placement.vectors
         else zone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.insight.usage.shapes import (
+from numakube.insight.usage.largest_pod import (
     LEAN,
     NOTHING,
     RICH,

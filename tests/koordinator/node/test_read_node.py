@@ -18,10 +18,10 @@ from numakube.koordinator.node.read_node import facts_of
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.settings import KubeletSettings
-from numakube.topology import names
-from numakube.topology.codec import encode_report
-from numakube.topology.exact import ExactReport, Holding, uid_hash
+from numakube.topology import nrt_names
+from numakube.topology.exact_report import ExactReport, Holding, uid_hash
 from numakube.topology.machine_text import as_the_kubelet_sees_it
+from numakube.topology.report_codec import encode_report
 from numakube.topology.view import Unusable, view_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -128,7 +128,7 @@ def exact(settings: KubeletSettings, kubernetes: str = "1.35", **more: Any) -> d
     """Return the annotation of our exporter for a machine of 2 NUMA nodes with 8 CPUs each."""
     machine = as_the_kubelet_sees_it(from_shape("2 sockets, 4 cores, smt 2, 16Gi"))
     report = ExactReport(machine=machine, settings=settings, kubernetes=kubernetes, **more)
-    return {names.EXACT_ANNOTATION: encode_report(report)}
+    return {nrt_names.EXACT_ANNOTATION: encode_report(report)}
 
 
 def test_a_node_of_koordlet_has_its_zones_and_cpus() -> None:

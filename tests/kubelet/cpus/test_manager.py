@@ -17,8 +17,8 @@ from tests.kubelet.conftest import dual_socket_ht, quad_numa, single_socket_ht
 
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
-from numakube.kubelet.hints import Hint
 from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.topology_hints import Hint
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of
 

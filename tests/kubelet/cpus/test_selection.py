@@ -13,9 +13,9 @@ from tests.kubelet.conftest import (
     triple_socket_ht,
 )
 
-from numakube.kubelet.cpus.distribution import DistributedOrder, take_distributed
-from numakube.kubelet.cpus.selection import CpuShortage, PackedOrder, take_packed
-from numakube.kubelet.cpus.topology import CpuTopology
+from numakube.kubelet.cpus.cpu_distribution import DistributedOrder, take_distributed
+from numakube.kubelet.cpus.cpu_selection import CpuShortage, PackedOrder, take_packed
+from numakube.kubelet.cpus.cpu_topology import CpuTopology
 from numakube.kubelet.machine import Machine
 from numakube.values.cpuset import CpuSet
 

@@ -13,7 +13,7 @@ from tests.strategies.machines import machines
 
 from numakube.errors import MalformedObject
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
-from numakube.kubelet.machines.cadvisor import (
+from numakube.kubelet.machines.cadvisor_machine import (
     from_cadvisor,
     read_devices,
     to_cadvisor,

@@ -15,7 +15,7 @@ from tests.strategies.machines import odd_machines, regular_machines, shapes
 
 from numakube.errors import InvalidValue
 from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
-from numakube.kubelet.machines.cadvisor import from_cadvisor
+from numakube.kubelet.machines.cadvisor_machine import from_cadvisor
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.shape_parse import parse

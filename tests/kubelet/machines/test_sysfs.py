@@ -15,7 +15,7 @@ from numakube.kubelet.machine import Core, Device, HugePages, Machine
 from numakube.kubelet.machines.compare import in_kernel_order
 from numakube.kubelet.machines.shape_build import build
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.kubelet.machines.sysfs import from_sysfs
+from numakube.kubelet.machines.sysfs_read import from_sysfs
 from numakube.kubelet.machines.sysfs_write import to_sysfs
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ import pytest
 from tests.kubelet.build import admit, container, guaranteed, pod, reject, start
 from tests.kubelet.conftest import GIB, build_machine
 
-from numakube.kubelet.hints import Hint
 from numakube.kubelet.machine import HugePages, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted, MemoryBlock
 from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import mask_of
 
 

@@ -18,7 +18,7 @@ from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.presets import PRESETS
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import lab_configuration
-from numakube.topology.exact import ExactReport, uid_hash
+from numakube.topology.exact_report import ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import Unusable, view_of
 from numakube.values.resources import hugepage_name

@@ -15,7 +15,7 @@ from tests.waiting import until
 from numakube.errors import ConfigError, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
 from numakube.kubelet.machines.synthetic import from_shape
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.control import ControlClient
 from numakube_lab.rundir import RunDir
@@ -103,7 +103,7 @@ async def test_a_skewed_exporter_tells_so_much_more_or_less(lab: Lab, folder: Ru
     lie = {**real, "node-0": {**real["node-0"], "cpu": (cpus, free - 3)}}
     await until(lambda: told(lab, "node-1"), lambda found: found == lie)
     nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "node-1")
-    assert names.EXACT_ANNOTATION not in nrt.metadata.annotations
+    assert nrt_names.EXACT_ANNOTATION not in nrt.metadata.annotations
     await lab.clear_faults()
     await until(lambda: is_true(lab, "node-1"))
 
@@ -148,7 +148,7 @@ async def test_a_paused_node_has_a_silent_exporter(lab: Lab) -> None:
     await occupy(lab, "node-1")
     await until(lambda: is_true(lab, "node-1"))
     nrt = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, "node-0")
-    assert names.STALE not in {one.name for one in nrt.attributes}
+    assert nrt_names.STALE not in {one.name for one in nrt.attributes}
     lab.pool.resume("node-0")
     await occupy(lab, "node-0")
     await until(lambda: is_true(lab, "node-0"))

@@ -17,8 +17,8 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import lab_configuration
-from numakube.topology.exact import uid_hash
-from numakube.topology.names import STALE
+from numakube.topology.exact_report import uid_hash
+from numakube.topology.nrt_names import STALE
 from numakube.topology.view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
 from numakube_lab.api.server.api_server import ApiServer

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.apps.enforcer.world import NODE, enforced_lab
 
-from numakube.node.cgroups.files import CPUS
-from numakube.node.cgroups.scanning import scan
+from numakube.node.cgroups.group_files import CPUS
+from numakube.node.cgroups.group_scan import scan
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -16,9 +16,9 @@ from tests.waiting import until
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Device
-from numakube.node.deviceplugin import PluginServer
-from numakube.node.deviceplugin_messages import Allocation, PluginOptions
-from numakube.node.deviceplugin_registry import PluginInfo, RegistryRegistrant
+from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
+from numakube.node.device_plugin.plugin_protocol import PluginServer
+from numakube.node.device_plugin.plugin_registration import PluginInfo, RegistryRegistrant
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.folders import FolderWatch

@@ -15,8 +15,8 @@ from numakube.errors import ConfigError, KubeletStartError
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
+from numakube.kube.connection.transport import Request, Response
 from numakube.kube.patches import strategic_patch
-from numakube.kube.transport import Request, Response
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

@@ -20,10 +20,10 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Device
-from numakube.node.deviceplugin import DevicePluginError, PluginServer
-from numakube.node.deviceplugin_messages import Allocation, PluginOptions
+from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
+from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginServer
 from numakube.node.podresources import PodResourcesClient
-from numakube.node.sysfs import read_machine
+from numakube.node.sysfs_machine import read_machine
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

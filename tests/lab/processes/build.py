@@ -10,7 +10,7 @@ from tests.waiting import until
 from numakube.errors import BadRequest, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import read_log
 
 IMAGE = "registry.example/tools/numakube:0.1"

@@ -19,7 +19,7 @@ from tests.waiting import until
 from numakube.kube.catalog import CONFIG_MAPS, PODS, SECRETS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import read_log
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess

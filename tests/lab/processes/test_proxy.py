@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from numakube.errors import ApiError, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
-from numakube.kube.transport import Request
+from numakube.kube.connection.transport import Request
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 

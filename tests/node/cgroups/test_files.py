@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from numakube.errors import ConfigError
-from numakube.node.cgroups.controllers import hand_down_cpuset
-from numakube.node.cgroups.fake import FakeCgroups
-from numakube.node.cgroups.files import (
+from numakube.node.cgroups.cpuset_controller import hand_down_cpuset
+from numakube.node.cgroups.fake_groups import FakeCgroups
+from numakube.node.cgroups.group_files import (
     CPUS,
     MEMS,
     SUBTREE_CONTROL,
@@ -20,10 +20,10 @@ from numakube.node.cgroups.files import (
     Version,
     detect,
 )
-from numakube.node.cgroups.names import container_group, pod_group
-from numakube.node.cgroups.ordering import Setting, read_setting, writes_for
-from numakube.node.cgroups.scanning import find_parent, folders, scan
-from numakube.node.cgroups.strict_fake import StrictGroups
+from numakube.node.cgroups.group_names import container_group, pod_group
+from numakube.node.cgroups.group_scan import find_parent, folders, scan
+from numakube.node.cgroups.strict_fake_groups import StrictGroups
+from numakube.node.cgroups.write_order import Setting, read_setting, writes_for
 
 UID = "1c6a1d3b-6a4f-4c0e-9f43-0a8e1c6a1d3b"
 ID = "5f" * 32

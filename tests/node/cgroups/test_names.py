@@ -2,7 +2,7 @@
 
 import pytest
 
-from numakube.node.cgroups.names import (
+from numakube.node.cgroups.group_names import (
     PARENTS,
     Driver,
     bare_id,

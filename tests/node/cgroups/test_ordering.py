@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.node.cgroups.files import CPUS, MEMS, Groups, Version
-from numakube.node.cgroups.ordering import Setting, Write, read_setting, writes_for
-from numakube.node.cgroups.strict_fake import StrictGroups
+from numakube.node.cgroups.group_files import CPUS, MEMS, Groups, Version
+from numakube.node.cgroups.strict_fake_groups import StrictGroups
+from numakube.node.cgroups.write_order import Setting, Write, read_setting, writes_for
 from numakube.values.cpuset import CpuSet
 
 ALL_CPUS, ALL_MEMS = 0xFF, 0b11

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from numakube.node.nri.objects import Container, Cpu, Sandbox, Update
-from numakube.node.nri.plugin import Event, Runtime, Session
+from numakube.node.nri.nri_objects import Container, Cpu, Sandbox, Update
+from numakube.node.nri.nri_plugin import Event, Runtime, Session
 
 POD = Sandbox(
     id="5a", uid="1-2", namespace="ns", name="web", labels={"a": "b"}, annotations={"c": "d"}

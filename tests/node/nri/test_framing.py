@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.errors import MalformedObject
-from numakube.node.nri.framing import MOST_BYTES, Frame, Inner, Outer, to_bytes
+from numakube.node.nri.ttrpc_frames import MOST_BYTES, Frame, Inner, Outer, to_bytes
 
 FRAMES = st.builds(
     Frame,

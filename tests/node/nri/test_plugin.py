@@ -13,8 +13,8 @@ from tests.node.nri.handling import APP, POD, Noting, connect
 
 from numakube.errors import RuntimeUnavailable
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.objects import Cpu, Update
-from numakube.node.nri.plugin import Event, Session
+from numakube.node.nri.nri_objects import Cpu, Update
+from numakube.node.nri.nri_plugin import Event, Session
 
 pytestmark = pytest.mark.timeout(60)
 

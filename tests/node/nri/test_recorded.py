@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from tests.node.nri.handling import Noting, connect
 
-from numakube.node.nri.framing import Outer
-from numakube.node.nri.objects import Cpu, Update
-from numakube.node.nri.plugin import Event
+from numakube.node.nri.nri_objects import Cpu, Update
+from numakube.node.nri.nri_plugin import Event
+from numakube.node.nri.ttrpc_frames import Outer
 
 pytestmark = pytest.mark.timeout(60)
 

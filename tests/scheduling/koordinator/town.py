@@ -16,7 +16,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod, PodSpec, PodStatus
-from numakube.insight.engine import BindsNothing
+from numakube.insight.scheduler_engine import BindsNothing
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.kubelet.machines.synthetic import from_shape

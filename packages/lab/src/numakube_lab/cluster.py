@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from numakube.api.yamls import dump_yaml
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.client import Client
-from numakube.kubelet.machines.cadvisor import from_cadvisor, read_devices
+from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
 from numakube_lab.api.access.certificates import server_context

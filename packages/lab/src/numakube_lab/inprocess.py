@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict, MultiDict
 
-from numakube.kube.transport import Response
+from numakube.kube.connection.transport import Response
 from numakube_lab.api.access.authentication import User
 from numakube_lab.api.handling.call import Awaited, Call, Reply, Stream, json_reply
 from numakube_lab.api.server import router
@@ -28,7 +28,7 @@ from numakube_lab.api.wire.request_info import parse_request
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
-    from numakube.kube.transport import Request
+    from numakube.kube.connection.transport import Request
     from numakube_lab.api.server.api_server import ApiServer
 
 MASTERS: Final = "system:masters"

@@ -21,7 +21,7 @@ from numakube.errors import NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.collected import Collected
 from numakube.insight.facts import OBJECTS, facts_of
-from numakube.insight.listing import read_list
+from numakube.insight.typed_lists import read_list
 from numakube.insight.unreadable import Unreadable
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from numakube.scheduling.numa.caches.fingerprints import FingerprintPods, pods_b
 from numakube.scheduling.numa.caches.known_pods import KnownPods, PodStage
 from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.placement import (
+from numakube.topology.numa_placement import (
     BadPlacement,
     ContainerName,
     decode_placement,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology, Zone
     from numakube.api.pod import Pod
     from numakube.scheduling.numa.caches.known_pods import KnownPod
-    from numakube.topology.placement import Placement
+    from numakube.topology.numa_placement import Placement
 
     Rename = Callable[[Sort, str], str]
 
@@ -70,10 +70,10 @@ def _with_fingerprint(
         for pod in chosen
     )
     attributes, annotations = topology.attributes, dict(topology.metadata.annotations)
-    if attribute_value(attributes, names.FINGERPRINT) is not None:
-        attributes = with_attribute(attributes, Attribute(name=names.FINGERPRINT, value=text))
-    if names.FINGERPRINT_ANNOTATION in annotations:
-        annotations[names.FINGERPRINT_ANNOTATION] = text
+    if attribute_value(attributes, nrt_names.FINGERPRINT) is not None:
+        attributes = with_attribute(attributes, Attribute(name=nrt_names.FINGERPRINT, value=text))
+    if nrt_names.FINGERPRINT_ANNOTATION in annotations:
+        annotations[nrt_names.FINGERPRINT_ANNOTATION] = text
     metadata = msgspec.structs.replace(topology.metadata, annotations=annotations)
     return msgspec.structs.replace(topology, metadata=metadata, attributes=attributes)
 
@@ -81,21 +81,21 @@ def _with_fingerprint(
 def _with_placement(
     topology: NodeResourceTopology, view: NodeTopology, pods: Sequence[KnownPod], rename: Rename
 ) -> NodeResourceTopology:
-    metadata = attribute_value(topology.attributes, names.PLACEMENT_METADATA)
+    metadata = attribute_value(topology.attributes, nrt_names.PLACEMENT_METADATA)
     if metadata is None:
         return topology
     vectors = {
-        zone.id: zone.attributes[names.PLACEMENT_VECTOR]
+        zone.id: zone.attributes[nrt_names.PLACEMENT_VECTOR]
         for zone in view.zones
-        if names.PLACEMENT_VECTOR in zone.attributes
+        if nrt_names.PLACEMENT_VECTOR in zone.attributes
     }
     old = read_placement(metadata, vectors)
     new = None if isinstance(old, BadPlacement) else _renamed(old, view, pods, rename)
     if new is None:
         # Vectors that nobody can read now nobody should seem to read under other names.
-        attributes = without_attribute(topology.attributes, names.PLACEMENT_METADATA)
+        attributes = without_attribute(topology.attributes, nrt_names.PLACEMENT_METADATA)
         return msgspec.structs.replace(topology, attributes=attributes)
-    attribute = Attribute(name=names.PLACEMENT_METADATA, value=new.metadata)
+    attribute = Attribute(name=nrt_names.PLACEMENT_METADATA, value=new.metadata)
     by_name = {zone.name: new.vectors.get(zone.id) for zone in view.zones}
     return msgspec.structs.replace(
         topology,
@@ -134,7 +134,7 @@ def _under_new_names(
 
 
 def _zone(zone: Zone, vector: str | None) -> Zone:
-    attributes = without_attribute(zone.attributes, names.PLACEMENT_VECTOR)
+    attributes = without_attribute(zone.attributes, nrt_names.PLACEMENT_VECTOR)
     if vector is not None:
-        attributes = (*attributes, Attribute(name=names.PLACEMENT_VECTOR, value=vector))
+        attributes = (*attributes, Attribute(name=nrt_names.PLACEMENT_VECTOR, value=vector))
     return msgspec.structs.replace(zone, attributes=attributes)

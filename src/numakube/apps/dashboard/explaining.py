@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.insight.usage.shapes import parse_shape, pod_of
+from numakube.insight.usage.largest_pod import parse_shape, pod_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -136,9 +136,9 @@ def explained(
 ) -> Explanation:
     """Return why *pod* is where it is, or nowhere; *changes* are what would help."""
     # The engine brings all plugins with it; most dashboards are never asked.
-    from numakube.insight.engine import engine_of
     from numakube.insight.explain import explain, pod_subject
-    from numakube.insight.explain.explaining import Options
+    from numakube.insight.explain.pod_explanation import Options
+    from numakube.insight.scheduler_engine import engine_of
 
     options = Options(changes=changes)
     return explain(facts, engine_of(facts, config), pod_subject(pod), options)
@@ -150,7 +150,7 @@ def _room_in(
     config: KubeSchedulerConfiguration | None,
     may_go_on: Callable[[], bool],
 ) -> Mapping[str, int]:
-    from numakube.insight.explain.workload import room_in
+    from numakube.insight.explain.workload_explanation import room_in
 
     return room_in(facts, pod_of(shape), config, may_go_on=may_go_on)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard.sides import sides_of
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.topology.view import NodeTopology
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.rows import KINDS
-from numakube.insight.usage.nodes import NO_LABEL
+from numakube.insight.usage.zone_usage import NO_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

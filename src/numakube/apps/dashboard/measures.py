@@ -1,7 +1,7 @@
 """What colours on the map mean: one byte a zone, which is a percentage of what the zone has.
 
 Used and free are read off a row. Stranded and largest need the whole report (which cores are free,
-see `numakube.insight.usage.shapes`), so they are computed for readers who choose them only.
+see `numakube.insight.usage.largest_pod`), so they are computed for readers who choose them only.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard.rows import used_percent
-from numakube.insight.usage.nodes import zone_usages
+from numakube.insight.usage.zone_usage import zone_usages
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numakube.apps.dashboard.rows import NodeRow
-    from numakube.insight.usage.nodes import ZoneUsage
+    from numakube.insight.usage.zone_usage import ZoneUsage
     from numakube.topology.view import NodeTopology
 
 USED: Final = "used"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from numakube.apps.dashboard.sides import Sides
     from numakube.apps.dashboard.source import Age, Source
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
+    from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import Unusable
-    from numakube.topology.zones import ZoneView
     from numakube.values.resources import Amounts
 
 

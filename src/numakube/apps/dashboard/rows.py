@@ -8,18 +8,18 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import attribute_value
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.topology.attributes import kubelet_config
+from numakube.topology.numa_zones import Unusable, numa_zones
 from numakube.topology.view import UNKNOWN
-from numakube.topology.zones import Unusable, numa_zones
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
+    from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import NodeTopology
-    from numakube.topology.zones import ZoneView
 
 NOT_READY: Final = 1
 CORDONED: Final = 2
@@ -166,8 +166,8 @@ def _zones_of(report: NodeResourceTopology | None) -> _Read:
     if isinstance(zones, Unusable):
         return _Read(flags=UNUSABLE, trouble=(f"report cannot be used: {zones.reason}",))
     config = kubelet_config(report, problems)
-    flags, trouble = _flaws(attribute_value(report.attributes, names.STALE), problems)
-    is_unknown = attribute_value(report.attributes, names.POLICY_UNKNOWN) is not None
+    flags, trouble = _flaws(attribute_value(report.attributes, nrt_names.STALE), problems)
+    is_unknown = attribute_value(report.attributes, nrt_names.POLICY_UNKNOWN) is not None
     policy = UNKNOWN if is_unknown else config.policy
     return _Read(flags=flags, trouble=trouble, zones=zones, policy=policy, scope=config.scope)
 

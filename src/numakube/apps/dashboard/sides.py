@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from numakube.topology.exact import uid_hash
-from numakube.topology.exclusive import has_exclusive_resources
+from numakube.topology.exact_report import uid_hash
+from numakube.topology.exclusive_pods import has_exclusive_resources
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.view import FingerprintMethod, NodeTopology
 

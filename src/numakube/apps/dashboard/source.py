@@ -18,7 +18,7 @@ from numakube.errors import NumakubeError
 from numakube.insight.collected import BUDGETS, CLAIMS, SERVICES
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.unreadable import Unreadable
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Removed, Updated
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.topology.view import view_of

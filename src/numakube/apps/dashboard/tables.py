@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import urlencode
 
-from numakube.insight.usage.nodes import NO_LABEL
+from numakube.insight.usage.zone_usage import NO_LABEL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.dashboard.inside import Missed, Moment
-from numakube.insight.timeline import use_text
+from numakube.insight.pod_timeline import use_text
 from numakube.values.display import zones_text
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.apps.dashboard.labels import label_table
 from numakube.apps.dashboard.measures import LARGEST, NO_SHAPES, STRANDED, USED, cells_of, shapes_of
 from numakube.apps.dashboard.rows import KINDS, natural, row_of
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.topology.view import NodeTopology, view_of
 
 if TYPE_CHECKING:

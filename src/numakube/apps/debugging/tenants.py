@@ -3,8 +3,8 @@
 GET /explain/NAMESPACE/NAME   why a pod is nowhere, to whoever may get it (`Access.for_readers`)
 
 The scheduler decides once more, in a thread and one pod at a time, and tells what
-`numakube.insight.explain.tenant` lets through. Tenants can ask as often as they like, so an answer
-stands for a while, and what would help is only looked for in small clusters.
+`numakube.insight.explain.tenant_view` lets through. Tenants can ask as often as they like, so an
+answer stands for a while, and what would help is only looked for in small clusters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aiohttp import web
 
 from numakube.apps.dashboard.explaining import UNASKED_NODES, explained
 from numakube.apps.debugging.documents import json_answer
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
@@ -61,7 +61,7 @@ class Tenants:
 
     async def _explained(self, pod: Pod) -> dict[str, Any]:
         # Explaining brings all plugins along; most schedulers are never asked.
-        from numakube.insight.explain.tenant import tenant_document
+        from numakube.insight.explain.tenant_view import tenant_document
 
         source, inside = self._source, self._source.inside
         few = len(source.nodes) <= UNASKED_NODES

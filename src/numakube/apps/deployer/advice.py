@@ -13,8 +13,8 @@ import msgspec
 
 from numakube.api.kubelet_config import KubeletConfiguration, read_kubelet_config
 from numakube.api.yamls import dump_yaml
-from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 

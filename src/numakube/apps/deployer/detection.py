@@ -12,12 +12,12 @@ from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import load_yaml
 from numakube.errors import ApiError, NumakubeError
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES
-from numakube.kube.resources import Resource
-from numakube.kube.transport import Request
+from numakube.kube.connection.transport import Request
+from numakube.kube.resource_types import Resource
 
 if TYPE_CHECKING:
     from numakube.kube.client import Client
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 EXPORTER: Final = "exporter"
 SCHEDULER: Final = "scheduler"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numakube.kube.client import Client
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 FIELD_MANAGER: Final = "numakube-deployer"
 _SHARED: Final = ("Namespace", "CustomResourceDefinition")

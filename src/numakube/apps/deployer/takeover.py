@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.scheduler_config import API_VERSION, KIND
 from numakube.apps.deployer.detection import EXPORTER, SCHEDULER, Found
 from numakube.errors import ConfigError
-from numakube.insight.engine import engine_of
 from numakube.insight.facts import ClusterFacts
+from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.config.read_configuration import read_configuration
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.kube.client import Client
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 _HARMLESS: Final = ("ContainerCreating", "PodInitializing")
 

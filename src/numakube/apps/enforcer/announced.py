@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.apps.enforcer.deciding import PodState
-    from numakube.node.nri.objects import Container, Sandbox
+    from numakube.node.nri.nri_objects import Container, Sandbox
 
 
 @dataclass(slots=True)

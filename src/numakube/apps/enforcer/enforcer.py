@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.apps.enforcer.node_reading import NodeReader
     from numakube.apps.enforcer.reporting import Reporter
     from numakube.kube.clock import Clock
-    from numakube.node.cgroups.ordering import Setting
+    from numakube.node.cgroups.write_order import Setting
 
 SETTLE_SECONDS: Final = 0.02
 """How long changes are gathered: many come at once when a pod does."""

@@ -21,11 +21,11 @@ from numakube.apps.enforcer.planning import (
     uids_with_originals,
 )
 from numakube.apps.enforcer.remembering import Memory
-from numakube.node.cgroups.controllers import hand_down_cpuset
-from numakube.node.cgroups.files import CPUS, MEMS, Version
-from numakube.node.cgroups.inheriting import has_processes, inherit
-from numakube.node.cgroups.ordering import Setting, read_setting, writes_for
-from numakube.node.cgroups.scanning import container_groups, find_parent, folders, scan
+from numakube.node.cgroups.cpuset_controller import hand_down_cpuset
+from numakube.node.cgroups.group_files import CPUS, MEMS, Version
+from numakube.node.cgroups.group_scan import container_groups, find_parent, folders, scan
+from numakube.node.cgroups.inherited_cpusets import has_processes, inherit
+from numakube.node.cgroups.write_order import Setting, read_setting, writes_for
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from numakube.apps.enforcer.deciding import Decisions, PodConfinement, PodState
     from numakube.apps.enforcer.originals import OriginalsFile
     from numakube.apps.enforcer.planning import Target
-    from numakube.node.cgroups.files import Groups
-    from numakube.node.cgroups.ordering import Write
-    from numakube.node.cgroups.scanning import PodGroups
+    from numakube.node.cgroups.group_files import Groups
+    from numakube.node.cgroups.group_scan import PodGroups
+    from numakube.node.cgroups.write_order import Write
 
 NOT_CONFINED: Final = "CannotSetCPUs"
 """Reason of events."""

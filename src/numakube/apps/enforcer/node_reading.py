@@ -11,8 +11,8 @@ from numakube.apps.enforcer.deciding import NodeState
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import read_json
 from numakube.koordinator.node.read_cpus import kept_by_owner, layout_of
-from numakube.kubelet.machines.sysfs import CPUS
-from numakube.node.sysfs import read_machine
+from numakube.kubelet.machines.sysfs_read import CPUS
+from numakube.node.sysfs_machine import read_machine
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of
 

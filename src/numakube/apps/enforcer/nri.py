@@ -19,11 +19,11 @@ import structlog
 from numakube.api.koordinator import keys
 from numakube.apps.enforcer.pod_reading import uid_in_groups
 from numakube.errors import RuntimeUnavailable
-from numakube.node.cgroups.files import CPUS, MEMS, Version
-from numakube.node.cgroups.names import container_id_of
-from numakube.node.cgroups.ordering import Setting
-from numakube.node.nri.objects import STOPPED, Cpu, Update
-from numakube.node.nri.plugin import DEFAULT_REQUEST_SECONDS, Event
+from numakube.node.cgroups.group_files import CPUS, MEMS, Version
+from numakube.node.cgroups.group_names import container_id_of
+from numakube.node.cgroups.write_order import Setting
+from numakube.node.nri.nri_objects import STOPPED, Cpu, Update
+from numakube.node.nri.nri_plugin import DEFAULT_REQUEST_SECONDS, Event
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from numakube.apps.enforcer.executing import Change, Outcome
     from numakube.apps.enforcer.metrics import EnforcerMetrics
     from numakube.kube.clock import Clock
-    from numakube.node.nri.objects import Container, Sandbox
-    from numakube.node.nri.plugin import Runtime, Session
+    from numakube.node.nri.nri_objects import Container, Sandbox
+    from numakube.node.nri.nri_plugin import Runtime, Session
 
 ADJUSTED, NOTHING, UNKNOWN, LATE = "adjusted", "nothing", "unknown", "late"
 MOST_SECONDS: Final = 1.0

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.errors import RuntimeUnavailable
-from numakube.kube.pacing import Backoff
-from numakube.node.nri.plugin import Session
+from numakube.kube.backoff import Backoff
+from numakube.node.nri.nri_plugin import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

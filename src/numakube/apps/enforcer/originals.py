@@ -18,7 +18,7 @@ import structlog
 from numakube.api.codec import BROKEN_JSON
 from numakube.api.wire import Wire
 from numakube.errors import ConfigError, InvalidValue
-from numakube.node.cgroups.ordering import Setting
+from numakube.node.cgroups.write_order import Setting
 from numakube.values.cpuset import CpuSet
 
 FILE: Final = "originals.json"

@@ -14,15 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from numakube.node.cgroups.files import Version
-from numakube.node.cgroups.names import uid_of
-from numakube.node.cgroups.ordering import Setting, same_quota
+from numakube.node.cgroups.group_files import Version
+from numakube.node.cgroups.group_names import uid_of
+from numakube.node.cgroups.write_order import Setting, same_quota
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numakube.apps.enforcer.deciding import Confinement, PodConfinement, PodState
-    from numakube.node.cgroups.scanning import PodGroups
+    from numakube.node.cgroups.group_scan import PodGroups
 
 Value: TypeAlias = Any
 """A part of a setting: a set as bits, a quota as text, or nothing."""

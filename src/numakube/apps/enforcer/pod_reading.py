@@ -9,7 +9,7 @@ from numakube.api.pod_phase import has_ended
 from numakube.apps.enforcer.deciding import PodState
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.wish.qos import qos_of
-from numakube.node.cgroups.names import bare_id
+from numakube.node.cgroups.group_names import bare_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

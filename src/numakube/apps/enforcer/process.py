@@ -32,11 +32,11 @@ from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.connect import connect
-from numakube.kube.events import EventRecorder
+from numakube.kube.connection.connect import connect
+from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.reflector import Reflector
-from numakube.node.cgroups.files import CgroupFiles, detect
-from numakube.node.cgroups.watching import GroupWatch
+from numakube.node.cgroups.group_files import CgroupFiles, detect
+from numakube.node.cgroups.group_watch import GroupWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

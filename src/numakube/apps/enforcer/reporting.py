@@ -11,7 +11,7 @@ import structlog
 
 from numakube.apps.enforcer.executing import Kind
 from numakube.kube.catalog import PODS
-from numakube.kube.events import reference_to
+from numakube.kube.event_recorder import reference_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.enforcer.deciding import Decisions, Problem
     from numakube.apps.enforcer.executing import Outcome
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
 
 _Told: TypeAlias = tuple[str, str, str]
 

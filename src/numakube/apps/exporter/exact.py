@@ -18,12 +18,12 @@ import msgspec
 
 from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.errors import ConfigError, InvalidValue, KubeletStartError
-from numakube.kubelet.configuration import settings_of
-from numakube.kubelet.memory.tables import empty_books
+from numakube.kubelet.memory.memory_tables import empty_books
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.preference import Preference
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.versions import behaviour_of
-from numakube.topology.exact import (
+from numakube.topology.exact_report import (
     DeviceChoice,
     DeviceTable,
     ExactReport,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numakube.api.checkpoints import DeviceManagerState
     from numakube.apps.exporter.inputs import NodeInputs
     from numakube.kubelet.machine import Machine
-    from numakube.kubelet.memory.tables import MemoryBooks
+    from numakube.kubelet.memory.memory_tables import MemoryBooks
     from numakube.kubelet.settings import KubeletSettings
     from numakube.node.podresources import Devices, PodResources
 

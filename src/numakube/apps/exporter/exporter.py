@@ -26,7 +26,7 @@ from numakube.errors import (
     KubeletUnavailable,
     MissingDefinition,
 )
-from numakube.kube.pacing import growing
+from numakube.kube.backoff import growing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.topology.fingerprint import PodName
-from numakube.topology.fingerprint_status import FingerprintStatus, encode_status, encode_statuses
+from numakube.topology.fingerprint_dump import FingerprintStatus, encode_status, encode_statuses
 from numakube.values.times import format_micro_time
 
 if TYPE_CHECKING:

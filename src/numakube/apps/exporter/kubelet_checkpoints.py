@@ -23,10 +23,10 @@ from numakube.api.checkpoints import (
 )
 from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.errors import CorruptCheckpoint
-from numakube.kubelet.memory.tables import MemoryBooks, MemoryTable, NodeMemory, release
+from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory, release
 from numakube.kubelet.outcome import MemoryBlock
 from numakube.kubelet.state_files import StateFiles
-from numakube.node.device_choices import FOLDER, read_choices
+from numakube.node.device_plugin.device_choices import FOLDER, read_choices
 from numakube.node.podresources import ContainerResources, Devices, Memory
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         NumaNodeState,
         PodDevices,
     )
-    from numakube.node.device_choices import PluginChoice
+    from numakube.node.device_plugin.device_choices import PluginChoice
     from numakube.node.podresources import PodResources
 
 _State = TypeVar("_State")

@@ -21,9 +21,9 @@ import structlog
 
 from numakube.api.kubelet_config import decode_configz, read_kubelet_config, with_defaults
 from numakube.errors import ApiError, ConfigError, KubeletUnavailable, NumakubeError
-from numakube.kube.config import ClusterConfig, TlsConfig, UserConfig
-from numakube.kube.connect import connect
-from numakube.kube.transport import Request
+from numakube.kube.connection.cluster_config import ClusterConfig, TlsConfig, UserConfig
+from numakube.kube.connection.connect import connect
+from numakube.kube.connection.transport import Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from numakube.apps.exporter.wakeups import Cause
 from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.values.durations import SECOND, format_duration
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ MANAGER: Final = "numakube-exporter"
 SLEEP_DURATION: Final = "k8stopoawareschedwg/sleep-duration"
 UPDATE_INTERVAL: Final = "k8stopoawareschedwg/update-interval"
 # They tell about an update, not about the node.
-_ABOUT_UPDATES: Final = frozenset({names.RTE_UPDATE_ANNOTATION, SLEEP_DURATION, UPDATE_INTERVAL})
+_ABOUT_UPDATES: Final = frozenset(
+    {nrt_names.RTE_UPDATE_ANNOTATION, SLEEP_DURATION, UPDATE_INTERVAL}
+)
 OURS: Final = _ABOUT_UPDATES | {
-    names.FINGERPRINT_ANNOTATION,
-    names.EXACT_ANNOTATION,
-    names.INEXACT_ANNOTATION,
+    nrt_names.FINGERPRINT_ANNOTATION,
+    nrt_names.EXACT_ANNOTATION,
+    nrt_names.INEXACT_ANNOTATION,
 }
 _ATTEMPTS: Final = 5
 
@@ -130,7 +132,7 @@ class Writer:
             known = await self._current()
             if known is None:
                 return Written(Operation.NONE)
-            marked = with_attribute(known.attributes, Attribute(name=names.STALE, value=reason))
+            marked = with_attribute(known.attributes, Attribute(name=nrt_names.STALE, value=reason))
             change = {} if marked == known.attributes else {"attributes": marked}
             try:
                 return await self._patch(known, change)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 

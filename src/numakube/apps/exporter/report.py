@@ -28,11 +28,11 @@ from numakube.apps.exporter.report_parts import (
     exclusive_use,
     kubelet_attributes,
 )
-from numakube.topology import names
-from numakube.topology.codec import encode_report
-from numakube.topology.exact import ExactReport
+from numakube.topology import nrt_names
+from numakube.topology.exact_report import ExactReport
 from numakube.topology.fingerprint import fingerprint_of
-from numakube.topology.placement import BadPlacement, Placement, encode_placement
+from numakube.topology.numa_placement import BadPlacement, Placement, encode_placement
+from numakube.topology.report_codec import encode_report
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
@@ -155,20 +155,20 @@ def _method(options: ReportOptions) -> str:
 
 def _fingerprint_attributes(published: str | None, method: str) -> Iterator[Attribute]:
     if published is not None:
-        yield Attribute(name=names.FINGERPRINT, value=published)
-        yield Attribute(name=names.FINGERPRINT_METHOD, value=method)
+        yield Attribute(name=nrt_names.FINGERPRINT, value=published)
+        yield Attribute(name=nrt_names.FINGERPRINT_METHOD, value=method)
 
 
 def _annotations(
     cause: Cause, published: str | None, exact: ExactReport | Inexact | None
 ) -> dict[str, str]:
-    annotations = {names.RTE_UPDATE_ANNOTATION: str(cause)}
+    annotations = {nrt_names.RTE_UPDATE_ANNOTATION: str(cause)}
     if published is not None:
-        annotations[names.FINGERPRINT_ANNOTATION] = published
+        annotations[nrt_names.FINGERPRINT_ANNOTATION] = published
     if isinstance(exact, ExactReport):
-        annotations[names.EXACT_ANNOTATION] = encode_report(exact)
+        annotations[nrt_names.EXACT_ANNOTATION] = encode_report(exact)
     elif exact is not None:
-        annotations[names.INEXACT_ANNOTATION] = exact.reason
+        annotations[nrt_names.INEXACT_ANNOTATION] = exact.reason
     return annotations
 
 
@@ -199,7 +199,7 @@ def _placement(
 
 def _placement_attributes(placement: Placement | Unplaced | None) -> Iterator[Attribute]:
     if isinstance(placement, Placement):
-        yield Attribute(name=names.PLACEMENT_METADATA, value=placement.metadata)
+        yield Attribute(name=nrt_names.PLACEMENT_METADATA, value=placement.metadata)
 
 
 def _placement_problems(placement: Placement | Unplaced | None) -> Iterator[Problem]:
@@ -212,6 +212,6 @@ def _with_vector(zone: Zone, placement: Placement | Unplaced | None) -> Zone:
     vectors = placement.vectors if isinstance(placement, Placement) else {}
     for numa, text in vectors.items():
         if zone_name(numa) == zone.name:
-            attribute = Attribute(name=names.PLACEMENT_VECTOR, value=text)
+            attribute = Attribute(name=nrt_names.PLACEMENT_VECTOR, value=text)
             return msgspec.structs.replace(zone, attributes=(*zone.attributes, attribute))
     return zone

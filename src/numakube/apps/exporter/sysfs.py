@@ -20,8 +20,8 @@ from numakube.api.nrt import zone_name
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware, hardware_of
 from numakube.apps.exporter.problems import Problem, Trouble
 from numakube.errors import InvalidValue, MalformedObject
-from numakube.kubelet.machines.sysfs import CPUS, KIB, NODES
-from numakube.node.sysfs import read_machine
+from numakube.kubelet.machines.sysfs_read import CPUS, KIB, NODES
+from numakube.node.sysfs_machine import read_machine
 from numakube.values.cpuset import MAX_CPU_ID, CpuSet
 from numakube.values.resources import hugepage_name
 

@@ -22,7 +22,7 @@ from numakube.apps.binding import Bound, Lanes, Result, bind
 from numakube.apps.extender.refusal_texts import text_of
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
     from numakube.apps.extender.claims import Claims

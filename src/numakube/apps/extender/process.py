@@ -37,7 +37,7 @@ from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.watched_kinds import KINDS
 from numakube.errors import ConfigError
-from numakube.kube.connect import connect
+from numakube.kube.connection.connect import connect
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.numa.topology_match import make_cache, make_engine
 from numakube.scheduling.numa.topology_match_args import read_args

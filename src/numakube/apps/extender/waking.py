@@ -23,8 +23,8 @@ import structlog
 
 from numakube.apps.extender.refusal_texts import MARK
 from numakube.errors import Conflict, NotFound, NumakubeError
+from numakube.kube.backoff import TokenBucket, growing
 from numakube.kube.catalog import PODS
-from numakube.kube.pacing import TokenBucket, growing
 from numakube.kube.patches import merge_patch
 from numakube.values.times import format_micro_time
 

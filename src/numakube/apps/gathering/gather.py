@@ -41,9 +41,9 @@ from numakube.insight.collected import (
 )
 from numakube.insight.unreadable import Unreadable, refused
 from numakube.kube.client import PAGE_SIZE, Client
-from numakube.kube.requests import list_request
-from numakube.kube.resources import Resource
-from numakube.kube.transport import Request
+from numakube.kube.connection.transport import Request
+from numakube.kube.request_parts import list_request
+from numakube.kube.resource_types import Resource
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.debug_client import Reached
     from numakube.kube.client import Client
-    from numakube.kube.resources import Resource
+    from numakube.kube.resource_types import Resource
 
 ENDPOINTS: Final[Mapping[str, str]] = MappingProxyType(
     {

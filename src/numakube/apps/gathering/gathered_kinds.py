@@ -23,7 +23,7 @@ from numakube.kube.catalog import (
 )
 
 if TYPE_CHECKING:
-    from numakube.kube.resources import Resource
+    from numakube.kube.resource_types import Resource
 
 LISTED: Final[tuple[Resource[Any], ...]] = (
     NODES,

@@ -25,7 +25,7 @@ from numakube.apps.host.settings import group, setting
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numakube.kube.config import ClusterConfig
+    from numakube.kube.connection.cluster_config import ClusterConfig
 
 Locate: TypeAlias = Callable[[str], Path]
 """Where a path of the process really is: elsewhere if it runs in a container of the lab."""
@@ -124,7 +124,7 @@ def cluster_of(
         ConfigError: nothing says how.
     """
     # Not every process has a cluster; one that has none does without the memory.
-    from numakube.kube.config import load_config
+    from numakube.kube.connection.cluster_config import load_config
 
     kubeconfig, context = connection.kubeconfig or None, connection.context or None
     # Another root is another file system, in which this one's home directory does not exist.

@@ -1,6 +1,7 @@
 """What is logged, which can be changed while the process runs: all of it, a module, or one pod.
 
-`SWITCH` is the one of this process: `numakube.cli.logs` puts it first among structlog's processors.
+`SWITCH` is the one of this process: `numakube.cli.shared.log_options` puts it first among
+structlog's processors.
 A rule for a module or a pod holds for a while and then ends by itself, so that nobody has to
 remember it. Which rule applies: that of the pod that an event is about, else that of the innermost
 module, else the general level. As long as there are no rules, none of this costs anything; code

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import ObjectMeta
     from numakube.apps.operator.conditions import Verdict
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from numakube.api.nodetopology import NUMAResourcesOperator, NUMAResourcesSchedu
 from numakube.apps.operator.conditions import INTERNAL_ERROR, conditions_of, degraded
 from numakube.apps.operator.executor import FIELD_MANAGER, Failed
 from numakube.errors import NotFound, NumakubeError
-from numakube.kube.events import reference_to
+from numakube.kube.event_recorder import reference_to
 from numakube.kube.patches import merge_patch
 from numakube.values.times import format_time
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from numakube.apps.operator.metrics import OperatorMetrics
     from numakube.apps.operator.state import View
     from numakube.kube.client import Client
-    from numakube.kube.events import EventRecorder
-    from numakube.kube.resources import Document
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.resource_types import Document
 
 T = TypeVar("T", NUMAResourcesOperator, NUMAResourcesScheduler)
 

@@ -20,7 +20,7 @@ from numakube.apps.operator.foreign_edits import removal_of_additions
 from numakube.apps.ownership_labels import managed
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import resource_of
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.patches import merge_patch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import ObjectMeta
     from numakube.kube.client import Client
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 FIELD_MANAGER: Final = "numakube-operator"
 

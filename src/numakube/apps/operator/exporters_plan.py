@@ -29,7 +29,7 @@ from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expression
 from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
 from numakube.manifests.config_hash import hash_of
-from numakube.manifests.network import API_PORTS
+from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from numakube.api.nodetopology import MachineConfigPool, NUMAResourcesOperator
     from numakube.api.workloads import ConfigMap, DaemonSet
     from numakube.apps.operator.kubelet_configs import KubeletConfigObject
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 PAUSE: Final = "config.numa-operator.openshift.io/pause-reconciliation"
 KEEP_DEFINITION: Final = "config.numa-operator.openshift.io/nrt-api-definition"

@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 _OURS: Final = {
     "ConfigMap": ("data", "binaryData"),

@@ -28,14 +28,14 @@ from numakube.apps.operator.state import (
 )
 from numakube.errors import ApiError, ConfigError, LeadershipLost
 from numakube.kube.catalog import PODS
-from numakube.kube.connect import connect
-from numakube.kube.events import EventRecorder
-from numakube.kube.lease import LeaderElection
-from numakube.kube.objects import ObjectKey
+from numakube.kube.connection.connect import connect
+from numakube.kube.event_recorder import EventRecorder
+from numakube.kube.leader_election import LeaderElection
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import wait_synced
 from numakube.kube.workqueue import WorkQueue, run_workers
-from numakube.manifests.images import IMAGE
 from numakube.manifests.operator import LEASE
+from numakube.manifests.release_image import IMAGE
 
 if TYPE_CHECKING:
     from numakube.apps.host.serving import Listen

@@ -24,9 +24,9 @@ from numakube.apps.operator.exporters_plan import PAUSE
 from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
 from numakube.errors import InvalidValue
 from numakube.manifests.components import pulled
-from numakube.manifests.debugging import debugging_access
+from numakube.manifests.debug_access import debugging_access
 from numakube.manifests.extender import ExtenderManifest
-from numakube.manifests.network import API_PORTS
+from numakube.manifests.network_policies import API_PORTS
 from numakube.manifests.secondary_scheduler import (
     DEFAULT_NAMES,
     NAME,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nodetopology import NodeGroup, SriovGroup
     from numakube.apps.operator.node_pools import Pool
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 ACCOUNT: Final = "numaresources-sriov"
 _PREFIX: Final = "intel.com"

@@ -35,9 +35,9 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 from numakube.kube.store import Updated
 from numakube.manifests.secondary_scheduler import NAME as SCHEDULER_DEPLOYMENT
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from numakube.apps.operator.exporters_plan import Setup
     from numakube.apps.operator.scheduler_plan import SchedulerSetup
     from numakube.kube.client import Client
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
     from numakube.kube.store import Change
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import structlog
 
 from numakube.errors import ApiError, NotFound, NumakubeError
+from numakube.kube.backoff import TokenBucket
 from numakube.kube.catalog import PODS
-from numakube.kube.events import reference_to
-from numakube.kube.pacing import TokenBucket
+from numakube.kube.event_recorder import reference_to
 from numakube.kube.patches import strategic_patch
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
     from numakube.kube.client import Client
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube.scheduling.snapshot.pods import PodInfo
 
 WRITERS: Final = 8

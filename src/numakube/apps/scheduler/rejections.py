@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.metrics import SchedulerMetrics
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.kube.clock import Clock
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube.scheduling.plugins.rejection_guard import RejectionGuard
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -23,7 +23,7 @@ from numakube.apps.sriov.reading import read_config_file
 from numakube.apps.sriov.survey import Survey, SurveyOptions, look
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
-from numakube.node.pci_uevents import Uevents
+from numakube.node.pci.uevents import Uevents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.metrics import SriovMetrics
     from numakube.apps.sriov.plugin import Places
     from numakube.kube.clock import Clock
-    from numakube.node.deviceplugin_messages import PluginOptions
+    from numakube.node.device_plugin.plugin_messages import PluginOptions
 
 _SETTLE_SECONDS: Final = 0.05
 """How long to wait for more when something has changed."""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.sriov.cdi import qualified_name
-from numakube.node.deviceplugin_messages import Allocation
+from numakube.node.device_plugin.plugin_messages import Allocation
 from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.apps.sriov.config import EVERY_DEVICE, DeviceType
 from numakube.node.host_files import DeviceFile
-from numakube.node.pci_nodes import VFIO, driver_devices, uio_device, vfio_group
-from numakube.node.pci_rdma import DEVICE_FOLDER
-from numakube.node.pci_vdpa import VHOST
+from numakube.node.pci.device_files import VFIO, driver_devices, uio_device, vfio_group
+from numakube.node.pci.rdma import DEVICE_FOLDER
+from numakube.node.pci.vdpa import VHOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.discovery import Candidate, Facts
     from numakube.apps.sriov.share_out import Member
     from numakube.node.host_files import Mount
-    from numakube.node.pci_vdpa import VdpaDevice
+    from numakube.node.pci.vdpa import VdpaDevice
 
 VHOST_NET: Final = "/dev/vhost-net"
 TUN: Final = "/dev/net/tun"

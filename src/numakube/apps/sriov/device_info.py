@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.sriov.cdi import replace_file
-from numakube.node.pci_vdpa import VHOST
+from numakube.node.pci.vdpa import VHOST
 from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:

@@ -15,24 +15,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.apps.sriov.config import DeviceType
-from numakube.node.pci import ACCELERATOR, BRIDGE, NETWORK, PciBus
-from numakube.node.pci_aux import DEVICES as AUXILIARY_DEVICES
-from numakube.node.pci_aux import auxiliary_devices
-from numakube.node.pci_net import default_route_interfaces, is_down, link_type_of, uplink_of
-from numakube.node.pci_rdma import (
+from numakube.node.pci.auxiliary import DEVICES as AUXILIARY_DEVICES
+from numakube.node.pci.auxiliary import auxiliary_devices
+from numakube.node.pci.functions import ACCELERATOR, BRIDGE, NETWORK, PciBus
+from numakube.node.pci.network_interfaces import (
+    default_route_interfaces,
+    is_down,
+    link_type_of,
+    uplink_of,
+)
+from numakube.node.pci.rdma import (
     character_devices,
     connection_manager,
     default_partition_key,
     rdma_devices,
 )
-from numakube.node.pci_vdpa import vdpa_devices
+from numakube.node.pci.vdpa import vdpa_devices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.node.pci import PciFunction, Unreadable
-    from numakube.node.pci_aux import AuxiliaryDevice
-    from numakube.node.pci_vdpa import VdpaDevice
+    from numakube.node.pci.auxiliary import AuxiliaryDevice
+    from numakube.node.pci.functions import PciFunction, Unreadable
+    from numakube.node.pci.vdpa import VdpaDevice
 
 INFINIBAND: Final = "infiniband"
 

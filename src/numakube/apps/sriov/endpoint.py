@@ -15,9 +15,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
-from numakube.kube.pacing import Backoff
-from numakube.node.deviceplugin import KUBELET_SOCKET, DevicePluginError, PluginServer
-from numakube.node.deviceplugin_registry import PluginInfo, RegistryRegistrant
+from numakube.kube.backoff import Backoff
+from numakube.node.device_plugin.plugin_protocol import (
+    KUBELET_SOCKET,
+    DevicePluginError,
+    PluginServer,
+)
+from numakube.node.device_plugin.plugin_registration import PluginInfo, RegistryRegistrant
 
 if TYPE_CHECKING:
     import asyncio

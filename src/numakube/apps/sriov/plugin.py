@@ -15,10 +15,10 @@ from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.describing import describe
 from numakube.apps.sriov.discovery import Facts
 from numakube.kubelet.preference import Chooser, Preference
-from numakube.node.device_choices import ChoiceFile, PluginChoice
-from numakube.node.deviceplugin import DevicePluginError
-from numakube.node.deviceplugin_messages import PluginOptions
-from numakube.node.pci_files import target_of
+from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice
+from numakube.node.device_plugin.plugin_messages import PluginOptions
+from numakube.node.device_plugin.plugin_protocol import DevicePluginError
+from numakube.node.pci.sysfs_files import target_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.apps.sriov.metrics import SriovMetrics
     from numakube.apps.sriov.share_out import Member
     from numakube.kubelet.machine import Device
-    from numakube.node.deviceplugin_messages import Allocation
+    from numakube.node.device_plugin.plugin_messages import Allocation
 
 Poke: TypeAlias = Callable[[], None]
 """Asks for another look at the host."""

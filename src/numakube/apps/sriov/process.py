@@ -30,8 +30,8 @@ from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.reading import read_config_file
 from numakube.apps.sriov.settings import SETTINGS
 from numakube.apps.sriov.survey import SurveyOptions, look
-from numakube.node.device_choices import FOLDER
-from numakube.node.pci_devlink import Devlink
+from numakube.node.device_plugin.device_choices import FOLDER
+from numakube.node.pci.devlink import Devlink
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

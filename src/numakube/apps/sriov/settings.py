@@ -15,7 +15,7 @@ from numakube.apps.host.loglevel import LEVELS, level_of_verbosity
 from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
 from numakube.apps.sriov import cdi, device_info
 from numakube.apps.sriov.endpoint import Way
-from numakube.node import deviceplugin, deviceplugin_registry
+from numakube.node.device_plugin import plugin_protocol, plugin_registration
 from numakube.programs import PROGRAMS
 
 DEFAULT_CONFIG: Final = "/etc/pcidp/config.json"
@@ -103,13 +103,13 @@ class SriovSettings:
     )
     device_plugins_dir: str = setting(
         "--device-plugins-dir",
-        default=deviceplugin.DEFAULT_DIRECTORY,
+        default=plugin_protocol.DEFAULT_DIRECTORY,
         metavar="DIR",
         help="The kubelet's folder of device plugins.",
     )
     registry_dir: str = setting(
         "--plugins-registry-dir",
-        default=deviceplugin_registry.DEFAULT_DIRECTORY,
+        default=plugin_registration.DEFAULT_DIRECTORY,
         metavar="DIR",
         help="The kubelet's registry of plugins.",
     )

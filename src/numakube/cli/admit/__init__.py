@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.output import (
+from numakube.cli.shared.machine_argument import MachineParameter, load_machine, read_text
+from numakube.cli.shared.output_option import (
     Output,
     can_draw,
     make_console,
@@ -16,14 +17,13 @@ from numakube.cli.output import (
     print_document,
     text_width,
 )
-from numakube.cli.printing import say
-from numakube.cli.sources import MachineParameter, load_machine, read_text
+from numakube.cli.shared.printing import say
 from numakube.errors import KubeletStartError
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.pod import Pod
-    from numakube.cli.admit.verdicts import Verdict
+    from numakube.cli.admit.admissions import Verdict
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.node import KubeletNode
 
@@ -93,7 +93,7 @@ def command(
 
 
 def _read(pods: str) -> tuple[Pod, ...]:
-    from numakube.cli.admit.inputs import read_pods
+    from numakube.cli.admit.pod_inputs import read_pods
 
     return read_pods(read_text(pods), pods)
 
@@ -117,7 +117,7 @@ def _configured(file: str | None, words: str, machine: Machine) -> KubeletConfig
 def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[Verdict]]:
     """Ask about the built-in pods; the three files are in the folder ``example``."""
     from numakube.api.kubelet_config import read_kubelet_config
-    from numakube.cli.admit.inputs import read_pods
+    from numakube.cli.admit.pod_inputs import read_pods
     from numakube.kubelet.machines.synthetic import from_shape
 
     folder = files("numakube.cli.admit") / "example"
@@ -136,9 +136,9 @@ def _ask(
     pods: tuple[Pod, ...],
     kubernetes: str | None,
 ) -> tuple[KubeletNode, list[Verdict]]:
-    from numakube.cli.admit.verdicts import decide
-    from numakube.kubelet.configuration import allocatable_of, settings_of
+    from numakube.cli.admit.admissions import decide
     from numakube.kubelet.node import KubeletNode
+    from numakube.kubelet.settings_from_config import allocatable_of, settings_of
     from numakube.kubelet.versions import DEFAULT
 
     try:
@@ -185,8 +185,8 @@ def _print(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain:
 
 
 def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> None:
-    from numakube.cli.admit.verdicts import verdict_document
-    from numakube.cli.admit.zones import picture_after, zone_documents
+    from numakube.cli.admit.admissions import verdict_document
+    from numakube.cli.admit.zones_after import picture_after, zone_documents
 
     major, minor = node.behaviour.version
     document = {
@@ -199,15 +199,15 @@ def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> N
 
 
 def _draw(node: KubeletNode, verdicts: list[Verdict], *, wide: bool, plain: bool) -> None:
-    from numakube.cli.admit import drawing
-    from numakube.cli.admit.zones import picture_after
-    from numakube.cli.painting import name_styles, print_drawing
-    from numakube.insight.drawing.text import DEFAULT_WIDTH, zone_lines
+    from numakube.cli.admit import admit_tables
+    from numakube.cli.admit.zones_after import picture_after
+    from numakube.cli.shared.terminal import name_styles, print_drawing
+    from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, zone_lines
 
     console = make_console()
     picture = picture_after(node, verdicts)
-    console.print(drawing.verdict_table(verdicts, name_styles(picture, console), wide=wide))
-    for line in drawing.refusals(verdicts):
+    console.print(admit_tables.verdict_table(verdicts, name_styles(picture, console), wide=wide))
+    for line in admit_tables.refusals(verdicts):
         console.print(line)
     console.print()
     width = text_width(console, DEFAULT_WIDTH)

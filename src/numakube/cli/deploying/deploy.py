@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.deploying.options import (
+from numakube.cli.deploying.deploy_options import (
     Progress,
     choices_options,
     components_argument,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numakube.apps.deployer.engine import Engine
     from numakube.apps.deployer.takeover import Takeover
     from numakube.kube.client import Client
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
     from numakube.manifests.components import Choices
 
 NOT_READY = 1

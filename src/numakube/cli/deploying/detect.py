@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.deploying.options import connection_options, on_cluster
-from numakube.cli.output import Output, output_option, print_document
-from numakube.cli.printing import say
+from numakube.cli.deploying.deploy_options import connection_options, on_cluster
+from numakube.cli.shared.output_option import Output, output_option, print_document
+from numakube.cli.shared.printing import say
 
 if TYPE_CHECKING:
     from numakube.apps.deployer.detection import Found

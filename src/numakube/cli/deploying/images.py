@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.deploying.options import choices_options, components_argument
-from numakube.cli.output import Output, output_option, print_document
+from numakube.cli.deploying.deploy_options import choices_options, components_argument
+from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.manifests.components import COMPONENTS, in_order
 
 if TYPE_CHECKING:

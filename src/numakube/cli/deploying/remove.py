@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.deploying.options import (
+from numakube.cli.deploying.deploy_options import (
     Progress,
     choices_options,
     components_argument,

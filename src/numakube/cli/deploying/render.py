@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube.cli.deploying.deploy import print_all
-from numakube.cli.deploying.options import choices_options, components_argument
+from numakube.cli.deploying.deploy_options import choices_options, components_argument
 from numakube.manifests.components import objects_of
 
 if TYPE_CHECKING:

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.cluster import facts_for
-from numakube.cli.connection import current_cluster
 from numakube.cli.deploying.deploy import Deployment
-from numakube.cli.deploying.options import (
+from numakube.cli.deploying.deploy_options import (
     choices_options,
     components_argument,
     connection_options,
@@ -18,7 +16,9 @@ from numakube.cli.deploying.options import (
     wait_options,
 )
 from numakube.cli.deploying.validate import report
-from numakube.cli.output import Output
+from numakube.cli.shared.cluster_options import facts_for
+from numakube.cli.shared.connection_options import current_cluster
+from numakube.cli.shared.output_option import Output
 
 if TYPE_CHECKING:
     from numakube.manifests.components import Choices

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.cluster import ClusterOptions, cluster_options, facts_for
-from numakube.cli.naming import ObjectName
-from numakube.cli.output import Output, output_option, print_document
-from numakube.cli.printing import say
+from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, facts_for
+from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared.output_option import Output, output_option, print_document
+from numakube.cli.shared.printing import say
 from numakube.errors import ConfigError
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
@@ -93,7 +93,7 @@ def _print_patch(
 ) -> None:
     from numakube.apps.deployer.advice import Advice, kubeadm_patch
     from numakube.insight.model_node import model_of
-    from numakube.topology.zones import Unusable
+    from numakube.topology.numa_zones import Unusable
 
     if node not in facts.nodes:
         raise ConfigError(f"there is no node {node!r}")

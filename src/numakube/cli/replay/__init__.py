@@ -1,6 +1,6 @@
 """``numakube replay FORMAT FILE [--check]``: our answers to recorded cases.
 
-Each format is one module with a ``command`` made by `numakube.cli.replay.cases.replay_command`;
+Each format is one module with a ``command`` made by `numakube.cli.replay.case_loop.replay_command`;
 a new one is added to `FORMATS`. That of requests to an API server comes with the lab.
 """
 
@@ -14,14 +14,14 @@ from numakube.cli.lazy import LAB, Contributed, Lazy, LazyGroup
 
 FORMATS: Final[dict[str, Lazy | Contributed]] = {
     "api": Contributed("replay api", LAB, "Requests to an API server, against the lab's."),
-    "bundle": Lazy("numakube.cli.replay.bundle", "Pods of a bundle that wait, decided anew."),
+    "bundle": Lazy("numakube.cli.replay.bundle_cases", "Pods of a bundle that wait, decided anew."),
     "exporter": Lazy(
-        "numakube.cli.replay.exporter", "Scans of a node by the Resource Topology Exporter."
+        "numakube.cli.replay.exporter_cases", "Scans of a node by the Resource Topology Exporter."
     ),
-    "filter": Lazy("numakube.cli.replay.filter", "Pods judged by NodeResourceTopologyMatch."),
-    "kubelet": Lazy("numakube.cli.replay.kubelet", "Pods admitted and removed by a kubelet."),
-    "scheduler": Lazy("numakube.cli.replay.scheduler", "Pods filtered and scored on nodes."),
-    "values": Lazy("numakube.cli.replay.values", "Quantities, CPU lists, requests of pods."),
+    "filter": Lazy("numakube.cli.replay.filter_cases", "Pods judged by NodeResourceTopologyMatch."),
+    "kubelet": Lazy("numakube.cli.replay.kubelet_cases", "Pods admitted and removed by a kubelet."),
+    "scheduler": Lazy("numakube.cli.replay.scheduler_cases", "Pods filtered and scored on nodes."),
+    "values": Lazy("numakube.cli.replay.values_cases", "Quantities, CPU lists, requests of pods."),
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from numakube.cli.cluster import (
+from numakube.cli.shared.cluster_options import (
     all_namespaces_option,
     cluster_options,
     facts_for,
@@ -16,18 +16,18 @@ from numakube.cli.cluster import (
     selector_option,
     warn_of_refusal,
 )
-from numakube.cli.naming import names_argument
-from numakube.cli.output import Output, make_console, output_option, print_document
-from numakube.cli.printing import say
+from numakube.cli.shared.kubectl_names import names_argument
+from numakube.cli.shared.output_option import Output, make_console, output_option, print_document
+from numakube.cli.shared.printing import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.cli.cluster import ClusterOptions
-    from numakube.cli.manifests import Batch
+    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.insight.facts import ClusterFacts
-    from numakube.insight.usage.nodes import NodeUsage, ZoneUsage
+    from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
     from numakube.values.resources import Amounts
 
 _TABLES: Final = (Output.TABLE, Output.WIDE)
@@ -103,7 +103,7 @@ def command(
     if watch:
         if not cluster.live:
             raise click.UsageError("--watch needs a live cluster; a bundle does not change.")
-        from numakube.cli.following import follow
+        from numakube.cli.shared.watch_option import follow
 
         follow(cluster, view.show)
         return
@@ -122,14 +122,14 @@ def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch | 
         return _in_manifest(filename, namespace)
     if shape is None:
         return None
-    from numakube.cli.manifests import Batch
-    from numakube.insight.usage.shapes import pod_of
+    from numakube.cli.shared.pods_in_manifests import Batch
+    from numakube.insight.usage.largest_pod import pod_of
 
     return Batch("", shape, pod_of(_parsed(shape)), None)
 
 
 def _in_manifest(filename: str, namespace: str) -> Batch:
-    from numakube.cli.manifests import batches_in
+    from numakube.cli.shared.pods_in_manifests import batches_in
 
     found = batches_in(filename)
     if len(found) > 1:
@@ -150,7 +150,7 @@ def _in_namespace(pod: Pod, namespace: str) -> Pod:
 def _parsed(shape: str) -> Amounts:
     """Return the amounts of ``cpu=8,memory=32Gi``."""
     from numakube.errors import InvalidValue
-    from numakube.insight.usage.shapes import parse_shape
+    from numakube.insight.usage.largest_pod import parse_shape
 
     try:
         return parse_shape(shape)
@@ -197,8 +197,8 @@ class _View:
             click.echo()
 
     def _usages(self, facts: ClusterFacts) -> tuple[list[NodeUsage], list[ZoneUsage]]:
-        from numakube.cli.choosing import chosen_nodes
-        from numakube.insight.usage.nodes import node_usage
+        from numakube.cli.shared.selection import chosen_nodes
+        from numakube.insight.usage.zone_usage import node_usage
 
         room = self._room(facts)
         nodes: list[NodeUsage] = []
@@ -213,30 +213,32 @@ class _View:
         """Return by node how many pods fit of what was asked about."""
         if self.wanted is None:
             return {}
-        from numakube.insight.explain.workload import room_in
+        from numakube.insight.explain.workload_explanation import room_in
 
         return room_in(facts, self.wanted.pod)
 
     def _nodes(
         self, facts: ClusterFacts, *, wide: bool
     ) -> tuple[list[str], Mapping[str, Any], list[str]]:
-        from numakube.cli.top import tables
-        from numakube.insight.usage.document import groups_document, nodes_document
-        from numakube.insight.usage.nodes import cluster_usage, usage_by_label
+        from numakube.cli.top import top_columns
+        from numakube.insight.usage.usage_json import groups_document, nodes_document
+        from numakube.insight.usage.zone_usage import cluster_usage, usage_by_label
 
         found, _ = self._usages(facts)
         total, fits = cluster_usage(found), self.wanted is not None
         if self.label:
-            groups: list[Any] = tables.sorted_usages(
+            groups: list[Any] = top_columns.sorted_usages(
                 usage_by_label(facts, found, self.label), self.sort_by
             )
-            titles, rows = tables.groups_table([*groups, total], self.label, wide=wide, fits=fits)
+            titles, rows = top_columns.groups_table(
+                [*groups, total], self.label, wide=wide, fits=fits
+            )
             document = groups_document(groups, total, self.label, counts_fits=fits)
             names = [f"{self.label}={group.node}" for group in groups]
         else:
-            nodes: list[Any] = tables.sorted_usages(found, self.sort_by)
+            nodes: list[Any] = top_columns.sorted_usages(found, self.sort_by)
             shown = [*nodes, total] if len(nodes) > 1 else nodes
-            titles, rows = tables.nodes_table(shown, wide=wide, fits=fits)
+            titles, rows = top_columns.nodes_table(shown, wide=wide, fits=fits)
             document = nodes_document(nodes, total, counts_fits=fits)
             names = [f"node/{node.node}" for node in nodes]
         return [*self._table(titles, rows), *self._replicas(total, document)], document, names
@@ -253,13 +255,13 @@ class _View:
     def _zones(
         self, facts: ClusterFacts, *, wide: bool
     ) -> tuple[list[str], Mapping[str, Any], list[str]]:
-        from numakube.cli.top import tables
-        from numakube.insight.usage.document import zones_document
+        from numakube.cli.top import top_columns
+        from numakube.insight.usage.usage_json import zones_document
 
         _, found = self._usages(facts)
-        zones: list[Any] = tables.sorted_usages(found, self.sort_by)
-        rows = [tables.zone_row(zone, wide=wide) for zone in zones]
-        titles = [*tables.ZONE_TITLES, *(tables.ZONE_MORE if wide else ())]
+        zones: list[Any] = top_columns.sorted_usages(found, self.sort_by)
+        rows = [top_columns.zone_row(zone, wide=wide) for zone in zones]
+        titles = [*top_columns.ZONE_TITLES, *(top_columns.ZONE_MORE if wide else ())]
         return (
             self._table(titles, rows),
             zones_document(zones),
@@ -270,19 +272,19 @@ class _View:
         self, facts: ClusterFacts, *, wide: bool
     ) -> tuple[list[str], Mapping[str, Any], list[str]]:
         from numakube.api.pod_phase import has_ended
-        from numakube.cli.choosing import chosen_pods
-        from numakube.cli.top import tables
-        from numakube.insight.usage.document import pods_document
-        from numakube.insight.usage.pods import pod_usages
+        from numakube.cli.shared.selection import chosen_pods
+        from numakube.cli.top import top_columns
+        from numakube.insight.usage.pod_alignment import pod_usages
+        from numakube.insight.usage.usage_json import pods_document
 
         chosen = [
             pod
             for pod in chosen_pods(facts, self.namespace, self.selector)
             if not has_ended(pod) and (not self.names or pod.metadata.name in self.names)
         ]
-        pods = tables.sorted_pods(list(pod_usages(facts, chosen)), self.sort_by)
-        rows = [tables.pod_row(pod, wide=wide) for pod in pods]
-        titles = [*tables.POD_TITLES, *(tables.POD_MORE if wide else ())]
+        pods = top_columns.sorted_pods(list(pod_usages(facts, chosen)), self.sort_by)
+        rows = [top_columns.pod_row(pod, wide=wide) for pod in pods]
+        titles = [*top_columns.POD_TITLES, *(top_columns.POD_MORE if wide else ())]
         return (
             self._table(titles, rows),
             pods_document(pods),
@@ -290,6 +292,6 @@ class _View:
         )
 
     def _table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-        from numakube.cli.columns import column_lines
+        from numakube.cli.shared.columns import column_lines
 
         return list(column_lines(titles, rows, headers=self.headers))

@@ -4,5 +4,5 @@
     for entry in diagnosis.entries: ...
 
 One module an area; each check is a function from `numakube.insight.facts.ClusterFacts` to findings
-and says nothing about what it does not know. `numakube.insight.doctor.registry` has all of them.
+and says nothing about what it does not know. `numakube.insight.doctor.diagnosis` has all of them.
 """

@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.allotted import with_allotments
 from numakube.insight.drawing.from_counts import picture_of_counts
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.picture import NodePicture
 from numakube.insight.model_node import NO_REPORT
-from numakube.insight.troubles import troubles_of
-from numakube.topology.exact import uid_hash
-from numakube.topology.zones import Unusable
+from numakube.insight.node_troubles import troubles_of
+from numakube.insight.scheduler_holdings import with_allotments
+from numakube.topology.exact_report import uid_hash
+from numakube.topology.numa_zones import Unusable
 
 if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
     from numakube.topology.view import NodeTopology
 
 _MANY: Final = 3

@@ -21,12 +21,12 @@ from numakube.insight.drawing.picture import (
     Zone,
     letter_of,
 )
-from numakube.kubelet.cpus.manager import start_cpu_manager
-from numakube.kubelet.cpus.topology import CpuTopology
-from numakube.kubelet.memory.tables import empty_books
+from numakube.kubelet.cpus.cpu_manager import start_cpu_manager
+from numakube.kubelet.cpus.cpu_topology import CpuTopology
+from numakube.kubelet.memory.memory_tables import empty_books
 from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.versions import DEFAULT, behaviour_of
-from numakube.topology.exact import DeviceTable, ExactReport, uid_hash
+from numakube.topology.exact_report import DeviceTable, ExactReport, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.resources import is_memory
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numakube.kubelet.machine import Machine, NumaNode
-    from numakube.kubelet.memory.tables import MemoryTable
+    from numakube.kubelet.memory.memory_tables import MemoryTable
     from numakube.kubelet.node import KubeletNode
-    from numakube.topology.exact import Holding
+    from numakube.topology.exact_report import Holding
 
 _NOTHING: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 

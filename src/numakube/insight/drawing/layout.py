@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.drawing import words
+from numakube.insight.drawing import map_words
+from numakube.insight.drawing.layout_parts import PADDING, Sheet
 from numakube.insight.drawing.legend_layout import distances_items, legend_items
 from numakube.insight.drawing.scene import (
     Box,
@@ -17,7 +18,6 @@ from numakube.insight.drawing.scene import (
     shortened_name,
     wrapped,
 )
-from numakube.insight.drawing.sheet import PADDING, Sheet
 from numakube.insight.drawing.zone_layout import ZonePen, measures_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def scene_of(picture: NodePicture) -> Scene:
         height=size[1],
         items=(page, *items),
         title=f"NUMA map of node {picture.node}" if picture.node else "NUMA map",
-        description=words.description(picture),
+        description=map_words.description(picture),
     )
 
 
@@ -80,12 +80,12 @@ def _head(picture: NodePicture, width: float) -> _Block:
         title = shortened_name(name, width - badge.width - 24, _TITLE, bold=True)
         items += [Label(x=0, y=y - 5, text=title, size=_TITLE, bold=True), badge]
     lines = [
-        *wrapped(words.machine_words(picture), width, _TEXT, between=" · "),
-        *wrapped(words.kubelet_words(picture.kubelet), width, _TEXT, between=" · "),
+        *wrapped(map_words.machine_words(picture), width, _TEXT, between=" · "),
+        *wrapped(map_words.kubelet_words(picture.kubelet), width, _TEXT, between=" · "),
     ]
     warnings = [
         line
-        for text in words.data_words(picture)
+        for text in map_words.data_words(picture)
         for line in wrapped(text.split(" "), width, _TEXT, between=" ")
     ]
     for line in [*lines, *warnings]:

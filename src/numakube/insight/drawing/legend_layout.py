@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.drawing import words
+from numakube.insight.drawing import map_words
 from numakube.insight.drawing.picture import Change
 from numakube.insight.drawing.scene import Box, Group, Label, shortened_name, text_width, wrapped
 from numakube.insight.drawing.theme import pod_paint
@@ -130,7 +130,7 @@ def _pod(
     name = shortened_name(pod.name, room, _TEXT, bold=True)
     label = Label(x=x + 28, y=y + 14, text=name, size=_TEXT, bold=True)
     left = x + 28 + room + 10
-    phrases = words.pod_words(pod)
+    phrases = map_words.pod_words(pod)
     lines = _lines(phrases, x + width - left)
     details = [
         Label(x=left, y=y + 14 + _LINE * position, text=line, size=_SMALL, paint="muted")

@@ -12,7 +12,7 @@ from math import ceil, floor, hypot
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.insight.drawing.scene import MONO_ADVANCE
-from numakube.insight.drawing.strokes import SPACING, UNITS_AN_EM, glyph_of
+from numakube.insight.drawing.typeface import SPACING, UNITS_AN_EM, glyph_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

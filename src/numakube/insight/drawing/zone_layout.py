@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.drawing import words
+from numakube.insight.drawing import map_words
+from numakube.insight.drawing.layout_parts import CAPTION, PADDING, Look, Sheet
 from numakube.insight.drawing.scene import Box, Group, Label, shortened, text_width
-from numakube.insight.drawing.sheet import CAPTION, PADDING, Look, Sheet
 from numakube.values.display import bytes_text, short_name
 
 if TYPE_CHECKING:
@@ -101,11 +101,11 @@ class ZonePen:
 
     def _head(self, sheet: Sheet, zone: Zone) -> None:
         sheet.y += HEAD + 2
-        title = words.zone_title(zone)
+        title = map_words.zone_title(zone)
         sheet.label(title, HEAD, bold=True)
         if not zone.amounts:
             sheet.label(
-                words.cpus_free_words(self._picture, zone), CAPTION, anchor="end", paint="muted"
+                map_words.cpus_free_words(self._picture, zone), CAPTION, anchor="end", paint="muted"
             )
         if zone.cores:
             sheet.y += CAPTION + 5
@@ -187,12 +187,12 @@ class ZonePen:
             children=tuple(items),
             classes=f"cpu {look.classes}",
             id=f"cpu-{cpu.id}",
-            title=words.cpu_words(self._picture, cpu),
+            title=map_words.cpu_words(self._picture, cpu),
             data=data,
         )
 
     def _memory(self, sheet: Sheet, zone: Zone, bar: Memory) -> None:
-        sheet.caption(bar.kind, words.memory_words(self._picture, bar))
+        sheet.caption(bar.kind, map_words.memory_words(self._picture, bar))
         top, left = sheet.y, PADDING
         items: list[Item] = [
             Box(x=left, y=top, width=sheet.width, height=BAR_HEIGHT, fill="bar", radius=3)
@@ -218,7 +218,7 @@ class ZonePen:
             Group(
                 children=tuple(items),
                 classes="memory" if bar.managed else "memory unmanaged",
-                title=f"{bar.kind}: {words.memory_words(self._picture, bar)}",
+                title=f"{bar.kind}: {map_words.memory_words(self._picture, bar)}",
                 data={"kind": bar.kind, "zone": str(zone.id)},
             )
         )
@@ -240,14 +240,14 @@ class ZonePen:
         return Group(
             children=tuple(items),
             classes=f"part {look.classes}",
-            title=words.part_words(self._picture, bar, part),
+            title=map_words.part_words(self._picture, bar, part),
             data=look.data,
         )
 
     def devices(self, sheet: Sheet, devices: tuple[Device, ...]) -> None:
         """Draw devices, resource by resource."""
-        for resource, some in words.by_resource(devices).items():
-            sheet.caption(short_name(resource), words.devices_free_words(self._picture, some))
+        for resource, some in map_words.by_resource(devices).items():
+            sheet.caption(short_name(resource), map_words.devices_free_words(self._picture, some))
             self._chips(sheet, some)
 
     def _chips(self, sheet: Sheet, devices: list[Device]) -> None:
@@ -284,7 +284,7 @@ class ZonePen:
         return Group(
             children=tuple(items),
             classes=f"device {look.classes}",
-            title=words.device_words(self._picture, device),
+            title=map_words.device_words(self._picture, device),
             data={"resource": device.resource, "device": str(device.position), **look.data},
         )
 
@@ -297,7 +297,7 @@ def _reserved_part(bar: Memory, x: float, y: float, width: float) -> Group:
 
 def _amount(sheet: Sheet, amount: Amount) -> None:
     """Draw how much of a resource is used, without knowing by whom."""
-    sheet.caption(words.resource_label(amount.resource), words.amount_words(amount))
+    sheet.caption(map_words.resource_label(amount.resource), map_words.amount_words(amount))
     used = max(amount.allocatable - amount.available, 0)
     width = sheet.width * min(used / amount.allocatable, 1) if amount.allocatable else 0
     bar = Box(x=PADDING, y=sheet.y, width=sheet.width, height=BAR_HEIGHT, fill="bar", radius=3)
@@ -306,7 +306,7 @@ def _amount(sheet: Sheet, amount: Amount) -> None:
         Group(
             children=(bar, part) if used else (bar,),
             classes="amount",
-            title=f"{amount.resource}: {words.amount_words(amount)}",
+            title=f"{amount.resource}: {map_words.amount_words(amount)}",
             data={"resource": amount.resource},
         )
     )

@@ -1,19 +1,19 @@
 """Why a pod is where it is, or nowhere: the scheduler's verdict, taken apart and put into words.
 
-    explanation = explain(facts, engine, subject)      # values: `document.Explanation`
+    explanation = explain(facts, engine, subject)      # values: `explanation.Explanation`
     print(render(explanation))                         # text for people
     msgspec.json.encode(explanation)                   # for programs; docs/reference/explain.md
 
-The verdict is that of the scheduler's own plugins (`numakube.insight.engine`). Every change that is
-suggested has been tried on them, the kubelet model included; what was not found to help is not
-suggested.
+The verdict is that of the scheduler's own plugins (`numakube.insight.scheduler_engine`). Every
+change that is suggested has been tried on them, the kubelet model included; what was not found to
+help is not suggested.
 """
 
-from numakube.insight.explain.document import Explanation
-from numakube.insight.explain.explaining import explain
-from numakube.insight.explain.subject import Subject, manifest_subject, pod_subject
-from numakube.insight.explain.text import lines_of, render
-from numakube.insight.explain.workload import (
+from numakube.insight.explain.explained_pod import Subject, manifest_subject, pod_subject
+from numakube.insight.explain.explanation import Explanation
+from numakube.insight.explain.explanation_text import lines_of, render
+from numakube.insight.explain.pod_explanation import explain
+from numakube.insight.explain.workload_explanation import (
     Workload,
     explain_workload,
     render_workload,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube.insight.explain.amounts import texts_of
-from numakube.insight.explain.document import Holder
+from numakube.insight.explain.container_amounts import texts_of
+from numakube.insight.explain.explanation import Holder
 from numakube.scheduling.numa.caches.known_pods import KnownPods
 from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.placements import holdings_of
 from numakube.scheduling.numa.caches.reports import Reports
 from numakube.scheduling.numa.caches.zone_use import use_in_report
-from numakube.topology.exact import uid_hash
+from numakube.topology.exact_report import uid_hash
 from numakube.topology.view import NodeTopology
 from numakube.values.resources import CPU, MILLI_PER_CPU
 

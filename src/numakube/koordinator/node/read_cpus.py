@@ -21,8 +21,8 @@ from numakube.api.koordinator.nodes import (
 from numakube.errors import ConfigError, InvalidValue
 from numakube.koordinator.annotation_json import annotation, read_json
 from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
-from numakube.kubelet.cpus.manager import start_cpu_manager
-from numakube.kubelet.cpus.topology import CpuTopology as KubeletCpus
+from numakube.kubelet.cpus.cpu_manager import start_cpu_manager
+from numakube.kubelet.cpus.cpu_topology import CpuTopology as KubeletCpus
 from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import MAX_CPU_ID, NO_CPUS, CpuMask, CpuSet, cpu_mask, union
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.kubelet.machine import Machine
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
 
 
 def cpu_layout_of(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.koordinator.node.node_facts import CpuLayout
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
     from numakube.topology.view import NodeTopology
     from numakube.values.cpuset import CpuMask
     from numakube.values.resources import Amounts

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.koordinator.node.node_facts import CpuLayout
     from numakube.kubelet.machine import Machine, NumaNode
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
 

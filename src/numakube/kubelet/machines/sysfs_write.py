@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from numakube.errors import MalformedObject
 from numakube.kubelet.machines.compare import differences, in_kernel_order
-from numakube.kubelet.machines.sysfs import CPUS, KIB, NODES, from_sysfs
+from numakube.kubelet.machines.sysfs_read import CPUS, KIB, NODES, from_sysfs
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:

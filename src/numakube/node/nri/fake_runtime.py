@@ -16,18 +16,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from numakube.errors import RuntimeUnavailable
-from numakube.node.nri.calling import Peer
-from numakube.node.nri.framing import Conversation
-from numakube.node.nri.messages import NRI
-from numakube.node.nri.objects import Cpu, cpu_of, resources_for, update_of
-from numakube.node.nri.plugin import DEFAULT_REQUEST_SECONDS, Event
+from numakube.node.nri.nri_messages import NRI
+from numakube.node.nri.nri_objects import Cpu, cpu_of, resources_for, update_of
+from numakube.node.nri.nri_plugin import DEFAULT_REQUEST_SECONDS, Event
+from numakube.node.nri.ttrpc import Peer
+from numakube.node.nri.ttrpc_frames import Conversation
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable
     from pathlib import Path
 
-    from numakube.node.nri.objects import Container, Sandbox, Update
+    from numakube.node.nri.nri_objects import Container, Sandbox, Update
 
 _METHODS: Final = {
     Event.RUN_POD_SANDBOX: "RunPodSandbox",

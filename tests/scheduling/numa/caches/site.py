@@ -18,11 +18,11 @@ from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology import names
-from numakube.topology.codec import encode_report
+from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import attributes_of, model_zones
 from numakube.topology.rebuild import report_of
+from numakube.topology.report_codec import encode_report
 from numakube.topology.zone_amounts import zones_of
 from numakube.values.cpuset import CpuSet
 
@@ -174,12 +174,12 @@ class Site:
     def report(self, **attributes: str) -> NodeResourceTopology:
         """What the exporter writes now."""
         told = {**attributes_of(self.node), **attributes}
-        if self.fingerprints and names.FINGERPRINT not in told:
-            told[names.FINGERPRINT] = self.fingerprint()
-            told[names.FINGERPRINT_METHOD] = self.method
+        if self.fingerprints and nrt_names.FINGERPRINT not in told:
+            told[nrt_names.FINGERPRINT] = self.fingerprint()
+            told[nrt_names.FINGERPRINT_METHOD] = self.method
         annotations = {}
         if self.exact:
-            annotations[names.EXACT_ANNOTATION] = encode_report(report_of(self.node))
+            annotations[nrt_names.EXACT_ANNOTATION] = encode_report(report_of(self.node))
         return report_object(self.name, model_zones(self.node), told, annotations)
 
     def fingerprint(self) -> str:

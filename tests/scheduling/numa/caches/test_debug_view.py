@@ -11,7 +11,7 @@ from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.topology.exact import uid_hash
+from numakube.topology.exact_report import uid_hash
 
 
 @pytest.mark.parametrize(

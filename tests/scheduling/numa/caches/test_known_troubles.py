@@ -22,8 +22,8 @@ from numakube.api.pod import Pod
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.topology import names
-from numakube.topology.placement import ContainerName, Placement, encode_placement
+from numakube.topology import nrt_names
+from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
 from numakube.values.resources import Amounts
 
 
@@ -135,7 +135,7 @@ def placed_report(site: Site, **zones: int) -> dict[str, str]:
     affinities = {ContainerName("default", name, "c0"): zone for name, zone in zones.items()}
     placement = encode_placement(affinities, numa_nodes=2)
     assert isinstance(placement, Placement)
-    return {names.PLACEMENT_METADATA: placement.metadata}
+    return {nrt_names.PLACEMENT_METADATA: placement.metadata}
 
 
 def test_scheduler_plugins_1015_a_victim_without_placement_gets_one_with_the_next_report() -> None:

@@ -27,7 +27,7 @@ from numakube.scheduling.numa.caches.overreserve import (
     OverReserveOptions,
     ResyncScope,
 )
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.values.resources import Amounts
 
 OURS = OverReserveOptions(profiles=frozenset({SCHEDULER}))
@@ -129,7 +129,7 @@ def test_attribute_changes_wait_for_a_resync_if_only_resources_are_watched(site:
     cache.set_report(site.report())
     run(cache, site, pod("a", cpus=3))
     other = Site.make(exact=False, scope="pod")
-    odd = other.report(**{names.FINGERPRINT: "pfp0v0010123456789abcdef"})
+    odd = other.report(**{nrt_names.FINGERPRINT: "pfp0v0010123456789abcdef"})
     assert [fact.kind for fact in cache.set_report(odd).facts] == [FactKind.FINGERPRINT_MISMATCH]
     belief = cache.belief("n1")
     assert belief is not None
@@ -142,7 +142,7 @@ def test_a_mismatch_keeps_the_report_before_for_one_report_only(
 ) -> None:
     """Upstream waits forever if the exporter lists other pods than the scheduler knows."""
     run(cache, site, pod("a", cpus=3))
-    odd = {names.FINGERPRINT: "pfp0v0010123456789abcdef"}
+    odd = {nrt_names.FINGERPRINT: "pfp0v0010123456789abcdef"}
     first = cache.set_report(site.report(**odd))
     assert [fact.kind for fact in first.facts] == [FactKind.FINGERPRINT_MISMATCH]
     assert not cache.reserve(info(pod("b", guaranteed=False)), "n1").facts
@@ -158,7 +158,7 @@ def test_a_mismatch_without_another_report_ends_after_the_patience(
 ) -> None:
     """Many producers write only when something changes; the resync wakes those who wait."""
     run(cache, site, pod("a", cpus=3))
-    cache.set_report(site.report(**{names.FINGERPRINT: "pfp0v0010123456789abcdef"}))
+    cache.set_report(site.report(**{nrt_names.FINGERPRINT: "pfp0v0010123456789abcdef"}))
     assert not cache.resync(1000.0)
     assert not cache.resync(1089.0)
     assert cache.resync(1090.0).freed == ("n1",)

@@ -13,7 +13,7 @@ from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.topology import names
+from numakube.topology import nrt_names
 
 Cache = Passthrough | DiscardReserved | OverReserve | Predict
 
@@ -36,7 +36,7 @@ def test_a_policy_that_is_not_known_leaves_the_node_without_data(cache: Cache) -
     cache.set_report(site.report())
     assert cache.belief("n1") is not None
 
-    changes = cache.set_report(site.report(**{names.POLICY_UNKNOWN: "there is no file"}))
+    changes = cache.set_report(site.report(**{nrt_names.POLICY_UNKNOWN: "there is no file"}))
 
     assert [(fact.kind, fact.text) for fact in changes.facts] == [
         (FactKind.UNUSABLE_REPORT, "the policy is not known: there is no file")

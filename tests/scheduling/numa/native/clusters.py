@@ -18,7 +18,7 @@ from numakube.kubelet.machine import Core, Machine, NumaNode
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.snapshot.cluster import Cluster
-from numakube.topology.exact import DeviceTable, ExactReport
+from numakube.topology.exact_report import DeviceTable, ExactReport
 from numakube.topology.view import NodeTopology, ZoneView
 from numakube.values.resources import CPU, MEMORY, Amounts
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope

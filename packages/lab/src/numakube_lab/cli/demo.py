@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from numakube.cli.logs import configure_logs
+from numakube.cli.shared.log_options import configure_logs
 
 
 @click.command("demo")

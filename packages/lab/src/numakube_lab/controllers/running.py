@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from numakube.kube.events import EventRecorder
+from numakube.kube.event_recorder import EventRecorder
 from numakube_lab.controllers.cluster.default_accounts import ServiceAccounts
 from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
 from numakube_lab.controllers.cluster.namespace_deletion import Namespaces

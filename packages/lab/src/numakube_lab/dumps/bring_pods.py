@@ -9,10 +9,10 @@ from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.errors import AlreadyExists, ApiError
 from numakube.kube.catalog import NAMESPACES, PODS, PRIORITY_CLASSES
-from numakube.kube.objects import key_of
+from numakube.kube.object_keys import key_of
 from numakube.kube.store import Removed
-from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.rebuild import report_of
 from numakube.topology.view import NodeTopology, view_of
 from numakube_lab.dumps.dumped_pods import (
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kube.client import Client
-    from numakube.kube.objects import ObjectKey
-    from numakube.kube.resources import Resource
+    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import Resource
     from numakube.kube.store import Change
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
     from numakube_lab.dumps.dump import Dump
     from numakube_lab.nodes.node_pool import NodePool
 

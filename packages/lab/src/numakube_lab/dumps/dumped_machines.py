@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology, Zone
     from numakube.api.placement import Taint
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
     from numakube_lab.dumps.dump import Dump
 
 _LOCAL, _REMOTE = 10, 20

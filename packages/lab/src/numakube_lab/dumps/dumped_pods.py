@@ -14,7 +14,7 @@ import msgspec
 
 from numakube.api.pod_phase import ENDED_PHASES
 from numakube.kubelet.outcome import Admitted
-from numakube.topology.exact import Holding, uid_hash
+from numakube.topology.exact_report import Holding, uid_hash
 from numakube.topology.rebuild import report_of
 from numakube_lab.processes.programs import OWN, is_own
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kubelet.node import KubeletNode
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
 
 _MIRROR: Final = "kubernetes.io/config."
 _SET_BY_SERVER: Final = ("priority", "preemptionPolicy", "ephemeralContainers")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.errors import ConfigError, InvalidValue
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.values.quantity import value
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Skew:
         if not self.amounts:
             return report
         annotations = dict(report.annotations)
-        annotations.pop(names.EXACT_ANNOTATION, None)
+        annotations.pop(nrt_names.EXACT_ANNOTATION, None)
         return replace(
             report,
             zones=tuple(map(self._zone, report.zones)),

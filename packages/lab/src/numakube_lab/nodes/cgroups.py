@@ -17,10 +17,10 @@ import hashlib
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod_resources import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
-from numakube.node.cgroups.fake import MOUNT, FakeCgroups
-from numakube.node.cgroups.files import CPUS, Version
-from numakube.node.cgroups.names import container_group, pod_group
-from numakube.node.cgroups.scanning import scan
+from numakube.node.cgroups.fake_groups import MOUNT, FakeCgroups
+from numakube.node.cgroups.group_files import CPUS, Version
+from numakube.node.cgroups.group_names import container_group, pod_group
+from numakube.node.cgroups.group_scan import scan
 from numakube.values.cpuset import union
 from numakube.values.numamask import mask_of
 from numakube_lab.nodes.pod_status import container_id

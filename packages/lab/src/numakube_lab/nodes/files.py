@@ -24,8 +24,8 @@ import msgspec
 
 from numakube.api.kubelet_config import with_defaults
 from numakube.kubelet.state_files import StateFiles
-from numakube.node.pci_fake import write_cards
-from numakube.node.sysfs import write_tree
+from numakube.node.pci.fake_pci import write_cards
+from numakube.node.sysfs_machine import write_tree
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from numakube.kube.objects import key_of
+from numakube.kube.object_keys import key_of
 from numakube.node.podresources import AllocatableResources
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
-    from numakube.kube.objects import ObjectKey
+    from numakube.kube.object_keys import ObjectKey
     from numakube.kube.store import Store
     from numakube.kubelet.state_files import StateFiles
     from numakube.node.podresources import PodResources

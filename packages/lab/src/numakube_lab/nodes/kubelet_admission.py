@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numakube.api.checkpoints import allocated
-from numakube.kubelet.configuration import settings_of
 from numakube.kubelet.fit import check_fit
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, restore, save
 from numakube_lab.nodes.node_object import Offer, base_offer, node_labels
 from numakube_lab.nodes.predicates import check_placement, check_system
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numakube.api.placement import Taint
     from numakube.api.pod import Pod
-    from numakube.kubelet.devices import PreferredAllocation
+    from numakube.kubelet.device_manager import PreferredAllocation
     from numakube.kubelet.machine import Device
     from numakube.kubelet.outcome import Admitted, Rejected
     from numakube_lab.nodes.plan import NodePlan

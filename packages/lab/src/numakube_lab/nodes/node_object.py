@@ -10,7 +10,7 @@ import msgspec
 
 from numakube.api.leases import Lease, LeaseSpec
 from numakube.api.meta import ObjectMeta, OwnerReference
-from numakube.kubelet.configuration import allocatable_of, capacity_of
+from numakube.kubelet.settings_from_config import allocatable_of, capacity_of
 from numakube.values.resources import quantities_of
 from numakube.values.times import format_micro_time, format_time
 

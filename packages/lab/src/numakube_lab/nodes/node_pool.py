@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Self
 
 from numakube.errors import ConfigError
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector, wait_synced
 from numakube.kube.store import Removed
 from numakube.kube.workqueue import WorkQueue, run_workers
-from numakube.node.cgroups.files import Version
+from numakube.node.cgroups.group_files import Version
 from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.cgroups import NodeCgroups
 from numakube_lab.nodes.files import SYSFS, NodeFolder

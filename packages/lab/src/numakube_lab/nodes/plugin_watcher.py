@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
-from numakube.kube.pacing import growing
-from numakube.node.deviceplugin import DevicePluginError
-from numakube.node.deviceplugin_messages import VERSION
-from numakube.node.deviceplugin_registry import DEVICE_PLUGIN, RegistryClient
+from numakube.kube.backoff import growing
+from numakube.node.device_plugin.plugin_messages import VERSION
+from numakube.node.device_plugin.plugin_protocol import DevicePluginError
+from numakube.node.device_plugin.plugin_registration import DEVICE_PLUGIN, RegistryClient
 from numakube.values.gotext import go_quote
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
     from numakube.kube.clock import Clock
-    from numakube.node.deviceplugin_registry import PluginInfo
+    from numakube.node.device_plugin.plugin_registration import PluginInfo
     from numakube_lab.nodes.folders import FolderWatch
     from numakube_lab.nodes.plugins import DevicePlugins
 

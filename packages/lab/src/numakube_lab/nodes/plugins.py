@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.kubelet.outcome import Rejected, unexpected
-from numakube.node.deviceplugin import DevicePluginError, PluginClient
-from numakube.node.deviceplugin_messages import VERSION
+from numakube.node.device_plugin.plugin_messages import VERSION
+from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginClient
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube.clock import Clock
     from numakube.kubelet.machine import Device
-    from numakube.node.deviceplugin_messages import Allocation, PluginOptions, Registration
+    from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions, Registration
     from numakube_lab.nodes.kubelet_admission import Admission
 
 GRACE_SECONDS: Final = 300.0

@@ -18,7 +18,7 @@ from numakube.api.meta import ObjectMeta, ObjectReference
 from numakube.api.pod_phase import ENDED_PHASES, has_ended
 from numakube.errors import Conflict, NotFound, NumakubeError
 from numakube.kube.catalog import CORE_EVENTS, PODS
-from numakube.kube.objects import key_of
+from numakube.kube.object_keys import key_of
 from numakube.kube.patches import strategic_patch
 from numakube.values.times import format_time, parse_time
 from numakube_lab.nodes.aligner import ModelAligner
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod, PodStatus
     from numakube.kube.client import Client
-    from numakube.kube.objects import ObjectKey
+    from numakube.kube.object_keys import ObjectKey
     from numakube.kube.store import Store
     from numakube.kubelet.outcome import Rejected
     from numakube_lab.nodes.aligner import Aligner

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
-from numakube.node.deviceplugin import KUBELET_SOCKET, RegistrationServer
+from numakube.node.device_plugin.plugin_protocol import KUBELET_SOCKET, RegistrationServer
 from numakube.node.podresources import PodResourcesServer
 from numakube_lab.nodes.plugin_watcher import FOLDER as REGISTRY
 from numakube_lab.nodes.plugin_watcher import PluginRegistry

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from numakube.kube.config import SERVICE_ACCOUNT
+from numakube.kube.connection.cluster_config import SERVICE_ACCOUNT
 from numakube_lab.processes.environment import expand
 from numakube_lab.processes.podspec import Mount
 from numakube_lab.processes.tasks import CannotStart

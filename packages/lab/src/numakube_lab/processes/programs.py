@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numakube
-from numakube.kube.config import in_cluster_config
+from numakube.kube.connection.cluster_config import in_cluster_config
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.kube.clock import Clock
-    from numakube.kube.config import ClusterConfig
+    from numakube.kube.connection.cluster_config import ClusterConfig
 
 
 OWN: Final = "numakube"

@@ -17,9 +17,9 @@ import msgspec
 import structlog
 
 from numakube.errors import NumakubeError
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.store import Removed
-from numakube.node.cgroups.fake import MOUNT
+from numakube.node.cgroups.fake_groups import MOUNT
 from numakube_lab.nodes.timeline import observe
 from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.processes.container import ContainerProcess

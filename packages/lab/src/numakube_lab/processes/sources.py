@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import AlreadyExists, ApiError, NotFound
 from numakube.kube.catalog import CONFIG_MAPS, NODES, SECRETS, SERVICE_ACCOUNTS
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube_lab.processes.tasks import CannotStart
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.kube.client import Client
-    from numakube.kube.resources import Document, Resource
+    from numakube.kube.resource_types import Document, Resource
     from numakube_lab.processes.podspec import RunnablePod, TokenProjection
 
 ROOT_AUTHORITY: Final = "kube-root-ca.crt"

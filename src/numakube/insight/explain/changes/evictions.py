@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from numakube.insight.explain.document import Change
-from numakube.insight.explain.empty import stays_with_its_node
-from numakube.insight.explain.subject import Subject
+from numakube.insight.explain.empty_node import stays_with_its_node
+from numakube.insight.explain.explained_pod import Subject
+from numakube.insight.explain.explanation import Change
 from numakube.scheduling.preemption.budgets import budgets_of, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numakube.api.meta import OwnerReference
-    from numakube.insight.explain.bench import Bench
-    from numakube.insight.explain.judging import Judgement
+    from numakube.insight.explain.node_verdicts import Judgement
+    from numakube.insight.explain.what_if import Bench
     from numakube.scheduling.preemption.budgets import Budget
     from numakube.scheduling.preemption.what_if import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo

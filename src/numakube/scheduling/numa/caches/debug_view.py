@@ -20,7 +20,7 @@ from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.caches.since_report import is_named
 from numakube.scheduling.numa.caches.zone_use import claim_on
-from numakube.topology.exact import uid_hash
+from numakube.topology.exact_report import uid_hash
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.view import FingerprintMethod
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.mispredictions import Refusal, ZoneUse
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
+    from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import NodeTopology
-    from numakube.topology.zones import ZoneView
     from numakube.values.resources import Amounts
 
 Held: TypeAlias = "ZoneUse | Refusal"

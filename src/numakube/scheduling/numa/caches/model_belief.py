@@ -15,10 +15,10 @@ from numakube.scheduling.numa.caches.mispredictions import Refusal
 from numakube.scheduling.numa.caches.since_report import Admission, Release, Step
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
-from numakube.topology.exact import uid_hash
+from numakube.topology.exact_report import uid_hash
+from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of, remove_pod
 from numakube.topology.zone_amounts import zones_of
-from numakube.topology.zones import Unusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
+    from numakube.topology.numa_zones import ZoneView
     from numakube.topology.view import NodeTopology
-    from numakube.topology.zones import ZoneView
     from numakube.values.resources import Amounts
 
     PerId = Mapping[int, Amounts]

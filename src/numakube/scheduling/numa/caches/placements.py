@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from numakube.api.nrt import attribute_value
 from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_requests
-from numakube.topology import names
-from numakube.topology.placement import (
+from numakube.topology import nrt_names
+from numakube.topology.numa_placement import (
     BadPlacement,
     ContainerName,
     decode_placement,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.numa.caches.known_pods import KnownPod
     from numakube.scheduling.numa.caches.reports import Report
-    from numakube.topology.placement import Placement
+    from numakube.topology.numa_placement import Placement
     from numakube.values.resources import Amounts
 
 
@@ -43,13 +43,13 @@ def holdings_of(report: Report, pods: Sequence[KnownPod]) -> Mapping[str, Sequen
 
 def _placement(report: Report) -> Placement | None:
     """Return the placement that *report* bears; it is only defined for one policy."""
-    metadata = attribute_value(report.nrt.attributes, names.PLACEMENT_METADATA)
+    metadata = attribute_value(report.nrt.attributes, nrt_names.PLACEMENT_METADATA)
     if metadata is None or report.topology.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
         return None
     vectors = {
-        zone.id: zone.attributes[names.PLACEMENT_VECTOR]
+        zone.id: zone.attributes[nrt_names.PLACEMENT_VECTOR]
         for zone in report.topology.zones
-        if names.PLACEMENT_VECTOR in zone.attributes
+        if nrt_names.PLACEMENT_VECTOR in zone.attributes
     }
     placement = read_placement(metadata, vectors)
     return None if isinstance(placement, BadPlacement) else placement

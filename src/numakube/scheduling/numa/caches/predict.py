@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.caches.reports import Report
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
 
 
 class Predict:

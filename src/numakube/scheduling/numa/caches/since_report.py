@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.numa.caches.known_pods import KnownPod
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.exact import ExactReport
+    from numakube.topology.exact_report import ExactReport
 
 _MOST_UNREPORTED: Final = 64
 """Pods that came and went between two reports: a dead exporter must not make them pile up."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.outcome import MemoryBlock
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.scheduling.snapshot.pods import PodInfo
-    from numakube.topology.exact import ExactReport, Holding
+    from numakube.topology.exact_report import ExactReport, Holding
     from numakube.topology.view import NodeTopology
     from numakube.values.resources import Amounts
 

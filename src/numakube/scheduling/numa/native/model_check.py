@@ -12,8 +12,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numakube.kubelet.admission_trace import AdmissionTrace
 from numakube.kubelet.outcome import Admitted, Rejected
-from numakube.kubelet.trace import AdmissionTrace
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.scheduling.snapshot.belief import ForeseesOutcomes
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
@@ -22,9 +22,9 @@ from numakube.values.resources import CPU, MILLI_PER_CPU
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.kubelet.admission_trace import ResourceTrace
     from numakube.kubelet.demand import PodDemand, Role
     from numakube.kubelet.node import KubeletNode
-    from numakube.kubelet.trace import ResourceTrace
     from numakube.scheduling.snapshot.belief import NumaBelief
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.nrt import POLICY_AND_SCOPE
 from numakube.errors import InvalidValue
-from numakube.topology import names
+from numakube.topology import nrt_names
 from numakube.topology.attributes import (
     DEFAULT_MAX_NUMA_NODES,
     LARGEST_MAX_NUMA_NODES,
@@ -54,11 +54,11 @@ def topology_manager(nrt: NodeResourceTopology) -> TopologyManager:
     )
     max_numa_nodes = DEFAULT_MAX_NUMA_NODES
     for attribute in nrt.attributes:
-        if attribute.name == names.TOPOLOGY_POLICY and attribute.value in _POLICIES:
+        if attribute.name == nrt_names.TOPOLOGY_POLICY and attribute.value in _POLICIES:
             policy = TopologyPolicy(attribute.value)
-        elif attribute.name == names.TOPOLOGY_SCOPE and attribute.value in _SCOPES:
+        elif attribute.name == nrt_names.TOPOLOGY_SCOPE and attribute.value in _SCOPES:
             scope = TopologyScope(attribute.value)
-        elif attribute.name == names.MAX_NUMA_NODES:
+        elif attribute.name == nrt_names.MAX_NUMA_NODES:
             max_numa_nodes = _max_numa_nodes(attribute.value) or max_numa_nodes
     return TopologyManager(policy, scope, max_numa_nodes)
 

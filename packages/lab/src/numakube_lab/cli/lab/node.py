@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from numakube.cli.lazy import LazyGroup
-from numakube.cli.naming import ObjectName
-from numakube.cli.sources import MachineParameter, load_machine
+from numakube.cli.shared.kubectl_names import ObjectName
+from numakube.cli.shared.machine_argument import MachineParameter, load_machine
 from numakube_lab.cli.lab.options import ask_lab, name_option
 from numakube_lab.cli.lab.up import DEFAULT_MACHINE
 
@@ -30,7 +30,7 @@ def command() -> None:
 @click.option("--kubernetes", default="1.35", show_default=True, help="Version of the kubelets.")
 def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> None:
     """Add nodes."""
-    from numakube.kubelet.machines.cadvisor import to_cadvisor, write_devices
+    from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
 
     found = load_machine(machine)
     request = {

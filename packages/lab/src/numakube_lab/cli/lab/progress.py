@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final, Self
 
-from numakube.cli.output import make_console
+from numakube.cli.shared.output_option import make_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from numakube.cli.output import Output, make_console, output_option, print_document
+from numakube.cli.shared.output_option import Output, make_console, output_option, print_document
 from numakube.errors import NumakubeError
 from numakube_lab.cli.lab.options import ask_lab
 

@@ -15,8 +15,8 @@ import click
 from click.core import ParameterSource
 
 import numakube
-from numakube.cli.logs import configure_logs, log_options
-from numakube.cli.sources import MachineParameter, load_machine, read_bytes
+from numakube.cli.shared.log_options import configure_logs, log_options
+from numakube.cli.shared.machine_argument import MachineParameter, load_machine, read_bytes
 from numakube.errors import ConfigError
 from numakube_lab.cli.lab import background
 from numakube_lab.cli.lab.options import name_option, run_dir

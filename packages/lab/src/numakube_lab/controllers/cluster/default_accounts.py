@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from numakube.kube.catalog import SERVICE_ACCOUNTS
-from numakube.kube.objects import ObjectKey
+from numakube.kube.object_keys import ObjectKey
 from numakube_lab.controllers.common.actions import NOTHING, Create, Plan
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata
 
 if TYPE_CHECKING:
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
 
 ACCOUNTS = SERVICE_ACCOUNTS.decoded_as(Metadata)

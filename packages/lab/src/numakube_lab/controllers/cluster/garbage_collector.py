@@ -14,9 +14,9 @@ import msgspec
 import structlog
 
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
+from numakube.kube.backoff import growing
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube.kube.objects import key_of
-from numakube.kube.pacing import growing
+from numakube.kube.object_keys import key_of
 from numakube.kube.patches import merge_patch
 from numakube.kube.store import Removed, Updated
 from numakube.kube.workqueue import WorkQueue, run_workers
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from numakube.api.meta import ObjectMeta, OwnerReference
-    from numakube.kube.events import EventRecorder
-    from numakube.kube.resources import Document, Resource
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.resource_types import Document, Resource
     from numakube.kube.store import Change
     from numakube_lab.controllers.common.mirrors import Cluster, Owned
 

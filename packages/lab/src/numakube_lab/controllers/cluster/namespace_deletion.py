@@ -13,16 +13,16 @@ import structlog
 
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import ObjectKey, key_of
-from numakube.kube.requests import write_request
-from numakube.kube.transport import JSON
+from numakube.kube.connection.transport import JSON
+from numakube.kube.object_keys import ObjectKey, key_of
+from numakube.kube.request_parts import write_request
 from numakube.kube.workqueue import WorkQueue, run_workers
 from numakube_lab.controllers.cluster.resource_discovery import collectable_resources
 from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata, Namespace
 
 if TYPE_CHECKING:
-    from numakube.kube.events import EventRecorder
-    from numakube.kube.resources import Resource
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.resource_types import Resource
     from numakube.kube.store import Change
     from numakube_lab.controllers.common.mirrors import Cluster, Owned
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from numakube.kube.catalog import LEASES, NODES, PODS
-from numakube.kube.events import reference_to
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.event_recorder import reference_to
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.values.times import format_time
 from numakube_lab.controllers.cluster.node_health import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.kube import store
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
 
 GRACE_SECONDS: Final = 50.0

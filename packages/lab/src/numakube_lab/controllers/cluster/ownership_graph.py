@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.api.meta import ObjectMeta, OwnerReference
-    from numakube.kube.objects import ObjectKey
-    from numakube.kube.resources import Resource
+    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import Resource
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"

@@ -12,7 +12,7 @@ import structlog
 from numakube.api.pod_phase import has_ended
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.patches import merge_patch
 from numakube_lab.controllers.common.pod_states import is_terminating
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
 
 INTERVAL: Final = 20.0

@@ -4,9 +4,9 @@ from typing import Final, TypeVar
 
 from numakube.api.wire import Wire
 from numakube.kube.client import Client
-from numakube.kube.decode import codec_of
-from numakube.kube.resources import Resource
-from numakube.kube.transport import Request
+from numakube.kube.connection.transport import Request
+from numakube.kube.decoding import codec_of
+from numakube.kube.resource_types import Resource
 from numakube_lab.controllers.types.cluster_types import Metadata
 
 T = TypeVar("T")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from numakube.api.placement_rules import tolerates
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.events import reference_to
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.event_recorder import reference_to
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
 from numakube_lab.controllers.common.actions import NOTHING, Delete, Note, Plan
 from numakube_lab.controllers.common.loop import Controller
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.placement import Taint, Toleration
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
 
 

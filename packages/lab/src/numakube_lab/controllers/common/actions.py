@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.api.meta import ObjectReference
-    from numakube.kube.objects import ObjectKey
-    from numakube.kube.resources import Document, Resource
+    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import Document, Resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import structlog
 
 from numakube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.patches import merge_patch
 from numakube.kube.store import Updated
 from numakube.kube.workqueue import WorkQueue, run_workers
@@ -25,8 +25,8 @@ from numakube_lab.controllers.common.actions import Change as Patch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.kube.events import EventRecorder
-    from numakube.kube.resources import Resource
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.resource_types import Resource
     from numakube.kube.store import Change
     from numakube_lab.controllers.common.mirrors import Cluster, Mirror, Owned
 

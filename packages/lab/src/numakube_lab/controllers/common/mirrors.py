@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import ObjectMeta
     from numakube.kube.client import Client
-    from numakube.kube.objects import ObjectKey
-    from numakube.kube.resources import Resource
+    from numakube.kube.object_keys import ObjectKey
+    from numakube.kube.resource_types import Resource
     from numakube.kube.store import Change, Store
 
 

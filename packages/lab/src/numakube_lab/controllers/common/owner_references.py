@@ -13,14 +13,14 @@ import msgspec
 
 from numakube.api.meta import LabelSelector, OwnerReference
 from numakube.api.selectors import selects
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import Change
 from numakube_lab.controllers.common.mirrors import Owned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube.kube.resources import Document, Resource
+    from numakube.kube.resource_types import Document, Resource
 
 T = TypeVar("T", bound=Owned)
 

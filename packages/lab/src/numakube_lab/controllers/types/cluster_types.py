@@ -2,7 +2,7 @@
 
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.wire import Timestamp, Wire, always
-from numakube.kube.resources import Resource
+from numakube.kube.resource_types import Resource
 from numakube_lab.controllers.types.workload_types import IntOrPercent
 
 

@@ -2,7 +2,7 @@
 
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.wire import Timestamp, Wire, always
-from numakube.kube.resources import Document, Resource
+from numakube.kube.resource_types import Document, Resource
 
 
 class JobSpec(Wire, frozen=True):

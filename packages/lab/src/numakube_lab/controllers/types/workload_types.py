@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from numakube.api.meta import LabelSelector, ObjectMeta
 from numakube.api.wire import Timestamp, Wire, always
-from numakube.kube.resources import Document, Resource
+from numakube.kube.resource_types import Document, Resource
 
 IntOrPercent: TypeAlias = int | str
 """A number of pods, or a share of them such as ``25%``."""

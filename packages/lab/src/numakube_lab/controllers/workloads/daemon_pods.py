@@ -23,7 +23,7 @@ from numakube_lab.controllers.workloads.templates import pod_from_template
 if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import PodSpec
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 _PREFIX: Final = "node.kubernetes.io/"
 _NO_EXECUTE_TOLERATED: Final = ("not-ready", "unreachable")

@@ -17,8 +17,8 @@ from numakube.api.meta import LabelSelector
 from numakube.api.pod_phase import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.events import reference_to
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.event_recorder import reference_to
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
     NOTHING,
     Action,
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
 
 BURST: Final = 250

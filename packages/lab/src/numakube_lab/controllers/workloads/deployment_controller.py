@@ -16,7 +16,7 @@ from numakube.api.meta import LabelSelector
 from numakube.api.pod_phase import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
     NOTHING,
     Action,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster
     from numakube_lab.controllers.workloads.workload_conditions import Conditions
 

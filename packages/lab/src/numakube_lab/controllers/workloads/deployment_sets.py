@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.kube.events import reference_to
-from numakube.kube.objects import key_of
+from numakube.kube.event_recorder import reference_to
+from numakube.kube.object_keys import key_of
 from numakube_lab.controllers.common.actions import Action, Change, Create, Note
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.types.workload_types import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.api.meta import LabelSelector
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 HASH_LABEL: Final = "pod-template-hash"
 REVISION: Final = "deployment.kubernetes.io/revision"

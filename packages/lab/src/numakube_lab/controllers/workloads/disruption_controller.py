@@ -14,7 +14,7 @@ import msgspec
 
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.actions import NOTHING, Plan, status_change
 from numakube_lab.controllers.common.loop import Controller
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numakube.api.meta import OwnerReference
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
+    from numakube.kube.event_recorder import EventRecorder
     from numakube_lab.controllers.common.mirrors import Cluster, Owned
     from numakube_lab.controllers.types.workload_types import IntOrPercent
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 from numakube.kube.catalog import PODS
-from numakube.kube.events import reference_to
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.event_recorder import reference_to
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.actions import (
     Action,
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
-    from numakube.kube.resources import Document
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.resource_types import Document
     from numakube_lab.controllers.common.mirrors import Cluster
 
 BURST: Final = 500

@@ -13,8 +13,8 @@ import msgspec
 
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
-from numakube.kube.events import reference_to
-from numakube.kube.objects import key_of
+from numakube.kube.event_recorder import reference_to
+from numakube.kube.object_keys import key_of
 from numakube_lab.controllers.common.actions import (
     NOTHING,
     Action,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
-    from numakube.kube.objects import ObjectKey
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.object_keys import ObjectKey
     from numakube_lab.controllers.common.mirrors import Cluster
 
 BURST: Final = 500

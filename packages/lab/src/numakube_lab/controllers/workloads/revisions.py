@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.kube.objects import key_of
+from numakube.kube.object_keys import key_of
 from numakube_lab.controllers.common.actions import Action, Change, Create, Delete
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.types.workload_types import CONTROLLER_REVISIONS, ControllerRevision
@@ -18,7 +18,7 @@ from numakube_lab.controllers.workloads.templates import template_hash
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from numakube.kube.resources import Document, Resource
+    from numakube.kube.resource_types import Document, Resource
     from numakube_lab.controllers.common.mirrors import Owned
 
 HASH_LABEL: Final = "controller-revision-hash"

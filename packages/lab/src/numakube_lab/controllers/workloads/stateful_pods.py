@@ -12,7 +12,7 @@ from numakube_lab.controllers.workloads.templates import pod_from_template
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
     from numakube_lab.controllers.types.workload_types import StatefulSet
 
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"

@@ -16,8 +16,8 @@ from numakube.api.meta import LabelSelector
 from numakube.api.pod_phase import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
-from numakube.kube.events import reference_to
-from numakube.kube.objects import ObjectKey, key_of
+from numakube.kube.event_recorder import reference_to
+from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.common.actions import (
     NOTHING,
     Action,
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from numakube.api.pod import Pod
-    from numakube.kube.events import EventRecorder
-    from numakube.kube.resources import Document
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.resource_types import Document
     from numakube_lab.controllers.common.mirrors import Cluster
 
 CLAIMS = PERSISTENT_VOLUME_CLAIMS.decoded_as(Metadata)

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.kube.resources import Document
+    from numakube.kube.resource_types import Document
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' alphabet for generated names: nothing that could spell a word."""

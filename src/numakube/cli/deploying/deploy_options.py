@@ -1,0 +1,248 @@
+"""What the commands of deployment share: options, the cluster, and how progress is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import functools
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.cli.shared.connection_options import connected, current_cluster
+from numakube.cli.shared.connection_options import connection_options as declared
+from numakube.manifests.components import (
+    ALL,
+    COMPONENTS,
+    DEFAULT,
+    DEFAULT_NAMESPACE,
+    UPDATERS,
+    Choices,
+)
+from numakube.manifests.release_image import IMAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from numakube.kube.client import Client
+
+_COMPONENTS = ", ".join((*COMPONENTS, ALL))
+
+
+class _Component(click.Choice[str]):
+    """A component, or all of them."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name of one that there is."""
+        del param
+        if value not in self.choices:
+            near = difflib.get_close_matches(value, self.choices, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {_COMPONENTS}."
+            raise click.UsageError(f"There is no component {value!r}{hint}", ctx)
+        return value
+
+
+def components_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare the components to work on; they arrive as ``components``, never empty."""
+
+    @click.argument(
+        "components",
+        nargs=-1,
+        type=_Component((*COMPONENTS, ALL)),
+        metavar=f"[COMPONENT]...  ({_COMPONENTS})",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: object, components: tuple[str, ...], **others: object) -> object:
+        return command(*args, components=components or DEFAULT, **others)
+
+    return wrapped
+
+
+def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare how to deploy; it arrives as ``choices``."""
+
+    @click.option(
+        "-n",
+        "--namespace",
+        default=DEFAULT_NAMESPACE,
+        show_default=True,
+        metavar="NAME",
+        help="Where the components live.",
+    )
+    @click.option("--image", default=IMAGE, show_default=True, metavar="IMAGE", help="Our image.")
+    @click.option(
+        "--scheduler-name",
+        "--sched-profile-name",
+        default=SCHEDULER_NAME,
+        show_default=True,
+        metavar="NAME",
+        help="What pods name in spec.schedulerName.",
+    )
+    @click.option(
+        "-R",
+        "--replicas",
+        type=click.IntRange(1),
+        default=2,
+        show_default=True,
+        help="Schedulers and extenders that run.",
+    )
+    @click.option(
+        "--updater-type",
+        type=click.Choice(UPDATERS, case_sensitive=False),
+        default=UPDATERS[0],
+        show_default=True,
+        help="Who fills the topologies: our exporter, or an agent of others.",
+    )
+    @click.option(
+        "--updater-sync-period",
+        default="",
+        metavar="DURATION",
+        help="How often it looks even if nothing seems to have changed.",
+    )
+    @click.option(
+        "--updater-pfp-enable/--no-updater-pfp-enable",
+        default=True,
+        show_default=True,
+        help="Whether it publishes the pods' fingerprint.",
+    )
+    @click.option(
+        "--koordinator", is_flag=True, help="Our exporter also publishes what koordlet does."
+    )
+    @click.option(
+        "--pull-policy",
+        type=click.Choice(("Always", "IfNotPresent", "Never")),
+        default="IfNotPresent",
+        show_default=True,
+        help="When images are pulled.",
+    )
+    @click.option(
+        "--extender-tls/--no-extender-tls",
+        default=True,
+        show_default=True,
+        help="Whether calls to the extender are encrypted.",
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: object,
+        namespace: str,
+        image: str,
+        scheduler_name: str,
+        replicas: int,
+        updater_type: str,
+        updater_sync_period: str,
+        updater_pfp_enable: bool,
+        koordinator: bool,
+        pull_policy: str,
+        extender_tls: bool,
+        **others: object,
+    ) -> object:
+        choices = Choices(
+            namespace=namespace,
+            image=image,
+            scheduler_name=scheduler_name,
+            replicas=replicas,
+            updater=updater_type,
+            period=updater_sync_period,
+            fingerprint=updater_pfp_enable,
+            koordinator=koordinator,
+            pull_policy=pull_policy,
+            tls=extender_tls,
+        )
+        return command(*args, choices=choices, **others)
+
+    return wrapped
+
+
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare how to reach the cluster; `on_cluster` knows the rest."""
+
+    @declared()
+    @functools.wraps(command)
+    def wrapped(*args: object, **others: object) -> object:
+        cluster = current_cluster()
+        return command(*args, kubeconfig=cluster.kubeconfig, context=cluster.context, **others)
+
+    return wrapped
+
+
+def others_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare what to do about others that do the same; it arrives as ``others``."""
+
+    @click.option("--adopt", is_flag=True, help="Take over from installations that do the same.")
+    @click.option("--beside", is_flag=True, help="Deploy although others do the same.")
+    @functools.wraps(command)
+    def wrapped(*args: object, adopt: bool, beside: bool, **others: object) -> object:
+        if adopt and beside:
+            raise click.UsageError("--adopt and --beside exclude each other.")
+        return command(*args, others="adopt" if adopt else "beside" if beside else "", **others)
+
+    return wrapped
+
+
+def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare whether and how long to wait; it arrives as ``wait`` and ``timeout``."""
+    wait = click.option("-W", "--wait", is_flag=True, help="Wait until it is done.")
+    timeout = click.option(
+        "-T",
+        "--wait-timeout",
+        "timeout",
+        type=click.FloatRange(0),
+        default=120.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long at most.",
+    )
+    return wait(timeout(command))
+
+
+_DRY_RUNS = {"client": "print the objects", "server": "have the server check everything"}
+
+
+def dry_run_option(*modes: str) -> Callable[..., Any]:
+    """Declare ``--dry-run`` as kubectl has it, with those of its *modes* that there are."""
+    meanings = ", or ".join(f"{_DRY_RUNS[mode]} ({mode})" for mode in modes)
+    return click.option(
+        "--dry-run",
+        type=click.Choice(("none", *modes)),
+        default="none",
+        show_default=True,
+        help=f"Change nothing: {meanings}.",
+    )
+
+
+def on_cluster(
+    kubeconfig: str | None, context: str | None, work: Callable[[Client], Awaitable[int]]
+) -> int:
+    """Do *work* with a client; return what it returns."""
+    cluster = replace(current_cluster(), kubeconfig=kubeconfig, context=context)
+
+    async def on_client() -> int:
+        async with connected(cluster, user_agent="numakube-deployer", patient=True) as client:
+            return await work(client)
+
+    return asyncio.run(on_client())
+
+
+class Progress:
+    """Says what is being waited for: in place on a terminal, once each elsewhere."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Say it, unless it was said last."""
+        if text == self._last:
+            return
+        self._last = text
+        if sys.stderr.isatty():
+            click.echo(f"\r\033[Kwaiting: {text}", nl=False, err=True)
+        else:
+            click.echo(f"waiting: {text}", err=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._last and sys.stderr.isatty():
+            click.echo("\r\033[K", nl=False, err=True)

@@ -1,0 +1,44 @@
+"""The programs of `numakube.programs` as commands: ``numakube scheduler`` and the like."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from numakube.apps.host.malloc import keep_freed_memory
+from numakube.apps.host.program import load_program
+from numakube.apps.host.python_gc import quiet_collector
+from numakube.apps.host.running import run_until_stopped
+from numakube.apps.host.surroundings import Surroundings
+from numakube.cli.shared.log_options import configure_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import click
+
+    from numakube.apps.host.program import Program
+    from numakube.apps.host.settings import Values
+
+
+def command_of(name: str) -> click.Command:
+    """Return the command that runs the program *name*."""
+    program = load_program(name)
+    return program.command(lambda flags: run_program(program, flags))
+
+
+def run_program(program: Program[Any], flags: Values) -> int:
+    """Run *program* with what the command line gives until a signal ends it."""
+    around = Surroundings(on_hangup=_on_hangup)
+    options = program.read(flags, around)
+    configure_logs(options.logs.log_level, options.logs.log_format)
+    if program.holds_cluster:
+        keep_freed_memory()
+    with quiet_collector() if program.holds_cluster else nullcontext():
+        return run_until_stopped(lambda stop: program.run(options, around, stop))
+
+
+def _on_hangup(act: Callable[[], None]) -> None:
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, act)

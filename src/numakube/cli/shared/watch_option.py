@@ -1,0 +1,114 @@
+"""``-w``: show something again whenever the cluster changes.
+
+On a terminal the picture is drawn anew in place; elsewhere one picture follows the other. Changes
+that come in a burst are shown once: nobody reads faster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from numakube.apps.gathering import ZONES, gather
+from numakube.cli.shared.connection_options import connected
+from numakube.cli.shared.log_options import configure_logs
+from numakube.insight.facts import ClusterFacts, facts_of
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.reflector import Reflector
+from numakube.values.times import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    from numakube.cli.shared.connection_options import ClusterOptions
+    from numakube.kube.client import Client
+
+PAUSE: Final = 1.0
+"""Seconds between two pictures, at least."""
+_LOOK: Final = 0.05
+
+
+def follow(cluster: ClusterOptions, show: Callable[[ClusterFacts], object]) -> None:
+    """Call *show* with what is known of the cluster, now and after every change, until stopped."""
+    configure_logs("warning", "text")
+    asyncio.run(_follow(cluster, show))
+
+
+async def _follow(cluster: ClusterOptions, show: Callable[[ClusterFacts], object]) -> None:
+    async with connected(cluster) as client, contextlib.aclosing(states(client)) as stream:
+        async for facts in stream:
+            show(facts)
+
+
+async def states(client: Client, *, pause: float = PAUSE) -> AsyncGenerator[ClusterFacts]:
+    """Yield the cluster as it is, then again after each burst of changes.
+
+    Raises:
+        ClusterUnreachable: it does not answer at first; later, it is waited for.
+    """
+    facts = facts_of(await gather(client, what=ZONES))
+    yield facts
+    changed = asyncio.Event()
+    mirrors = _Mirrors(client, changed)
+    async with _running(mirrors):
+        while True:
+            await changed.wait()
+            changed.clear()
+            before, facts = facts, mirrors.facts()
+            # What was mirrored at first is most often what was shown already.
+            if _versions(facts) != _versions(before):
+                yield facts
+                await client.clock.sleep(pause)
+
+
+def _versions(facts: ClusterFacts) -> list[set[tuple[str, str]]]:
+    """Return what distinguishes one state of the cluster from another."""
+    kinds = (facts.nodes.values(), facts.pods, facts.topologies.values())
+    return [{(one.metadata.uid, one.metadata.resource_version) for one in kind} for kind in kinds]
+
+
+class _Mirrors:
+    """Nodes, pods and topologies, kept equal to the cluster's."""
+
+    def __init__(self, client: Client, changed: asyncio.Event) -> None:
+        self._clock = client.clock
+        self.nodes = Reflector(client, NODES)
+        self.pods = Reflector(client, PODS)
+        self.topologies = Reflector(client, NODE_RESOURCE_TOPOLOGIES)
+        self._changed = changed
+
+    async def run(self) -> None:
+        """Mirror until cancelled; the first changes are told once everything is there."""
+        async with asyncio.TaskGroup() as tasks:
+            for one in (self.nodes, self.pods, self.topologies):
+                tasks.create_task(one.run())
+            await self.nodes.synced.wait()
+            await self.pods.synced.wait()
+            # A cluster may not know the kind of topologies at all, or not allow to list them.
+            while not self.topologies.synced.is_set() and self.topologies.last_error is None:
+                await self._clock.sleep(_LOOK)
+            for store in (self.nodes.store, self.pods.store, self.topologies.store):
+                store.subscribe(lambda _change: self._changed.set(), replay=False)
+            self._changed.set()
+
+    def facts(self) -> ClusterFacts:
+        """Return what is known at this moment."""
+        return ClusterFacts(
+            taken_at=format_time(self._clock.now()),
+            nodes={one.metadata.name: one for one in self.nodes.store},
+            pods=tuple(self.pods.store),
+            topologies={one.metadata.name: one for one in self.topologies.store},
+        )
+
+
+@contextlib.asynccontextmanager
+async def _running(mirrors: _Mirrors) -> AsyncIterator[None]:
+    """Mirror while the block runs."""
+    task = asyncio.create_task(mirrors.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

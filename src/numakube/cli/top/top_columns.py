@@ -1,0 +1,233 @@
+"""The columns of ``kubectl numa top``, and by what rows can be sorted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import click
+
+from numakube.values.display import amount_text, brief_text, bytes_text, short_name
+from numakube.values.resources import CPU, MEMORY, is_hugepages, is_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numakube.insight.usage.largest_pod import Shape
+    from numakube.insight.usage.pod_alignment import PodUsage
+    from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
+    from numakube.values.resources import Amounts
+
+Usage: TypeAlias = "NodeUsage | ZoneUsage"
+
+NODE_TITLES: Final = (
+    "NODE", "POLICY", "ZONES", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST", "FRAGMENTED",
+)  # fmt: skip
+GROUP_TITLES: Final = ("NODES", *NODE_TITLES[2:])
+NODE_MORE: Final = ("HUGEPAGES", "LARGEST WITH DEVICES", "DATA")
+ZONE_TITLES: Final = ("NODE", "ZONE", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST")
+ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES")
+POD_TITLES: Final = ("NAMESPACE", "POD", "NODE", "ALIGNMENT", "ZONES", "CPUS", "MEMORY", "DEVICES")
+POD_MORE: Final = ("CONTAINERS",)
+TOTAL: Final = "*"
+
+
+def node_row(node: NodeUsage, *, wide: bool) -> list[str]:
+    """Return the cells of a node; one without data says why."""
+    name = node.node or TOTAL
+    if node.why_unknown:
+        more = [""] * len(NODE_MORE) if wide else []
+        return [name, "", "", "", "", "", "", node.why_unknown, "", *more]
+    row = [name, node.policy, str(node.zones), *_amounts(node), _largest(node), _fragments(node)]
+    if wide:
+        row += [_hugepages(node), _with_devices(node.with_devices), _data(node)]
+    return row
+
+
+def nodes_table(
+    nodes: Sequence[NodeUsage], *, wide: bool, fits: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of nodes; what fits, and what is wrong with any, comes last."""
+    titles = [*NODE_TITLES, *(NODE_MORE if wide else ())]
+    return _with_last(nodes, titles, [node_row(node, wide=wide) for node in nodes], fits=fits)
+
+
+def groups_table(
+    groups: Sequence[NodeUsage], label: str, *, wide: bool, fits: bool
+) -> tuple[list[str], list[list[str]]]:
+    """Return titles and rows of groups of nodes, the total last."""
+    titles = [label, *GROUP_TITLES, *(NODE_MORE[:-1] if wide else ())]
+    return _with_last(groups, titles, [_group_row(one, wide=wide) for one in groups], fits=fits)
+
+
+def _with_last(
+    nodes: Sequence[NodeUsage], titles: list[str], rows: list[list[str]], *, fits: bool
+) -> tuple[list[str], list[list[str]]]:
+    last: dict[str, list[str]] = {}
+    if fits:
+        last["FITS"] = [str(node.fits) for node in nodes]
+    if any(node.troubles for node in nodes):
+        last["STATUS"] = [",".join(node.troubles) or "Ready" for node in nodes]
+    more = zip(*last.values(), strict=True) if last else ((),) * len(rows)
+    return [*titles, *last], [[*row, *cells] for row, cells in zip(rows, more, strict=True)]
+
+
+def _group_row(group: NodeUsage, *, wide: bool) -> list[str]:
+    row = [
+        group.node or TOTAL, str(group.nodes), str(group.zones), *_amounts(group),
+        _largest(group), _fragments(group),
+    ]  # fmt: skip
+    return [*row, _hugepages(group), _with_devices(group.with_devices)] if wide else row
+
+
+def zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
+    """Return the cells of a zone."""
+    row = [zone.node, str(zone.zone), *_amounts(zone), shape_text(zone.largest)]
+    if wide:
+        used = {name: amount for name, amount in zone.used.items() if amount}
+        row += [amounts_text(used), _hugepages(zone), _with_devices(zone.with_devices)]
+    return row
+
+
+def pod_row(pod: PodUsage, *, wide: bool) -> list[str]:
+    """Return the cells of a pod."""
+    row = [
+        pod.namespace,
+        pod.name,
+        pod.node,
+        pod.words,
+        "+".join(map(str, pod.zones)),
+        str(pod.cpus),
+        amounts_text(pod.memory),
+        amounts_text(pod.devices),
+    ]
+    if wide:
+        containers = (f"{name}: {zone}" for name, zone in pod.containers.items())
+        row.append(", ".join(containers) or pod.why_unknown)
+    return row
+
+
+def _amounts(usage: Usage) -> list[str]:
+    """Return free of allocatable for CPUs, memory and devices, and what is stranded."""
+    devices = [name for name in sorted(usage.allocatable) if name != CPU and not is_memory(name)]
+    return [
+        _of(usage, CPU),
+        _of(usage, MEMORY),
+        ", ".join(f"{short_name(name)} {_of(usage, name)}" for name in devices),
+        amounts_text(usage.stranded),
+    ]
+
+
+def _of(usage: Usage, resource: str) -> str:
+    if resource not in usage.allocatable:
+        return ""
+    free, total = usage.free.get(resource, 0), usage.allocatable[resource]
+    return f"{amount_text(resource, free)}/{amount_text(resource, total)}"
+
+
+def _hugepages(usage: Usage) -> str:
+    kinds = [name for name in sorted(usage.allocatable) if is_hugepages(name)]
+    return ", ".join(f"{name.partition('-')[2]} {_of(usage, name)}" for name in kinds)
+
+
+def _largest(node: NodeUsage) -> str:
+    text = shape_text(node.largest)
+    return f"{text} on {node.largest_on}" if node.largest_on not in ("", node.node) else text
+
+
+def shape_text(shape: Shape) -> str:
+    """Return a shape in short: ``14 CPU + 56Gi``."""
+    if shape.empty:
+        return "nothing"
+    parts = [brief_text(*device) for device in shape.devices.items()]
+    parts.append(f"{shape.cpus} CPU")
+    if shape.memory_bytes:
+        parts.append(bytes_text(shape.memory_bytes))
+    return " + ".join(parts)
+
+
+def _with_devices(shapes: Mapping[str, Shape]) -> str:
+    return ", ".join(shape_text(shape) for _, shape in sorted(shapes.items()))
+
+
+def amounts_text(amounts: Amounts) -> str:
+    """Return amounts in a few words: ``6 CPU, 12Gi, 1 gpu``."""
+    return ", ".join(brief_text(*each) for each in amounts.items())
+
+
+def _fragments(node: NodeUsage) -> str:
+    shares = {name: round(100 * share) for name, share in node.fragmentation.items()}
+    return ", ".join(
+        f"{short_name(name)} {share}%"
+        for name, share in shares.items()
+        if share and not is_hugepages(name)
+    )
+
+
+def _data(node: NodeUsage) -> str:
+    words = ["exact" if node.exact else "amounts"]
+    if node.stale:
+        words.append(f"old: {node.stale}")
+    if node.pending:
+        words.append(f"{node.pending} pods not reported yet")
+    return ", ".join(words)
+
+
+def sorted_usages(usages: Sequence[Usage], key: str) -> list[Usage]:
+    """Return nodes or zones in order; numbers go from large to small.
+
+    A key is ``name``, ``stranded``, ``largest``, ``fragmentation``, ``fits`` or a resource, of
+    which what is free counts.
+    """
+    if not key or key == "name":
+        return list(usages)
+    measure = _MEASURES.get(key) or _free_measure(usages, key)
+    return sorted(usages, key=measure, reverse=True)
+
+
+def _free_measure(usages: Sequence[Usage], key: str) -> Callable[[Usage], float]:
+    known = {name for usage in usages for name in usage.allocatable}
+    found = [name for name in sorted(known) if key in (name, short_name(name))]
+    if not found:
+        choices = ", ".join([*_MEASURES, "name", *sorted(known)])
+        raise click.UsageError(f"--sort-by {key}: nothing of that name; there are {choices}")
+    return lambda usage: usage.free.get(found[0], 0)
+
+
+def _stranded(usage: Usage) -> float:
+    """Return the stranded part: the sum over resources of what share of them is stranded."""
+    return sum(
+        amount / usage.allocatable[name]
+        for name, amount in usage.stranded.items()
+        if usage.allocatable.get(name)
+    )
+
+
+def _worst(usage: Usage) -> float:
+    return max(getattr(usage, "fragmentation", {}).values(), default=0.0)
+
+
+_MEASURES: Final[Mapping[str, Callable[[Usage], float]]] = {
+    "stranded": _stranded,
+    "largest": lambda usage: usage.largest.cpus,
+    "fragmentation": _worst,
+    "fits": lambda usage: getattr(usage, "fits", 0),
+}
+
+
+def sorted_pods(pods: Sequence[PodUsage], key: str) -> list[PodUsage]:
+    """Return pods in order; numbers go from large to small."""
+    measures: dict[str, Callable[[PodUsage], float]] = {
+        "cpu": lambda pod: len(pod.cpus),
+        "memory": lambda pod: sum(pod.memory.values()),
+        "zones": lambda pod: len(pod.zones),
+    }
+    by_place = sorted(pods, key=lambda pod: (pod.namespace, pod.name))
+    if key == "node":
+        return sorted(by_place, key=lambda pod: pod.node)
+    if key in ("", "name"):
+        return by_place
+    if key not in measures:
+        raise click.UsageError(
+            f"--sort-by {key}: pods are sorted by name, node, {', '.join(measures)}"
+        )
+    return sorted(by_place, key=measures[key], reverse=True)

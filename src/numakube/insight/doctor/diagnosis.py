@@ -1,0 +1,144 @@
+"""All rules and checks, and running them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.doctor import (
+    device_plugin_checks,
+    koordinator_node_checks,
+    kubelet_config_checks,
+    node_clock_checks,
+    node_version_checks,
+    nrt_checks,
+    nrt_freshness_checks,
+    pending_pod_checks,
+    pod_spec_checks,
+    program_checks,
+    program_rights_checks,
+    rejected_pod_checks,
+    scheduler_name_checks,
+    unreadable_checks,
+)
+from numakube.insight.doctor.findings import Check, Finding, Rule, Severity, about_cluster
+from numakube.values.printing import reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.insight.facts import ClusterFacts
+
+BROKEN: Final = Rule(
+    id="NUMA-DOCTOR-INCOMPLETE",
+    severity=Severity.WARNING,
+    title="A check could not be carried out",
+    why="An object has a value that Kubernetes itself would refuse.",
+    fix="kubectl numa bundle   # and report it, please",
+)
+
+AREAS: Final = {
+    "Kubelets": kubelet_config_checks,
+    "Devices": device_plugin_checks,
+    "Reports": nrt_checks,
+    "Freshness of reports": nrt_freshness_checks,
+    "Processes": program_checks,
+    "Schedulers": scheduler_name_checks,
+    "Pods": pod_spec_checks,
+    "Room for pods": pending_pod_checks,
+    "Rejections": rejected_pod_checks,
+    "Nodes and versions": node_version_checks,
+    "Placement by the scheduler": koordinator_node_checks,
+    "Clocks": node_clock_checks,
+    "Rights": program_rights_checks,
+    "Access": unreadable_checks,
+}
+RULES: Final[tuple[Rule, ...]] = (*(rule for area in AREAS.values() for rule in area.RULES), BROKEN)
+CHECKS: Final[tuple[Check, ...]] = tuple(check for area in AREAS.values() for check in area.CHECKS)
+
+_ORDER: Final = {severity: place for place, severity in enumerate(Severity)}
+_PLACES: Final = {rule.id: place for place, rule in enumerate(RULES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """All findings of one rule.
+
+    Attributes:
+        findings: sorted by subject.
+    """
+
+    rule: Rule
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What was found, the worst first.
+
+    Attributes:
+        nodes: how many nodes were looked at, and how many pods.
+    """
+
+    entries: tuple[Entry, ...]
+    nodes: int
+    pods: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether there is nothing but information."""
+        return all(entry.rule.severity is Severity.INFO for entry in self.entries)
+
+    def count(self, severity: Severity) -> int:
+        """Return how many kinds of findings of *severity* there are."""
+        return sum(entry.rule.severity is severity for entry in self.entries)
+
+
+def diagnose(
+    facts: ClusterFacts, *, only: Sequence[str] = (), skip: Sequence[str] = (), node: str = ""
+) -> Diagnosis:
+    """Run the checks.
+
+    Args:
+        facts: what is known of the cluster.
+        only: ids of rules, or the beginnings of ids, that are wanted; all if empty.
+        skip: those that are not.
+        node: tells what concerns this node only.
+    """
+    wanted = {rule.id for rule in RULES if _is_wanted(rule.id, only, skip)}
+    found: dict[str, list[Finding]] = {}
+    for finding in _findings(facts):
+        if finding.rule.id in wanted and node in ("", finding.node):
+            found.setdefault(finding.rule.id, []).append(finding)
+    entries = [
+        Entry(findings[0].rule, tuple(sorted(findings, key=lambda one: one.subject)))
+        for findings in found.values()
+    ]
+    entries.sort(key=lambda entry: (_ORDER[entry.rule.severity], _PLACES[entry.rule.id]))
+    return Diagnosis(tuple(entries), len(facts.nodes), len(facts.pods))
+
+
+def unknown_rules(names: Sequence[str]) -> list[str]:
+    """Return those of *names* that no rule begins with."""
+    return [name for name in names if not any(_begins(rule.id, name) for rule in RULES)]
+
+
+def _findings(facts: ClusterFacts) -> list[Finding]:
+    found: list[Finding] = []
+    for check in CHECKS:
+        try:
+            found += check(facts)
+        except Exception as error:
+            found.append(about_cluster(BROKEN, f"{check.__name__}: {reason_of(error)}"))
+    return found
+
+
+def _is_wanted(rule: str, only: Sequence[str], skip: Sequence[str]) -> bool:
+    chosen = not only or any(_begins(rule, name) for name in only)
+    return chosen and not any(_begins(rule, name) for name in skip)
+
+
+def _begins(rule: str, name: str) -> bool:
+    """Tell whether *name* is *rule* or its first words: ``numa-pod`` is every rule of pods."""
+    name = name.upper()
+    return rule == name or rule.startswith(f"{name}-")

@@ -1,0 +1,195 @@
+"""Could pods that wait ever be aligned, on any node, were it empty?
+
+Everything is counted against what zones may give out, not against what they have left: a pod that
+does not fit then waits for a larger machine, not for others to end. Only sizes are looked at;
+selectors and taints can make it worse, never better.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.pod_phase import has_ended
+from numakube.api.pod_resources import effective_requests
+from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
+from numakube.scheduling.numa.caches.zone_use import claim_on
+from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology.view import NodeTopology
+from numakube.values.display import amount_text
+from numakube.values.resources import (
+    Amounts,
+    amounts_of,
+    is_extended,
+    shortfalls,
+)
+from numakube.values.topology_policy import TopologyPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+
+TOO_BIG: Final = Rule(
+    id="NUMA-POD-TOO-BIG",
+    severity=Severity.ERROR,
+    title="Pods ask for more than any zone of any node has",
+    why=(
+        "With the policy single-numa-node a kubelet rejects them even on an empty machine; they"
+        " wait forever, or fail again and again."
+    ),
+    fix=(
+        "# ask for less per container; or use nodes with the policy restricted, which takes as\n"
+        "# many zones as needed; this finds the smallest change:\n"
+        "kubectl numa explain pod POD -n NAMESPACE"
+    ),
+)
+NO_NODE: Final = Rule(
+    id="NUMA-POD-NO-NODE",
+    severity=Severity.ERROR,
+    title="Pods ask for more than any node has",
+    why="They wait forever, whatever the zones.",
+    fix="# ask for less, or add larger nodes",
+)
+NO_DEVICE: Final = Rule(
+    id="NUMA-POD-NO-DEVICE",
+    severity=Severity.ERROR,
+    title="Pods ask for a device that no node has",
+    why="They wait forever: the name is wrong, or no device plugin has registered it.",
+    fix="kubectl get nodes -o custom-columns=NAME:.metadata.name,HAS:.status.allocatable",
+)
+
+RULES: Final = (TOO_BIG, NO_NODE, NO_DEVICE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Nodes that are alike in size and policy; the name of one of them."""
+
+    example: str
+    offers: Amounts
+    view: NodeTopology | None
+
+
+def check_fit(facts: ClusterFacts) -> Iterator[Finding]:
+    """Try every kind of waiting pod on every kind of node."""
+    waiting = [pod for pod in facts.pods if not pod.spec.node_name and not has_ended(pod)]
+    if not waiting or not facts.nodes:
+        return
+    kinds, schedulers = _kinds(facts), numa_schedulers(facts)
+    seen: set[bytes] = set()
+    for pod in waiting:
+        info = PodInfo(pod)
+        shape = scheduling_key(info)
+        if shape not in seen:
+            seen.add(shape)
+            yield from _fit(info, kinds, of_numa=pod.spec.scheduler_name in schedulers)
+
+
+def _kinds(facts: ClusterFacts) -> list[_Kind]:
+    found: dict[object, _Kind] = {}
+    for name, node in facts.nodes.items():
+        view = facts.view(name)
+        known = view if isinstance(view, NodeTopology) else None
+        offers = amounts_of(node.status.allocatable)
+        sizes = known and tuple(tuple(sorted(z.allocatable.items())) for z in known.zones)
+        policies = known and (
+            known.policy, known.scope, known.cpu_manager_policy, known.memory_manager_policy,
+        )  # fmt: skip
+        found.setdefault(
+            (tuple(sorted(offers.items())), sizes, policies), _Kind(name, offers, known)
+        )
+    return list(found.values())
+
+
+def _fit(pod: PodInfo, kinds: list[_Kind], *, of_numa: bool) -> Iterator[Finding]:
+    wanted = amounts_of({n: str(q) for n, q in effective_requests(pod.pod).items()})
+    absent = [
+        name
+        for name, amount in wanted.items()
+        if amount and is_extended(name) and not any(kind.offers.get(name) for kind in kinds)
+    ]
+    if absent:
+        yield from (_no_device(pod.pod, name, kinds) for name in absent)
+        return
+    large_enough = [kind for kind in kinds if not shortfalls(wanted, kind.offers)]
+    if not large_enough:
+        if of_numa:
+            yield _no_node(pod.pod, wanted, kinds)
+        return
+    if not any(_zones_hold(pod, kind) for kind in large_enough):
+        yield _too_big(pod, kinds)
+
+
+def _zones_hold(pod: PodInfo, kind: _Kind) -> bool:
+    """Tell whether the empty zones of *kind* could take *pod*; yes if nothing is known of them."""
+    if kind.view is None or kind.view.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
+        return True
+    return all(
+        any(not shortfalls(part, zone.allocatable) for zone in kind.view.zones)
+        for part in _parts(pod, kind.view)
+    )
+
+
+def _parts(pod: PodInfo, view: NodeTopology) -> tuple[Amounts, ...]:
+    """Return what has to be in one zone each: containers, or the pod as a whole."""
+    claim = claim_on(pod, view)
+    return (claim.whole,) if view.scope == "pod" else (*claim.starting, *claim.running)
+
+
+def _too_big(pod: PodInfo, kinds: list[_Kind]) -> Finding:
+    detail = "no zone has everything that it asks for"
+    for kind in kinds:
+        view = kind.view
+        for part in _parts(pod, view) if view is not None else ():
+            for name, amount in part.items():
+                best = max((_largest_zone(one, name) for one in kinds), default=0)
+                if amount > best:
+                    detail = (
+                        f"asks for {amount_text(name, amount)} {name} in one zone; the largest zone"
+                        f" of any node has {amount_text(name, best)}"
+                    )
+                    return _about(TOO_BIG, pod.pod, detail)
+    return _about(TOO_BIG, pod.pod, detail)
+
+
+def _largest_zone(kind: _Kind, resource: str) -> int:
+    zones = kind.view.zones if kind.view is not None else ()
+    return max((zone.allocatable.get(resource, 0) for zone in zones), default=0)
+
+
+def _no_node(pod: Pod, wanted: Amounts, kinds: list[_Kind]) -> Finding:
+    detail = "no node has everything that it asks for"
+    for name, amount in wanted.items():
+        best = max(kind.offers.get(name, 0) for kind in kinds)
+        if amount > best:
+            detail = (
+                f"asks for {amount_text(name, amount)} {name};"
+                f" the largest node has {amount_text(name, best)}"
+            )
+            break
+    return _about(NO_NODE, pod, detail)
+
+
+def _no_device(pod: Pod, resource: str, kinds: list[_Kind]) -> Finding:
+    offered = sorted({name for kind in kinds for name in kind.offers if is_extended(name)})
+    near = get_close_matches(resource, offered, n=1)
+    if near:
+        hint = f"; did you mean {near[0]}?"
+    else:
+        hint = f"; nodes have {', '.join(offered)}" if offered else "; nodes have no devices"
+    return _about(NO_DEVICE, pod, f"asks for {resource}{hint}")
+
+
+def _about(rule: Rule, pod: Pod, detail: str) -> Finding:
+    maker = maker_of(pod)
+    subject = Subject(maker.kind, maker.name, maker.namespace, "spec.containers[].resources")
+    fix = rule.fix_for(POD=pod.metadata.name, NAMESPACE=pod.metadata.namespace)
+    return Finding(rule=rule, subject=subject, detail=detail, fix=fix)
+
+
+CHECKS: Final = (check_fit,)

@@ -1,0 +1,205 @@
+"""Do pods that are meant to be aligned ask in a way that a kubelet aligns?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from numakube.api.pod_phase import has_ended
+from numakube.api.pod_resources import GUARANTEED, qos_class
+from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.insight.doctor.deployed_programs import Program, deployed
+from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.pods_to_align import demand, devices_of, maker_of, numa_schedulers
+from numakube.kubelet.demand import Role
+from numakube.values.resources import CPU, MILLI_PER_CPU, amounts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+    from numakube.kubelet.demand import PodDemand
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+FRACTIONAL: Final = Rule(
+    id="NUMA-POD-FRACTIONAL-CPU",
+    severity=Severity.WARNING,
+    title="Pods ask for fractions of CPUs and get none of their own",
+    why=(
+        "A container gets CPUs for itself only if it asks for a whole number of them; with 1500m it"
+        " runs on the shared CPUs of all zones."
+    ),
+    fix="resources: {requests: {cpu: 2}, limits: {cpu: 2}}   # a whole number",
+)
+NOT_GUARANTEED: Final = Rule(
+    id="NUMA-POD-NOT-GUARANTEED",
+    severity=Severity.WARNING,
+    title="Pods of a NUMA scheduler are not Guaranteed",
+    why=(
+        "The kubelet gives CPUs and memory of a zone only to pods all of whose containers have"
+        " limits for both, equal to their requests."
+    ),
+    fix="# give every container, init containers too, equal requests and limits of cpu and memory",
+)
+PARTLY: Final = Rule(
+    id="NUMA-POD-PARTLY-SHARED",
+    severity=Severity.INFO,
+    title="Some containers of pods run on shared CPUs",
+    why="They ask for fractions of CPUs; the other containers of the pod are aligned.",
+    fix="# nothing, if the container is a small helper; otherwise ask for whole CPUs",
+)
+INIT_LARGER: Final = Rule(
+    id="NUMA-POD-INIT-LARGER",
+    severity=Severity.INFO,
+    title="An init container asks for more CPUs than all that follow",
+    why=(
+        "The zone has to hold the init container first, and the kubelet keeps its CPUs for the pod"
+        " as long as it lives."
+    ),
+    fix="# let the init container ask for no more than the containers that follow",
+)
+MIXED_DRA: Final = Rule(
+    id="NUMA-POD-MIXED-DRA",
+    severity=Severity.WARNING,
+    title="Pods mix resource claims with CPUs or devices of the kubelet",
+    why=(
+        "Devices of claims (dynamic resource allocation) take no part in the Topology Manager: they"
+        " are never aligned with CPUs, memory or devices of plugins."
+    ),
+    fix=(
+        "# take everything from claims, with matchAttribute: resource.kubernetes.io/numaNode as far"
+        " as drivers\n# tell it, or everything from device plugins"
+    ),
+)
+DRA_REFUSED: Final = Rule(
+    id="NUMA-POD-DRA-REFUSED",
+    severity=Severity.ERROR,
+    title="Pods with resource claims wait for numakube's scheduler, which refuses them",
+    why="It does not allocate claims.",
+    fix="schedulerName: default-scheduler   # with `numakube extender` to align the rest",
+)
+
+
+class _Sight(NamedTuple):
+    """A finding without the pod."""
+
+    rule: Rule
+    detail: str
+    field: str
+
+
+RULES: Final = (FRACTIONAL, NOT_GUARANTEED, PARTLY, INIT_LARGER, MIXED_DRA, DRA_REFUSED)
+
+
+def check_shapes(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look at the pods of NUMA schedulers; of equal pods of one workload, at one."""
+    schedulers, refusing = numa_schedulers(facts), _refusing(facts)
+    sights: dict[bytes, tuple[_Sight, ...]] = {}
+    seen: set[tuple[str, Subject]] = set()
+    for pod in facts.pods:
+        if pod.spec.scheduler_name not in schedulers or has_ended(pod):
+            continue
+        likeness = _likeness(pod)
+        if likeness not in sights:
+            sights[likeness] = (*_shape(pod), *_claims(pod, refusing))
+        for sight in sights[likeness]:
+            finding = _about(pod, sight)
+            if (finding.rule.id, finding.subject) not in seen:
+                seen.add((finding.rule.id, finding.subject))
+                yield finding
+
+
+def _likeness(pod: Pod) -> bytes:
+    """Return what pods that get the same findings have in common."""
+    spec = pod.spec
+    containers = [(one.name, one.restart_policy, one.resources) for one in _containers(pod)]
+    bound = bool(spec.node_name)
+    return _encode(
+        (
+            qos_class(pod),
+            containers,
+            len(spec.containers),
+            spec.resources,
+            spec.resource_claims,
+            spec.scheduler_name,
+            bound,
+        )
+    )
+
+
+def _refusing(facts: ClusterFacts) -> frozenset[str]:
+    ours = (one for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
+    return frozenset({SCHEDULER_NAME, *(one.flag("--scheduler-name") for one in ours)})
+
+
+def _shape(pod: Pod) -> Iterator[_Sight]:
+    wanted = demand(pod)
+    if qos_class(pod) != GUARANTEED:
+        yield from _not_guaranteed(pod, wanted)
+        return
+    shared = [one for one in _containers(pod) if _milli(one) % MILLI_PER_CPU]
+    if shared and not wanted.exclusive_cpus:
+        first = shared[0]
+        detail = f"container {first.name} asks for {_milli(first)}m CPUs"
+        yield _Sight(FRACTIONAL, detail, _field(first))
+    elif shared:
+        names = ", ".join(one.name for one in shared)
+        yield _Sight(PARTLY, f"on shared CPUs: {names}", _field(shared[0]))
+    yield from _init(wanted)
+
+
+def _not_guaranteed(pod: Pod, wanted: PodDemand) -> Iterator[_Sight]:
+    large = [one for one in _containers(pod) if _milli(one) >= MILLI_PER_CPU]
+    if large or devices_of(wanted):
+        first = large[0] if large else pod.spec.containers[0]
+        detail = (
+            f"QoS class {qos_class(pod)}; container {first.name} asks for {_milli(first)}m CPUs"
+        )
+        yield _Sight(NOT_GUARANTEED, detail, _field(first))
+
+
+def _init(wanted: PodDemand) -> Iterator[_Sight]:
+    later = sum(one.exclusive_cpus for one in wanted.containers if one.role is not Role.INIT)
+    for one in wanted.containers:
+        if one.role is Role.INIT and one.exclusive_cpus > later:
+            detail = f"{one.name} asks for {one.exclusive_cpus} CPUs, the others for {later}"
+            yield _Sight(INIT_LARGER, detail, f"spec.initContainers[{one.name}].resources")
+
+
+def _claims(pod: Pod, refusing: frozenset[str]) -> Iterator[_Sight]:
+    if not pod.spec.resource_claims:
+        return
+    names = ", ".join(claim.name for claim in pod.spec.resource_claims)
+    if pod.spec.scheduler_name in refusing and not pod.spec.node_name:
+        yield _Sight(DRA_REFUSED, f"claims: {names}", "spec.resourceClaims")
+    wanted = demand(pod)
+    devices = devices_of(wanted)
+    if wanted.exclusive_cpus or devices:
+        cpus = [f"{wanted.exclusive_cpus} CPUs"] if wanted.exclusive_cpus else []
+        detail = f"claims: {names}; besides {', '.join([*cpus, *devices])}"
+        yield _Sight(MIXED_DRA, detail, "spec.resourceClaims")
+
+
+def _containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def _milli(container: Container) -> int:
+    return amounts_of(container.resources.requests if container.resources else None).get(CPU, 0)
+
+
+def _field(container: Container) -> str:
+    return f"spec.containers[{container.name}].resources"
+
+
+def _about(pod: Pod, sight: _Sight) -> Finding:
+    maker = maker_of(pod)
+    subject = Subject(maker.kind, maker.name, maker.namespace, sight.field)
+    return Finding(rule=sight.rule, subject=subject, detail=sight.detail, node=pod.spec.node_name)
+
+
+CHECKS: Final = (check_shapes,)

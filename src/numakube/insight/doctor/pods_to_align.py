@@ -1,0 +1,82 @@
+"""Which pods want their resources aligned: those of a NUMA scheduler that could get some.
+
+A cluster runs many pods that nobody means to align, such as Guaranteed ones of kube-system. A pod
+counts only if it was given to a scheduler that knows NUMA.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.insight.doctor.deployed_programs import Program, deployed
+from numakube.insight.doctor.findings import Subject
+from numakube.kubelet.demand import DemandRules, demand_of
+from numakube.values.resources import is_extended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+    from numakube.kubelet.demand import PodDemand
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+_USUAL: Final = frozenset(
+    {
+        SCHEDULER_NAME,
+        "numakube-kube-scheduler",
+        "numa-scheduler",
+        "topo-aware-scheduler",
+        "topology-aware-scheduler",
+    }
+)
+_CONFIG: Final = "kubescheduler.config.k8s.io"
+_RULES: Final = DemandRules()
+
+
+def numa_schedulers(facts: ClusterFacts) -> frozenset[str]:
+    """Return the names that pods give to have their NUMA zones looked after."""
+    flags = (one.flag("--scheduler-name") for one in deployed(facts, Program.SCHEDULER))
+    return _USUAL | {name for name in flags if name} | frozenset(profiles(facts))
+
+
+def profiles(facts: ClusterFacts) -> Iterator[str]:
+    """Yield the names of the profiles that schedulers told of."""
+    for scheduler in facts.schedulers.values():
+        yield from profiles_in(scheduler.documents.get("configz"))
+
+
+def profiles_in(document: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of whoever answered
+    """Yield the names of the profiles in what a scheduler says of its configuration."""
+    config = document.get(_CONFIG) if isinstance(document, dict) else None
+    listed = config.get("profiles") if isinstance(config, dict) else None
+    for profile in listed if isinstance(listed, list) else ():
+        name = profile.get("schedulerName") if isinstance(profile, dict) else None
+        if isinstance(name, str) and name:
+            yield name
+
+
+def demand(pod: Pod) -> PodDemand:
+    """Return what *pod* asks of a kubelet."""
+    return demand_of(pod, _RULES)
+
+
+def devices_of(wanted: PodDemand) -> dict[str, int]:
+    """Return the devices that a pod asks for."""
+    return {name: count for name, count in wanted.limits.items() if count and is_extended(name)}
+
+
+def wants_alignment(pod: Pod, schedulers: frozenset[str]) -> bool:
+    """Tell whether *pod* is for one of *schedulers* and asks for what can be aligned."""
+    if pod.spec.scheduler_name not in schedulers:
+        return False
+    wanted = demand(pod)
+    return bool(wanted.exclusive_cpus or devices_of(wanted))
+
+
+def maker_of(pod: Pod) -> Subject:
+    """Return the workload that makes pods like *pod*, or the pod itself."""
+    owner = pod.metadata.controller
+    kind, name = ("Pod", pod.metadata.name) if owner is None else (owner.kind, owner.name)
+    return Subject(kind, name, pod.metadata.namespace)

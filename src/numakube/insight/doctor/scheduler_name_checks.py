@@ -1,0 +1,185 @@
+"""Is there a scheduler for every pod that waits for one, and exactly one?
+
+A pod whose schedulerName nobody answers to stays Pending without an event or a condition. So a
+pod that waits is compared with everything that shows which schedulers there are: leases, command
+lines, profiles, and other pods that were scheduled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.pod_phase import has_ended
+from numakube.insight.collected import LEASES
+from numakube.insight.doctor.deployed_programs import Program, deployed
+from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.node_clock_checks import clock_offset
+from numakube.insight.doctor.object_ages import age_seconds, pod_age
+from numakube.insight.doctor.pods_to_align import (
+    DEFAULT_SCHEDULER,
+    maker_of,
+    numa_schedulers,
+    profiles,
+    profiles_in,
+)
+from numakube.values.display import age_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.leases import Lease
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+
+_PATIENCE_SECONDS: Final = 30
+_SILENT_SECONDS: Final = 300
+_DEFAULT_DURATION: Final = 15
+_NODE_LEASES: Final = "kube-node-lease"
+_SCHEDULING: Final = frozenset({"Scheduled", "FailedScheduling", "Preempted"})
+
+UNKNOWN: Final = Rule(
+    id="NUMA-SCHEDULER-UNKNOWN",
+    severity=Severity.ERROR,
+    title="Pods name a scheduler that does not exist",
+    why="Nobody will ever look at them; they stay Pending without an event.",
+    fix="# correct spec.schedulerName in the pod template, or deploy a scheduler of that name",
+)
+SILENT: Final = Rule(
+    id="NUMA-SCHEDULER-SILENT",
+    severity=Severity.WARNING,
+    title="Pods wait and their scheduler says nothing about them",
+    why="It is down, stuck, or has no profile of that name.",
+    fix="kubectl get leases -A   # who leads, since when? then the log of the scheduler",
+)
+LEASE_EXPIRED: Final = Rule(
+    id="NUMA-SCHEDULER-LEASE-EXPIRED",
+    severity=Severity.ERROR,
+    title="The lease of a NUMA scheduler is not renewed",
+    why="No scheduler of that name leads: its pods stay Pending.",
+    fix="kubectl get pods -A -l app.kubernetes.io/part-of=numakube   # does any run?",
+)
+TWO_LEADERS: Final = Rule(
+    id="NUMA-SCHEDULER-TWO-LEADERS",
+    severity=Severity.ERROR,
+    title="Two schedulers of one name are at work",
+    why=(
+        "Each has a lease of its own, so both schedule the same pods and give the same zone away"
+        " twice."
+    ),
+    fix="# delete one of the deployments, or give it another --scheduler-name",
+)
+
+RULES: Final = (UNKNOWN, SILENT, LEASE_EXPIRED, TWO_LEADERS)
+
+
+def check_names(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for pods that nobody schedules."""
+    known = known_schedulers(facts)
+    for pod in facts.pods:
+        if not _is_unseen(facts, pod):
+            continue
+        name, age = pod.spec.scheduler_name or DEFAULT_SCHEDULER, pod_age(facts, pod) or 0
+        if name not in known and facts.missing(LEASES) is None:
+            yield _unknown(pod, name, known)
+        elif age > _SILENT_SECONDS:
+            detail = f"schedulerName {name}: neither a condition nor an event"
+            yield _about(SILENT, pod, detail)
+
+
+def known_schedulers(facts: ClusterFacts) -> frozenset[str]:
+    """Return the names of the schedulers of which there is any sign."""
+    leases = {one.metadata.name for one in facts.leases if one.metadata.namespace != _NODE_LEASES}
+    flags = {one.flag("--scheduler-name") for one in deployed(facts, Program.SCHEDULER)}
+    served = {pod.spec.scheduler_name for pod in facts.pods if not _is_unseen(facts, pod)}
+    told = {
+        event.reporting_component or event.source.component
+        for event in facts.events
+        if event.reason in _SCHEDULING
+    }
+    found = leases | flags | served | told | set(profiles(facts)) | {DEFAULT_SCHEDULER}
+    return frozenset(found - {""})
+
+
+def _is_unseen(facts: ClusterFacts, pod: Pod) -> bool:
+    """Tell whether a pod waits for a scheduler, and none has said anything about it for a while."""
+    if pod.spec.node_name or has_ended(pod) or pod.spec.scheduling_gates:
+        return False
+    conditions = pod.status.conditions if pod.status else ()
+    if any(one.type == "PodScheduled" for one in conditions):
+        return False
+    age = pod_age(facts, pod)
+    return age is not None and age > _PATIENCE_SECONDS
+
+
+def _unknown(pod: Pod, name: str, known: frozenset[str]) -> Finding:
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(sorted(known))}"
+    fix = f"schedulerName: {near[0]}   # in the pod template" if near else ""
+    return _about(UNKNOWN, pod, f"schedulerName {name}{hint}", fix=fix)
+
+
+def _about(rule: Rule, pod: Pod, detail: str, *, fix: str = "") -> Finding:
+    maker = maker_of(pod)
+    subject = Subject(maker.kind, maker.name, maker.namespace, "spec.schedulerName")
+    return Finding(rule=rule, subject=subject, detail=detail, fix=fix)
+
+
+def check_leases(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look at the leases of NUMA schedulers."""
+    names = numa_schedulers(facts)
+    offset = clock_offset(facts)
+    held = [
+        lease
+        for lease in facts.leases
+        if lease.metadata.name in names and lease.spec.holder_identity
+    ]
+    alive = []
+    for lease in held:
+        age = age_seconds(facts, lease.spec.renew_time)
+        limit = 2 * (lease.spec.lease_duration_seconds or _DEFAULT_DURATION) + _PATIENCE_SECONDS
+        if age is not None and age + offset > limit:
+            detail = (
+                f"{lease.spec.holder_identity} renewed it {age_words(age + offset)} ago;"
+                f" it lasts {lease.spec.lease_duration_seconds or _DEFAULT_DURATION} seconds"
+            )
+            yield Finding(rule=LEASE_EXPIRED, subject=_lease(lease), detail=detail)
+        elif age is not None:
+            alive.append(lease)
+    yield from _twice(alive)
+
+
+def _twice(alive: list[Lease]) -> Iterator[Finding]:
+    times = Counter(lease.metadata.name for lease in alive)
+    for lease in alive:
+        if times[lease.metadata.name] > 1:
+            detail = f"{lease.spec.holder_identity} leads; there is a leader elsewhere too"
+            yield Finding(rule=TWO_LEADERS, subject=_lease(lease), detail=detail)
+
+
+def _lease(lease: Lease) -> Subject:
+    return Subject("Lease", lease.metadata.name, lease.metadata.namespace, "spec.renewTime")
+
+
+def check_leaders(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for schedulers that say of themselves that they lead, with the same profile."""
+    leading: dict[str, list[str]] = {}
+    for scheduler in facts.schedulers.values():
+        if any(_leads(document) for document in scheduler.documents.values()):
+            for profile in set(profiles_in(scheduler.documents.get("configz"))):
+                leading.setdefault(profile, []).append(scheduler.name)
+    for profile, names in leading.items():
+        if len(names) > 1:
+            detail = f"both lead with the profile {profile}: {', '.join(sorted(names))}"
+            yield Finding(rule=TWO_LEADERS, subject=Subject("Scheduler", profile), detail=detail)
+
+
+def _leads(document: Any) -> bool:  # noqa: ANN401 - JSON of whoever answered
+    speaker = document.get("speaker") if isinstance(document, dict) else None
+    if not isinstance(speaker, dict) or speaker.get("kind") != "scheduler":
+        return False
+    return speaker.get("leads") is True
+
+
+CHECKS: Final = (check_names, check_leases, check_leaders)

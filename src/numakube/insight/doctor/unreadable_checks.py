@@ -1,0 +1,93 @@
+"""What could not be read: checks that rest on it said nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.collected import CONFIGZ, SCHEDULER
+from numakube.insight.doctor.findings import (
+    Finding,
+    Rule,
+    Severity,
+    Subject,
+    about_cluster,
+    about_node,
+)
+from numakube.insight.unreadable import rights_text
+from numakube.values import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.insight.facts import ClusterFacts
+    from numakube.insight.unreadable import Unreadable
+
+_ABSENT: Final = "does not have it"
+
+FORBIDDEN: Final = Rule(
+    id="NUMA-ACCESS-FORBIDDEN",
+    severity=Severity.INFO,
+    title="Something that checks rest on could not be read",
+    why="Those checks have found nothing because they have seen nothing.",
+    fix="kubectl auth can-i --list   # ask for what is named",
+)
+SILENT: Final = Rule(
+    id="NUMA-ACCESS-SCHEDULER",
+    severity=Severity.INFO,
+    title="A scheduler could not be asked",
+    why="Nothing is said of its queue, its cache, and pods that came out otherwise than foreseen.",
+    fix="kubectl numa queue   # says what is missing",
+)
+KUBELET: Final = Rule(
+    id="NUMA-ACCESS-KUBELET",
+    severity=Severity.INFO,
+    title="The configuration of a kubelet could not be read",
+    why="Its policies are taken from its report, if there is one; drift is not noticed.",
+    fix=(
+        "kubectl get --raw /api/v1/nodes/NODE/proxy/configz   # needs the right to get nodes/proxy"
+    ),
+)
+MALFORMED: Final = Rule(
+    id="NUMA-ACCESS-MALFORMED",
+    severity=Severity.WARNING,
+    title="An object cannot be read",
+    why="It is as if it were not there, for us and for the scheduler.",
+    fix="kubectl get KIND OBJECT -o yaml   # the field that is named has a value of the wrong type",
+)
+
+RULES: Final = (FORBIDDEN, KUBELET, SILENT, MALFORMED)
+
+
+def check_access(facts: ClusterFacts) -> Iterator[Finding]:
+    """Tell of everything that could not be read; what the server does not have is no trouble."""
+    yield from _lacking([one for one in facts.unreadable if one.right and "/" not in one.what])
+    for one in facts.unreadable:
+        area, _, rest = one.what.partition("/")
+        if area == SCHEDULER:
+            subject = Subject("Pod" if rest else "Cluster", rest)
+            yield Finding(rule=SILENT, subject=subject, detail=one.why)
+        elif area == CONFIGZ:
+            node = rest.removesuffix(".json")
+            yield about_node(KUBELET, node, one.why, fix=KUBELET.fix_for(NODE=node))
+        elif not names.dns_label(one.what):
+            if _ABSENT not in one.why and not one.right:
+                subject = Subject("Cluster", "", field=one.what)
+                yield Finding(rule=FORBIDDEN, subject=subject, detail=f"{one.what}: {one.why}")
+        else:
+            kind, _, key = one.what.partition(" ")
+            namespace, _, name = key.rpartition("/")
+            fix = MALFORMED.fix_for(KIND=kind, OBJECT=key)
+            subject = Subject(kind, name, namespace)
+            yield Finding(rule=MALFORMED, subject=subject, detail=one.why, fix=fix)
+
+
+def _lacking(refused: list[Unreadable]) -> Iterator[Finding]:
+    """Tell once of everything that the user may not read, with the rights to ask for."""
+    if refused:
+        detail = f"you may not (403): {rights_text(refused)}"
+        listed = ",".join(one.right.removeprefix("list ") for one in refused)
+        fix = f"kubectl create clusterrole numa-reader --verb=get,list --resource={listed}"
+        yield about_cluster(FORBIDDEN, detail, fix=f"{fix}   # and bind it to yourself")
+
+
+CHECKS: Final = (check_access,)

@@ -1,0 +1,120 @@
+"""The pod that is asked about: one of the cluster, or one that somebody is about to create."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.api.pod import PodStatus
+from numakube.api.pod_phase import has_ended, is_rejected
+from numakube.api.pod_resources import compute_qos_class
+from numakube.insight.explain.explanation import PodSummary
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from numakube.api.containers import Container
+    from numakube.api.pod import Pod
+    from numakube.api.workloads import PriorityClass
+
+_SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A pod and what has become of it.
+
+    Attributes:
+        pod: as it is.
+        planned: whether it does not exist yet.
+    """
+
+    pod: Pod
+    planned: bool = False
+
+    @property
+    def state(self) -> str:
+        """How far it has come: see `document.PodSummary`."""
+        status = self.pod.status or PodStatus()
+        if self.planned:
+            return "planned"
+        if is_rejected(self.pod):
+            return "rejected"
+        if has_ended(self.pod):
+            return "ended"
+        if self.pod.spec.node_name:
+            return "running" if status.phase == "Running" else "bound"
+        return "gated" if self.pod.spec.scheduling_gates else "waiting"
+
+    @property
+    def scheduler(self) -> str:
+        """Who is to place it."""
+        return self.pod.spec.scheduler_name or "default-scheduler"
+
+    def unbound(self) -> Pod:
+        """Return the pod as a scheduler would first see it."""
+        spec = msgspec.structs.replace(self.pod.spec, node_name="")
+        status = self.pod.status or PodStatus()
+        fresh = PodStatus(phase="Pending", nominated_node_name=status.nominated_node_name)
+        return msgspec.structs.replace(self.pod, spec=spec, status=fresh)
+
+    def summary(self, profiles: Collection[str]) -> PodSummary:
+        """Return what is said of the pod."""
+        pod, status = self.pod, self.pod.status or PodStatus()
+        return PodSummary(
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            uid="" if self.planned else pod.metadata.uid,
+            source="manifest" if self.planned else "cluster",
+            state=self.state,
+            node=pod.spec.node_name,
+            scheduler=self.scheduler,
+            ours=self.scheduler in profiles,
+            qos_class=status.qos_class or compute_qos_class(pod),
+            priority=pod.spec.priority or 0,
+            reason=status.reason,
+            message=status.message,
+        )
+
+
+def pod_subject(pod: Pod) -> Subject:
+    """Return a pod of the cluster as a subject."""
+    return Subject(pod)
+
+
+def manifest_subject(
+    pod: Pod, *, namespace: str = "default", classes: Mapping[str, PriorityClass] | None = None
+) -> Subject:
+    """Return a pod that is not created yet, completed as the API server would."""
+    meta = pod.metadata
+    name = meta.name or f"{meta.generate_name or 'pod-'}new"
+    space = meta.namespace or namespace
+    metadata = msgspec.structs.replace(meta, name=name, namespace=space, uid=f"planned:{name}")
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=tuple(map(_with_requests, pod.spec.containers)),
+        init_containers=tuple(map(_with_requests, pod.spec.init_containers)),
+        priority=_priority(pod, classes or {}),
+    )
+    return Subject(msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=None), True)
+
+
+def _with_requests(container: Container) -> Container:
+    resources = container.resources
+    if resources is None or not resources.limits:
+        return container
+    requests = {**resources.limits, **resources.requests}
+    completed = msgspec.structs.replace(resources, requests=requests)
+    return msgspec.structs.replace(container, resources=completed)
+
+
+def _priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> int:
+    if pod.spec.priority is not None:
+        return pod.spec.priority
+    name = pod.spec.priority_class_name
+    if name:
+        known = classes.get(name)
+        return known.value if known is not None else _SYSTEM.get(name, 0)
+    return next((one.value for one in classes.values() if one.global_default), 0)

@@ -1,0 +1,300 @@
+"""An explanation as text: one screen, whatever the size of the cluster; all nodes if wide.
+
+`render` is for files and pipes; `lines_of` says what each line is, for those that fold and colour.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from numakube.insight.explain.explanation_words import folded_zones
+from numakube.values.display import held_quantities_text, quantity_text, zones_text
+from numakube.values.printing import printable
+from numakube.values.resources import amount_of
+from numakube.values.topology_policy import TopologyPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from numakube.insight.explain.explanation import (
+        Candidate,
+        Change,
+        ContainerAsk,
+        Explanation,
+        Holder,
+        Placement,
+        ReasonGroup,
+        ResourceAsk,
+    )
+
+_NAMES: Final = 3
+_GROUPS: Final = 8
+_HOLDERS: Final = 8
+_FITTING: Final = 5
+_SPREADING: Final = tuple(
+    name
+    for policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.BEST_EFFORT)
+    for name in (policy.value, policy.api_name)
+)
+"""Policies that accept several zones where one is not enough, of kubelets and of annotations."""
+_MOST_COLUMNS: Final = 2
+_MOST_WIDTH: Final = 56
+_ABOUT_ROOM: Final = ("NodeResourceTopologyMatch", "NodeNUMAResource", "NodeResourcesFit")
+"""Who refuses for lack of room, so that numbers help."""
+_HELPS: Final = {
+    "refused": "What would help",
+    "fits": "What would align it",
+    "held": "What would help",
+}
+_DATA: Final = {
+    "exact": "exact data",
+    "counts": "counts by zone only",
+    "stale": "stale data",
+    "unusable": "unusable NodeResourceTopology",
+    "none": "no NodeResourceTopology",
+}
+
+
+class Role(Enum):
+    """What a line is."""
+
+    TITLE = auto()
+    HEADING = auto()
+    TEXT = auto()
+    ROW = auto()
+    """Of a table: it must not be folded."""
+    CHANGE = auto()
+    NOTE = auto()
+    FITS = auto()
+    REFUSED = auto()
+
+
+class Line(NamedTuple):
+    """One line, and what it is."""
+
+    text: str
+    role: Role = Role.TEXT
+
+
+EMPTY: Final = Line("")
+
+
+def render(explanation: Explanation, *, wide: bool = False) -> str:
+    """Return the explanation for people; *wide* has a row for every node, and every holder."""
+    return joined(lines_of(explanation, wide=wide))
+
+
+def joined(lines: Iterable[Line]) -> str:
+    """Return *lines* as text."""
+    return "".join(f"{line.text}\n" for line in lines)
+
+
+def lines_of(explanation: Explanation, *, wide: bool = False) -> Iterator[Line]:
+    """Yield the lines of `render`."""
+    for line in _lines(explanation, wide=wide):
+        yield line._replace(text=printable(line.text))
+
+
+def change_lines(heading: str, changes: Iterable[Change]) -> Iterator[Line]:
+    """Yield what would help, numbered."""
+    yield EMPTY
+    yield Line(heading, Role.HEADING)
+    for number, change in enumerate(changes, 1):
+        yield Line(f"  {number}. {change.text}", Role.CHANGE)
+
+
+def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
+    yield Line(_title(one), Role.TITLE)
+    yield Line(one.summary)
+    if one.placement is not None:
+        yield from map(Line, _placement(one.placement))
+    if one.fitting:
+        yield Line(f"  would take it: {_names(one.fitting, _FITTING)}")
+    if one.groups:
+        yield EMPTY
+        yield from map(Line, _groups(one.groups, wide=wide))
+    if wide:
+        yield EMPTY
+        yield from _table(_verdicts(one))
+    yield from _changes(one)
+    if one.notes:
+        yield EMPTY
+        yield from (Line(f"Note: {note}", Role.NOTE) for note in one.notes)
+    for candidate in one.candidates:
+        if wide or candidate.fits or candidate.plugin in _ABOUT_ROOM:
+            yield EMPTY
+            yield from _candidate(candidate, wide=wide)
+
+
+def _verdicts(one: Explanation) -> list[list[str]]:
+    rows = [["node", "verdict", "score", "by"]]
+    for each in one.verdicts:
+        verdict = "fits" if each.fits else each.reason
+        rows.append([each.node, verdict, str(each.score) if each.fits else "", each.plugin])
+    return rows
+
+
+def _changes(one: Explanation) -> Iterator[Line]:
+    if one.changes:
+        tried = "(each was tried on the scheduler and the kubelet model):"
+        yield from change_lines(f"{_HELPS[one.verdict]} {tried}", one.changes)
+    elif one.verdict == "refused" and one.nodes:
+        yield EMPTY
+        yield Line("No change of the pod or of one node was found that would help.", Role.HEADING)
+
+
+def _title(one: Explanation) -> str:
+    pod = one.pod
+    about = [pod.state, pod.qos_class, f"priority {pod.priority}", f"scheduler {pod.scheduler}"]
+    return f"Pod {pod.namespace}/{pod.name} ({', '.join(about)})"
+
+
+def _placement(placement: Placement) -> Iterator[str]:
+    for container in placement.containers:
+        who = f"container {container.container}" if container.container else "whole pod"
+        held = held_quantities_text(container.amounts)
+        cpus = f"; CPUs {container.cpus}" if container.cpus else ""
+        if held:
+            yield f"  {who}: {held} in {zones_text(container.zones)}{cpus}"
+    if len(placement.zones) > 1 and placement.distance:
+        yield f"  largest distance between its zones: {placement.distance} (10 is local)"
+
+
+def _groups(groups: Sequence[ReasonGroup], *, wide: bool) -> Iterator[str]:
+    shown = groups if wide else groups[:_GROUPS]
+    width = max(len(str(len(one.nodes))) for one in shown)
+    for one in shown:
+        names = _names(one.nodes, _NAMES)
+        noun = "node: " if len(one.nodes) == 1 else "nodes:"
+        yield f"{len(one.nodes):>{width}} {noun} {one.reason}   [{one.plugin}]"
+        yield f"{'':>{width}}        {one.meaning + ' ' if one.meaning else ''}({names})"
+        if one.then:
+            yield f"{'':>{width}}        Even without that: {one.then}"
+    rest = groups[len(shown) :]
+    if rest:
+        nodes = sum(len(one.nodes) for one in rest)
+        yield f"{nodes} more nodes for {len(rest)} more reasons; -o wide lists all."
+
+
+def _candidate(one: Candidate, *, wide: bool) -> Iterator[Line]:
+    kubelet = f"policy {one.policy}, scope {one.scope}, " if one.policy else ""
+    verdict = "fits" if one.fits else f"refused: {one.reason}"
+    why = f": {one.data_reason}" if one.data_reason else ""
+    title = f"Node {one.node} ({kubelet}{_DATA[one.data]}{why}): {verdict}"
+    yield Line(title, Role.FITS if one.fits else Role.REFUSED)
+    yield from _table(_rows(one))
+    yield from map(Line, _holders(one, wide=wide))
+    yield from map(Line, _reasons(one))
+
+
+def _reasons(one: Candidate) -> Iterator[str]:
+    """Yield what the verdict about a node comes from."""
+    if one.kept_for:
+        yield f"  room is kept for {', '.join(one.kept_for)}, for which pods were evicted there"
+    if one.rules:
+        yield "  How its NUMA nodes are given:"
+        yield from (f"    {rule}" for rule in one.rules)
+    if one.steps and one.decided_by in ("", "kubelet"):
+        yield "  How its kubelet decides:"
+        yield from (f"    {step}" for step in one.steps)
+
+
+def _rows(one: Candidate) -> list[list[str]]:
+    """Return a table with a column for each zone; of more than two, with one for all of them."""
+    asks = [ask for container in one.containers for ask in container.resources]
+    zones = sorted({zone.zone for ask in asks for zone in ask.zones})
+    narrow = len(zones) > _MOST_COLUMNS
+    titles = ["zones"] if narrow else [f"zone {zone}" for zone in zones]
+    rows = [["", "resource", "wanted", "free on node", *titles]]
+    for container in one.containers:
+        name = f"{_role(container)}{container.container}" if container.container else "whole pod"
+        for ask in container.resources:
+            cells = _cells(ask, lacks=not one.fits and not _may_spread(ask, one.policy))
+            first, *more = _lines_of(cells) if narrow else [[cells.get(zone, "") for zone in zones]]
+            rows.append(
+                [name, ask.resource, quantity_text(ask.resource, ask.wanted), _free(ask), *first]
+            )
+            rows += [["", "", "", "", *cell] for cell in more]
+            name = ""
+    return rows if len(rows) > 1 else []
+
+
+def _lines_of(cells: Mapping[int, str]) -> list[list[str]]:
+    """Return what the zones have, equal ones together, in lines that are not too wide."""
+    lines = [""]
+    for zones, text in folded_zones(cells):
+        part = f"{zones}: {text}"
+        if lines[-1] and len(lines[-1]) + len(part) > _MOST_WIDTH:
+            lines.append("")
+        lines[-1] += f"; {part}" if lines[-1] else part
+    return [[line] for line in lines]
+
+
+def _role(container: ContainerAsk) -> str:
+    return {"init": "init container ", "sidecar": "sidecar "}.get(container.role, "container ")
+
+
+def _free(ask: ResourceAsk) -> str:
+    if not ask.free:
+        return ""
+    return f"{quantity_text(ask.resource, ask.free)}{_lack(ask, ask.missing)}"
+
+
+def _may_spread(ask: ResourceAsk, policy: str) -> bool:
+    """Tell whether no zone need have all of it: none ever could, but several have, as they may."""
+    wanted = amount_of(ask.resource, ask.wanted)
+    largest = max((amount_of(ask.resource, one.allocatable) for one in ask.zones), default=0)
+    free = sum(amount_of(ask.resource, one.free) for one in ask.zones)
+    return policy in _SPREADING and largest < wanted <= free
+
+
+def _cells(ask: ResourceAsk, *, lacks: bool) -> dict[int, str]:
+    """Return what each zone has, and what it *lacks* if that matters."""
+    cells = {}
+    for zone in ask.zones:
+        lack = _lack(ask, zone.missing) if ask.aligned and lacks else ""
+        free, all_ = (
+            quantity_text(ask.resource, zone.free),
+            quantity_text(ask.resource, zone.allocatable),
+        )
+        cells[zone.zone] = f"{free} of {all_}{lack}"
+    return cells
+
+
+def _lack(ask: ResourceAsk, missing: str) -> str:
+    return f" (lacks {quantity_text(ask.resource, missing)})" if missing != "0" else ""
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
+    if not rows:
+        return
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield Line(f"  {'  '.join(cells)}".rstrip(), Role.ROW)
+
+
+def _holders(one: Candidate, *, wide: bool) -> Iterator[str]:
+    by_zones: dict[tuple[int, ...], list[Holder]] = {}
+    for holder in one.holders:
+        by_zones.setdefault(holder.zones, []).append(holder)
+    for zones, holders in by_zones.items():
+        shown = holders if wide else holders[:_HOLDERS]
+        listed = "; ".join(_holder(each) for each in shown)
+        more = f"; and {len(holders) - len(shown)} more" if len(holders) > len(shown) else ""
+        yield f"  held in {zones_text(zones) if zones else 'no zone'}: {listed}{more}"
+    if not by_zones and one.data == "counts" and not one.fits:
+        yield "  who holds what is not known: its report does not name pods"
+
+
+def _holder(holder: Holder) -> str:
+    coming = ", on its way" if holder.coming else ""
+    priority = f", priority {holder.priority}" if holder.priority else ""
+    return f"{holder.pod} ({held_quantities_text(holder.amounts)}{priority}{coming})"
+
+
+def _names(names: Iterable[str], most: int) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f"{', '.join(listed[:most])}{more}"

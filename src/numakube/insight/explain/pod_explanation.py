@@ -1,0 +1,275 @@
+"""From facts and a pod to an explanation."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from numakube.insight.explain.changes.added_node import added
+from numakube.insight.explain.changes.alignable_requests import alignable, unaligned
+from numakube.insight.explain.changes.annotation_changes import wished_otherwise
+from numakube.insight.explain.changes.evictions import evictions
+from numakube.insight.explain.changes.larger_requests import larger
+from numakube.insight.explain.changes.lifted_rules import lifted, next_obstacle, ungated
+from numakube.insight.explain.changes.node_changes import reconfigured, refreshed
+from numakube.insight.explain.changes.smaller_requests import smaller
+from numakube.insight.explain.changes.two_changes import combined
+from numakube.insight.explain.explanation import Explanation, NodeVerdict, ReasonGroup
+from numakube.insight.explain.explanation_words import meaning_of, taint_text, untolerated
+from numakube.insight.explain.koordinator_rules import asks_scheduler
+from numakube.insight.explain.node_details import candidate
+from numakube.insight.explain.node_verdicts import judge, numa_engine
+from numakube.insight.explain.running_pod import placement_of, with_better
+from numakube.insight.explain.summary import notes_of, summary_of
+from numakube.insight.explain.what_if import Bench
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.insight.explain.explained_pod import Subject
+    from numakube.insight.explain.explanation import Candidate, Change, Placement
+    from numakube.insight.explain.node_verdicts import Judgement, Refusals
+    from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.assembly import Engine
+
+CANDIDATES: Final = 3
+_MOST_CHANGES: Final = 6
+_MOST_COMPARED: Final = 64
+
+ORDER: Final = (
+    "scheduling-gates", "refresh-nrt", "preempt", "uncordon", "tolerate", "node-selector",
+    "node-affinity", "host-port", "topology-spread", "pod-affinity", "pod-anti-affinity", "volume",
+    "whole-cpus", "guaranteed", "numa-scope", "offer", "more", "fewer-cpus", "less-memory",
+    "fewer-hugepages", "fewer-devices", "numa-policy", "evict", "less-of-everything", "combined",
+    "cpu-option", "scope", "policy", "add-node",
+)  # fmt: skip
+"""From what costs nothing to what needs a node drained."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How much is to be said.
+
+    Attributes:
+        node: the one node to look at in detail; empty for the best candidates.
+        changes: whether to look for changes, which takes the most time.
+    """
+
+    node: str = ""
+    candidates: int = CANDIDATES
+    changes: bool = True
+
+
+def explain(
+    facts: ClusterFacts, engine: Engine, subject: Subject, options: Options | None = None
+) -> Explanation:
+    """Return why the pod is where it is, or nowhere, and what would help."""
+    return _Work(facts, engine, subject, options or Options()).explanation()
+
+
+class _Work:
+    """The work on one explanation."""
+
+    def __init__(
+        self, facts: ClusterFacts, engine: Engine, subject: Subject, options: Options
+    ) -> None:
+        self.facts = facts
+        self.engine = engine
+        self.subject = subject
+        self.options = options
+        self.pod = subject.unbound()
+        self.info = PodInfo(self.pod)
+        self.runtime = engine.runtime_for(self.info.scheduler_name)
+        self.bench = Bench(engine, self.runtime, self.pod)
+
+    def explanation(self) -> Explanation:
+        if self.subject.state in ("running", "bound"):
+            return self._of_placed()
+        judgement = judge(self.engine, self.runtime, self.info)
+        candidates = self._candidates(judgement)
+        self.bench.liked = tuple(one.node for one in candidates)
+        changes = self._changes(judgement)
+        return self._document(judgement, candidates, changes, None)
+
+    def _of_placed(self) -> Explanation:
+        """Explain a pod that has its node: where it is, and as if it were to be placed anew."""
+        name = self.subject.pod.spec.node_name
+        node = self.engine.cluster.node(name)
+        placement = None if node is None else placement_of(self.facts, node, self.subject.pod)
+        with self._absent(name):
+            judgement = judge(self.engine, self.runtime, self.info)
+            if placement is not None:
+                placement = with_better(placement, self._better(judgement, placement))
+            candidates = self._candidates(judgement, prefer=name)
+            changes = tuple(alignable(self.bench)) if self.options.changes else ()
+            return self._document(judgement, candidates, changes, placement)
+
+    def _better(self, judgement: Judgement, placement: Placement) -> tuple[str, ...]:
+        """Return the nodes on which the pod would be in fewer zones than it is now."""
+        engine = numa_engine(self.runtime)
+        if engine is None or len(placement.zones) < 2:
+            return ()
+        found = []
+        for name in judgement.fitting[:_MOST_COMPARED]:
+            node = self.engine.cluster.node(name)
+            parts = engine.explain_score(self.info, node) if node is not None else None
+            if parts is not None and parts.alignment > 1 / len(placement.zones):
+                found.append(name)
+        return tuple(found)
+
+    @contextmanager
+    def _absent(self, name: str) -> Iterator[None]:
+        """Have the pod off its node for a while, so that it can be tried anew."""
+        cluster, uid = self.engine.cluster, self.subject.pod.metadata.uid
+        node = cluster.node(name)
+        belief = node.numa if node is not None else None
+        before = cluster.remove_pod(uid)
+        if belief is not None:
+            cluster.suppose(name, belief.without([uid]))
+        try:
+            yield
+        finally:
+            if before is not None:
+                cluster.place(before, name)
+            if belief is not None:
+                cluster.suppose(name, belief)
+
+    def _document(
+        self,
+        judgement: Judgement,
+        candidates: tuple[Candidate, ...],
+        changes: tuple[Change, ...],
+        placement: Placement | None,
+    ) -> Explanation:
+        pod = self.subject.summary(self.engine.runtimes)
+        verdict = "held" if judgement.held else "fits" if judgement.fits else "refused"
+        return Explanation(
+            taken_at=self.facts.taken_at,
+            pod=pod,
+            verdict=verdict,
+            summary=summary_of(pod, judgement, placement),
+            nodes=judgement.total,
+            chosen=judgement.fitting[0] if judgement.fitting else "",
+            fitting=judgement.fitting,
+            unchecked=judgement.unchecked,
+            groups=tuple(chain.from_iterable(map(self._groups, judgement.refusals))),
+            verdicts=tuple(_verdicts(judgement)),
+            placement=placement,
+            candidates=candidates,
+            changes=changes,
+            notes=notes_of(self.facts, pod, self.engine.runtimes, self._unaligned()),
+        )
+
+    def _groups(self, refusals: Refusals) -> Iterator[ReasonGroup]:
+        status = refusals.status
+        by_detail: dict[str, list[str]] = {}
+        for name in refusals.nodes:
+            by_detail.setdefault(self._detail(refusals, name), []).append(name)
+        for detail, nodes in sorted(by_detail.items(), key=lambda one: -len(one[1])):
+            yield ReasonGroup(
+                plugin=status.plugin,
+                reason=f"{status.message}: {detail}" if detail else status.message,
+                meaning=meaning_of(status, refusals.rejection, self.bench.unoffered),
+                eviction_helps=refusals.eviction_helps,
+                then=next_obstacle(self.bench, status.plugin, nodes[0]),
+                nodes=tuple(nodes),
+            )
+
+    def _detail(self, refusals: Refusals, name: str) -> str:
+        """Return what the scheduler's words leave out: which taint."""
+        node = self.engine.cluster.node(name)
+        if refusals.status.plugin != "TaintToleration" or node is None:
+            return ""
+        return ", ".join(taint_text(one) for one in untolerated(self.pod, node.node))
+
+    @property
+    def _is_special(self) -> bool:
+        """Whether the pod asks the scheduler, rather than a kubelet, to align it."""
+        return asks_scheduler(self.runtime, self.info)
+
+    def _unaligned(self) -> tuple[str, ...]:
+        return () if self._is_special else unaligned(self.pod)
+
+    def _candidates(self, judgement: Judgement, *, prefer: str = "") -> tuple[Candidate, ...]:
+        focus = self.options.node or self._named
+        if focus:
+            names = [focus] if focus in self.engine.cluster.row_of else []
+        else:
+            names = self._best(judgement, prefer)
+        found = []
+        for name in names:
+            node = self.engine.cluster.node(name)
+            if node is not None:
+                refusal = judgement.held or judgement.refusal_of(name)
+                found.append(candidate(self.bench, self.facts, self.info, node, refusal))
+        return tuple(found)
+
+    @property
+    def _named(self) -> str:
+        """The node that a pod which is yet to be created names itself."""
+        return self.subject.pod.spec.node_name if self.subject.planned else ""
+
+    def _best(self, judgement: Judgement, prefer: str) -> list[str]:
+        """Return the nodes to look at: those that fit best, or came closest to it."""
+        if judgement.held:
+            return []
+        rejected = self.subject.pod.spec.node_name if self.subject.state == "rejected" else ""
+        wanted = [name for name in (prefer, rejected) if name in self.engine.cluster.row_of]
+        near = sorted(judgement.refusals, key=self._remoteness)
+        closest = [one.nodes[0] for one in near if one.nodes]
+        first = [*wanted, *judgement.fitting[:1], *closest]
+        limit = 1 if judgement.fits and not wanted else self.options.candidates
+        return list(dict.fromkeys(first))[:limit]
+
+    def _remoteness(self, refusals: Refusals) -> tuple[bool, int]:
+        """Sort key: where eviction helps first, then those refused late in the cycle."""
+        order = list(self.runtime.profile.plugins())
+        plugin = refusals.status.plugin
+        stage = order.index(plugin) if plugin in order else -1
+        return not refusals.eviction_helps, -stage
+
+    def _changes(self, judgement: Judgement) -> tuple[Change, ...]:
+        if not self.options.changes:
+            return ()
+        if judgement.held:
+            return tuple(ungated(self.bench))
+        if judgement.fits:
+            return () if self._is_special else tuple(alignable(self.bench))
+        bench, facts = self.bench, self.facts
+        found = list(
+            chain(
+                refreshed(bench, judgement, facts),
+                lifted(bench, judgement),
+                wished_otherwise(bench, judgement),
+                smaller(bench),
+                larger(bench, judgement),
+                evictions(bench, judgement),
+                reconfigured(bench, judgement, facts),
+                added(bench, judgement, facts),
+            )
+        )
+        if not {one.kind for one in found} - {"add-node"}:
+            found += combined(bench, judgement)
+        return _foremost(found)
+
+
+def _foremost(changes: list[Change]) -> tuple[Change, ...]:
+    """Return the first few changes, none of a kind twice as long as another kind is left out."""
+    ordered = sorted(changes, key=lambda one: ORDER.index(one.kind))
+    firsts = {one.kind: one for one in reversed(ordered)}
+    rest = [one for one in ordered if one is not firsts[one.kind]]
+    kept = [*sorted(firsts.values(), key=ordered.index), *rest][:_MOST_CHANGES]
+    return tuple(sorted(kept, key=ordered.index))
+
+
+def _verdicts(judgement: Judgement) -> Iterator[NodeVerdict]:
+    for name in judgement.fitting:
+        yield NodeVerdict(node=name, fits=True, score=judgement.scores.get(name, 0))
+    for group in judgement.refusals:
+        status = group.status
+        for name in group.nodes:
+            reason = group.own.get(name, status.message)
+            yield NodeVerdict(node=name, plugin=status.plugin, reason=reason)

@@ -1,0 +1,160 @@
+"""A pod that runs: where its containers are, how well aligned, and whether elsewhere is better."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.insight.explain.container_amounts import texts_of
+from numakube.insight.explain.explanation import PlacedContainer, Placement
+from numakube.insight.explain.holders import holders_on
+from numakube.insight.explain.scheduler_placed import allotted_placement
+from numakube.koordinator.ledger.annotations import allotment_of
+from numakube.kubelet.outcome import Admitted
+from numakube.scheduling.numa.caches.mispredictions import Refusal
+from numakube.scheduling.numa.caches.model_belief import ExactBelief
+from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
+from numakube.topology.numa_zones import Unusable
+from numakube.topology.rebuild import node_of
+from numakube.values.display import zones_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.topology.exact_report import ExactReport
+
+_LOCAL: Final = 10
+_ONE: Final = 1
+_FEW: Final = 3
+
+
+def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
+    """Return where *pod* is on *node*."""
+    held = allotment_of(pod, [])
+    if held is not None:
+        return allotted_placement(node.name, held)
+    uid, belief = pod.metadata.uid, node.numa
+    if isinstance(belief, ExactBelief):
+        report = belief.basis.exact
+        holding = report.holding(uid)
+        if holding is not None:
+            use = use_in_report(report, holding)
+            cpus = str(holding.cpus) if holding.cpus else ""
+            return _described(node, pod, use, report, source="exact", cpus=cpus)
+        foreseen = belief.foreseen.get(uid)
+        if foreseen is not None and not isinstance(foreseen, Refusal):
+            return _described(node, pod, foreseen, report, source="predicted")
+    return _from_vectors(facts, node, pod)
+
+
+def _described(
+    node: NodeInfo,
+    pod: Pod,
+    use: Mapping[tuple[int, ...], Mapping[str, int]],
+    report: ExactReport,
+    *,
+    source: str,
+    cpus: str = "",
+) -> Placement:
+    zones = tuple(sorted({zone for group in use for zone in group}))
+    fewest = _fewest(report, pod)
+    quality = _quality(zones, fewest)
+    held = {
+        name: sum(part.get(name, 0) for part in use.values())
+        for name in dict.fromkeys(name for part in use.values() for name in part)
+    }
+    names = [one.name for one in pod.spec.containers]
+    return Placement(
+        node=node.name,
+        source=source,
+        zones=zones,
+        quality=quality,
+        distance=_distance(report, zones),
+        containers=(
+            PlacedContainer(
+                container=names[0] if len(names) == 1 else "",
+                zones=zones,
+                cpus=cpus,
+                amounts=texts_of(held),
+            ),
+        ),
+        words=_words(node.name, zones, quality, fewest, source),
+    )
+
+
+def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
+    held = [one for one in holders_on(facts, node) if one.pod == pod.metadata.key]
+    zones = tuple(sorted({zone for one in held for zone in one.zones}))
+    if not zones:
+        words = f"Which zones of {node.name} it uses is not known: its report does not name pods."
+        return Placement(node=node.name, words=(words,))
+    return Placement(
+        node=node.name,
+        source="placement",
+        zones=zones,
+        quality="single" if len(zones) == _ONE else "unknown",
+        distance=_LOCAL if len(zones) == _ONE else 0,
+        containers=tuple(
+            PlacedContainer(container="", zones=one.zones, amounts=one.amounts) for one in held
+        ),
+        words=(f"Everything exclusive is in {zones_text(zones)}.",),
+    )
+
+
+def _fewest(report: ExactReport, pod: Pod) -> int:
+    """Return on how many zones the pod would be if nothing else ran; 0 if that cannot be told."""
+    model = node_of(report)
+    if isinstance(model, Unusable):
+        return 0
+    idle = model.clone()
+    for uid in list(idle.pods):
+        idle.remove(uid)
+    if not isinstance(idle.admit(pod), Admitted):
+        return 0
+    use = use_in_model(idle, pod.metadata.uid)
+    return len({zone for group in use for zone in group})
+
+
+def _quality(zones: tuple[int, ...], fewest: int) -> str:
+    if not zones:
+        return "shared"
+    if len(zones) == _ONE:
+        return "single"
+    return "fewest" if fewest and len(zones) <= fewest else "spread"
+
+
+def _distance(report: ExactReport, zones: tuple[int, ...]) -> int:
+    ids = [node.id for node in report.machine.nodes]
+    rows = {node.id: dict(zip(ids, node.distances, strict=False)) for node in report.machine.nodes}
+    return max((rows.get(a, {}).get(b, 0) for a in zones for b in zones), default=0)
+
+
+def with_better(placement: Placement, nodes: tuple[str, ...]) -> Placement:
+    """Return *placement* with the nodes that would align the pod better now."""
+    if not nodes:
+        return placement
+    listed = ", ".join(nodes[:_FEW]) + (f" and {len(nodes) - _FEW} more" if nodes[_FEW:] else "")
+    verb = "would align it better now, if it were placed anew."
+    words = (*placement.words, f"{listed} {verb}")
+    return msgspec.structs.replace(placement, better=nodes, words=words)
+
+
+def _words(
+    node: str, zones: tuple[int, ...], quality: str, fewest: int, source: str
+) -> tuple[str, ...]:
+    ending = " (not reported yet; this is where the kubelet model puts it)"
+    note = ending if source == "predicted" else ""
+    match quality:
+        case "shared":
+            return (f"It holds nothing exclusive on {node}: it runs on shared CPUs{note}.",)
+        case "single":
+            return (f"Well aligned: everything exclusive is in {zones_text(zones)}{note}.",)
+        case "fewest":
+            return (f"On {zones_text(zones)}: it does not fit on fewer{note}.",)
+        case _:
+            better = f", though {fewest} would do on an idle node" if fewest else ""
+            return (f"Spread over {zones_text(zones)}{better}{note}.",)

@@ -1,0 +1,244 @@
+"""Whole workloads: how many of the pods fit together, and why the first that does not, does not.
+
+    explanation = explain_workload(facts, engine_of, workload)
+    print(render_workload(explanation))
+
+The scheduler's own cycle places the pods one after the other (`numakube.insight.how_many_fit`); the
+first that fits nowhere is then explained as any pod is, beside those that were placed before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from numakube.insight.explain.container_amounts import step_of, text_of, with_amounts
+from numakube.insight.explain.empty_node import with_nodes_like
+from numakube.insight.explain.explained_pod import Subject, manifest_subject
+from numakube.insight.explain.explanation import (
+    Change,
+    WorkloadExplanation,
+    WorkloadSummary,
+)
+from numakube.insight.explain.explanation_text import (
+    EMPTY,
+    Line,
+    Role,
+    change_lines,
+    joined,
+    lines_of,
+)
+from numakube.insight.explain.pod_explanation import Options, explain
+from numakube.insight.how_many_fit import MOST, copies, place, room_for
+from numakube.insight.scheduler_engine import engine_of
+from numakube.values.resources import CPU, amount_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from numakube.api.pod import Pod
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.insight.explain.explanation import Explanation
+    from numakube.insight.facts import ClusterFacts
+    from numakube.insight.how_many_fit import Placed
+    from numakube.scheduling.assembly import Engine
+
+_MOST_NODES: Final = 64
+"""Nodes that are added in thought."""
+_NAMES: Final = 5
+_MOST_TRIED: Final = 64
+_SIZES: Final = ("fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Pods that belong together.
+
+    Attributes:
+        kind: of the object that makes them, such as ``Deployment``.
+        placed: how many have a node.
+        waiting: those that have none, and exist.
+        sample: what those are like that do not exist yet; ``missing`` is their number.
+        planned: whether the workload itself does not exist yet.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    sample: Pod
+    placed: int = 0
+    waiting: tuple[Pod, ...] = ()
+    missing: int = 0
+    planned: bool = False
+
+    def pods(self) -> Iterator[Pod]:
+        """Yield the pods that need a node, those that exist first."""
+        yield from (Subject(one).unbound() for one in self.waiting)
+        yield from copies(Subject(self.sample).unbound(), self.missing, of="missing")
+
+    def subject_of(self, pod: Pod) -> Subject:
+        """Return one of `pods` as somebody to explain."""
+        exists = any(one.metadata.uid == pod.metadata.uid for one in self.waiting)
+        return Subject(pod, planned=not exists)
+
+
+def explain_workload(
+    facts: ClusterFacts,
+    make: Callable[[ClusterFacts], Engine],
+    workload: Workload,
+    options: Options | None = None,
+) -> WorkloadExplanation:
+    """Return how many of the pods fit, and why the first of the others does not."""
+    chosen = options or Options()
+    engine = make(facts)
+    placed = place(engine, islice(workload.pods(), MOST))
+    refused = placed.first_refused
+    first = None
+    if refused is not None:
+        first = explain(facts, engine, workload.subject_of(refused.pod), chosen)
+    changes: tuple[Change, ...] = ()
+    if first is not None and chosen.changes:
+        changes = tuple(_Trials(facts, make, workload).found(first))
+    needed = len(workload.waiting) + workload.missing
+    return WorkloadExplanation(
+        taken_at=facts.taken_at,
+        workload=WorkloadSummary(
+            kind=workload.kind,
+            namespace=workload.namespace,
+            name=workload.name,
+            replicas=workload.placed + needed,
+            placed=workload.placed,
+            planned=workload.planned,
+        ),
+        verdict="fits" if first is None else "held" if first.verdict == "held" else "refused",
+        summary=_summary(workload, placed, needed),
+        fit=len(placed.nodes),
+        nodes=dict(Counter(placed.nodes).most_common()),
+        changes=changes,
+        first_refused=first,
+    )
+
+
+def _summary(workload: Workload, placed: Placed, needed: int) -> str:
+    count = len(placed.nodes)
+    have = f"{workload.placed} of {workload.placed + needed} have a node. "
+    before = have if workload.placed else ""
+    if not needed:
+        return f"All {workload.placed} have a node."
+    others = "others" if workload.placed else "pods"
+    if placed.first_refused is None:
+        return f"{before}All {needed} {others} fit: {_where(placed.nodes)}."
+    if not count:
+        return f"{before}None of the {needed} {others} fits."
+    verb = "fits" if count == 1 else "fit"
+    return (
+        f"{before}{count} of the {needed} {others} {verb}: {_where(placed.nodes)}."
+        f" Number {workload.placed + count + 1} does not."
+    )
+
+
+def _where(nodes: tuple[str, ...]) -> str:
+    counts = Counter(nodes).most_common()
+    parts = [f"{count} on {name}" for name, count in counts[:_NAMES]]
+    rest = sum(count for _, count in counts[_NAMES:])
+    return ", ".join([*parts, *([f"{rest} on {len(counts) - _NAMES} more nodes"] if rest else ())])
+
+
+class _Trials:
+    """Tries changes for all pods that need a node at once."""
+
+    def __init__(
+        self, facts: ClusterFacts, make: Callable[[ClusterFacts], Engine], workload: Workload
+    ) -> None:
+        self._facts = facts
+        self._make = make
+        self._pods = list(workload.pods())
+
+    def found(self, first: Explanation) -> Iterator[Change]:
+        """Yield which of the changes that help the *first* refused pod help all of them."""
+        for change in first.changes:
+            if change.kind == "add-node":
+                yield from self._more_nodes(change.node)
+            elif change.kind in _SIZES:
+                yield from self._resized(change)
+
+    def _more_nodes(self, like: str) -> Iterator[Change]:
+        """Yield how many more nodes it takes."""
+
+        def enough(count: int) -> bool:
+            return self._all_fit(with_nodes_like(self._facts, like, count), self._pods)
+
+        count = _least(min(_MOST_NODES, len(self._pods)), enough)
+        if count is not None:
+            nodes = "a node" if count == 1 else f"{count} nodes"
+            text = f"Add {nodes} like {like}: all of them then fit."
+            yield Change(kind="add-node", text=text, node=like, to=str(count))
+
+    def _resized(self, change: Change) -> Iterator[Change]:
+        """Yield the largest request that lets all of them fit."""
+        resource, container = change.resource, change.container
+        was, least = amount_of(resource, change.was), amount_of(resource, change.to)
+        step = step_of(resource)
+        few = resource == CPU and least < was <= least + _MOST_TRIED * step
+        for amount in [*(range((was - 1) // step * step, least, -step) if few else ()), least]:
+            pods = [with_amounts(one, container, {resource: amount}) for one in self._pods]
+            if self._all_fit(self._facts, pods):
+                now = text_of(resource, amount)
+                what = "CPUs" if resource == CPU else resource
+                text = f"Ask for {now} {what} instead of {change.was} in container {container}"
+                yield msgspec.structs.replace(
+                    change, text=f"{text}: all of them then fit.", node="", to=now
+                )
+                return
+
+    def _all_fit(self, facts: ClusterFacts, pods: Iterable[Pod]) -> bool:
+        return place(self._make(facts), pods).first_refused is None
+
+
+def _least(most: int, enough: Callable[[int], bool]) -> int | None:
+    """Return the least number from 1 to *most* that is enough."""
+    if not enough(most):
+        return None
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low
+
+
+def room_in(
+    facts: ClusterFacts,
+    pod: Pod,
+    config: KubeSchedulerConfiguration | None = None,
+    *,
+    may_go_on: Callable[[], bool] = lambda: True,
+) -> Mapping[str, int]:
+    """Return by node how many pods like *pod*, as a manifest has it, the scheduler would place."""
+    subject = manifest_subject(pod, classes=facts.priority_classes)
+    return room_for(engine_of(facts, config), subject.unbound(), may_go_on=may_go_on)
+
+
+def render_workload(explanation: WorkloadExplanation, *, wide: bool = False) -> str:
+    """Return the explanation for people; the pod that does not fit follows in full."""
+    return joined(workload_lines(explanation, wide=wide))
+
+
+def workload_lines(explanation: WorkloadExplanation, *, wide: bool = False) -> Iterator[Line]:
+    """Yield the lines of `render_workload`."""
+    one, first = explanation.workload, explanation.first_refused
+    state = "planned, " if one.planned else ""
+    pods = "1 pod" if one.replicas == 1 else f"{one.replicas} pods"
+    yield Line(f"{one.kind} {one.namespace}/{one.name} ({state}{pods})", Role.TITLE)
+    yield Line(explanation.summary)
+    if explanation.changes:
+        heading = "What would help all of them (tried on the scheduler and the kubelet model):"
+        yield from change_lines(heading, explanation.changes)
+    if first is not None:
+        beside = ", beside those that do" if explanation.fit else ""
+        yield EMPTY
+        yield Line(f"The first that does not fit{beside}:")
+        yield from lines_of(first, wide=wide)

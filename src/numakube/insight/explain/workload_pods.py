@@ -1,0 +1,94 @@
+"""Which pods make up a workload, of a cluster or of a manifest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from numakube.api.meta import OwnerReference
+from numakube.api.pod_phase import has_ended
+from numakube.insight.explain.explained_pod import Subject, manifest_subject
+from numakube.insight.explain.workload_explanation import Workload
+
+if TYPE_CHECKING:
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+
+
+def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload | None:
+    """Return the workload called *name*; ``None`` if it has no pods."""
+    owners = _owners(facts, kind, namespace, name)
+    members = [
+        pod
+        for pod in facts.pods
+        if pod.metadata.namespace == namespace and not has_ended(pod) and _owner(pod) in owners
+    ]
+    if not members:
+        return None
+    waiting = tuple(pod for pod in members if not pod.spec.node_name)
+    return Workload(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        sample=_new(waiting[0] if waiting else members[0], name),
+        placed=len(members) - len(waiting),
+        waiting=waiting,
+        missing=max(0, _wanted(facts, owners, namespace) - len(members)),
+    )
+
+
+def planned_workload(
+    facts: ClusterFacts, pod: Pod, replicas: int, *, kind: str, name: str, namespace: str
+) -> Workload:
+    """Return a workload that does not exist yet; *pod* is what its manifest makes copies of."""
+    subject = manifest_subject(pod, namespace=namespace, classes=facts.priority_classes)
+    owner = OwnerReference(api_version="", kind=kind, name=name, uid=name, controller=True)
+    metadata = msgspec.structs.replace(
+        subject.pod.metadata, name=name, uid=f"planned:{name}", owner_references=(owner,)
+    )
+    return Workload(
+        kind=kind,
+        namespace=metadata.namespace,
+        name=name,
+        sample=msgspec.structs.replace(subject.pod, metadata=metadata),
+        missing=replicas,
+        planned=True,
+    )
+
+
+def _owners(facts: ClusterFacts, kind: str, namespace: str, name: str) -> set[tuple[str, str]]:
+    """Return kind and name of what makes the pods: a Deployment has replica sets for it."""
+    if kind != "Deployment":
+        return {(kind, name)}
+    return {
+        ("ReplicaSet", one.metadata.name)
+        for one in facts.objects.replica_sets.values()
+        if one.metadata.namespace == namespace
+        and one.metadata.controller is not None
+        and (one.metadata.controller.kind, one.metadata.controller.name) == (kind, name)
+    }
+
+
+def _owner(pod: Pod) -> tuple[str, str] | None:
+    owner = pod.metadata.controller
+    return None if owner is None else (owner.kind, owner.name)
+
+
+def _wanted(facts: ClusterFacts, owners: set[tuple[str, str]], namespace: str) -> int:
+    """Return how many pods there should be, as far as it is told."""
+    objects, count = facts.objects, 0
+    for kind, name in owners:
+        known = objects.replica_sets if kind == "ReplicaSet" else objects.stateful_sets
+        found = known.get(f"{namespace}/{name}") if kind in ("ReplicaSet", "StatefulSet") else None
+        count += (found.spec.replicas or 0) if found is not None else 0
+    return count
+
+
+def _new(pod: Pod, name: str) -> Pod:
+    """Return a pod like *pod* that does not exist yet, nor do the volumes it will claim."""
+    fresh = Subject(pod).unbound()
+    volumes = tuple(one for one in fresh.spec.volumes if one.persistent_volume_claim is None)
+    metadata = msgspec.structs.replace(fresh.metadata, name=f"{name}-new", uid=f"new:{name}")
+    spec = msgspec.structs.replace(fresh.spec, volumes=volumes)
+    return msgspec.structs.replace(fresh, metadata=metadata, spec=spec)

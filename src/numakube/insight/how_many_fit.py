@@ -1,0 +1,172 @@
+"""How many pods of a kind fit, and where: the scheduler's own cycles, one pod after the other.
+
+    placed = place(engine, copies(pod, 8))     # these eight: where they go, why the rest does not
+    room = room_for(engine, pod)               # as many as there is room for, node by node
+
+Pods that are placed stay on the engine, booked as a scheduler books what it binds, so that the next
+question is about the cluster with them; for the cluster without them, fill another engine. Nobody
+is evicted.
+
+Where a pod does not mind which others are elsewhere, each node can be filled for itself, and nodes
+that are alike need to be filled only once (`numakube.insight.similar_nodes`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import numpy as np
+
+from numakube.insight.similar_nodes import alike
+from numakube.scheduling.cycle import Attempt, Chosen, Cycle
+from numakube.scheduling.framework.bind_annotations import as_bound
+from numakube.scheduling.numa.topology_match import pending_changes
+from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, is_local_to_pod
+from numakube.scheduling.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import numpy.typing as npt
+
+    from numakube.api.pod import Pod
+    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling.cycle import Failed, Refused
+    from numakube.scheduling.framework.runtime import Runtime
+    from numakube.scheduling.framework.state import CycleState
+
+MOST: Final = 10_000
+"""Pods that are placed one by one, where each depends on all others; that takes a minute."""
+_MOST_ON_A_NODE: Final = 4096
+"""For profiles that do not mind how many pods a kubelet takes."""
+
+
+class FirstOfEquals:
+    """Dice that choose the first of equals, so that answers can be repeated."""
+
+    def random(self, size: int) -> npt.NDArray[np.float64]:
+        """Return zeros."""
+        return np.zeros(size)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What became of pods that were placed one after the other.
+
+    Attributes:
+        nodes: where each of those went that found a place, in order.
+        first_refused: the pod at which it ended; ``None`` if all found a place.
+        why: what the scheduler said of it; ``None`` if it was not even tried.
+    """
+
+    nodes: tuple[str, ...]
+    first_refused: PodInfo | None = None
+    why: Refused | Failed | None = None
+
+
+def copies(pod: Pod, count: int, *, of: str = "") -> Iterator[Pod]:
+    """Yield *count* pods like *pod*, with names and uids of their own; *of* tells sets apart."""
+    meta = pod.metadata
+    for number in range(1, count + 1):
+        uid = f"{meta.uid or meta.name}:{of}:{number}"
+        own = msgspec.structs.replace(meta, name=f"{meta.name}-{number}", uid=uid)
+        yield msgspec.structs.replace(pod, metadata=own)
+
+
+def place(engine: Engine, pods: Iterable[Pod]) -> Placed:
+    """Place *pods* by the scheduler's cycle until one fits nowhere."""
+    cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
+    nodes: list[str] = []
+    for info in map(PodInfo, pods):
+        runtime = engine.runtime_for(info.scheduler_name)
+        if not runtime.pre_enqueue(info).ok:
+            return Placed(tuple(nodes), info)
+        decision = cycle.decide(info, runtime)
+        if not isinstance(decision, Chosen):
+            return Placed(tuple(nodes), info, decision)
+        if not _book(engine, runtime, decision.state, info, decision.node):
+            return Placed(tuple(nodes), info)
+        nodes.append(decision.node)
+    return Placed(tuple(nodes))
+
+
+def _for_ever() -> bool:
+    return True
+
+
+def room_for(
+    engine: Engine, pod: Pod, *, most: int = MOST, may_go_on: Callable[[], bool] = _for_ever
+) -> Mapping[str, int]:
+    """Return by node how many pods like *pod* fit, beside each other; full nodes are missing.
+
+    If it matters to such pods where others of them are, as many as there are, but at most *most*,
+    are placed one by one, and it is told where the scheduler puts them.
+
+    *may_go_on* is asked before every pod. Once it says no, there is room for at least so many.
+    """
+    info = PodInfo(pod)
+    if _looks_around(info):
+        wanted = takewhile(lambda _: may_go_on(), copies(pod, most))
+        return Counter(place(engine, wanted).nodes)
+    return dict(_node_by_node(engine, info, may_go_on))
+
+
+def _looks_around(pod: PodInfo) -> bool:
+    """Tell whether it can matter to *pod* what its like do on other nodes."""
+    volumes = (one for one in pod.pod.spec.volumes if one.host_path is None)
+    return depends_on_pods(pod) or not all(map(is_local_to_pod, volumes))
+
+
+def _node_by_node(
+    engine: Engine, pod: PodInfo, may_go_on: Callable[[], bool]
+) -> Iterator[tuple[str, int]]:
+    runtime = engine.runtime_for(pod.scheduler_name)
+    if not runtime.pre_enqueue(pod).ok:
+        return
+    snapshot = engine.cluster.snapshot()
+    attempt = Attempt(runtime, pod, snapshot, engine.nominations)
+    rows = attempt.feasible_rows()
+    for nodes in alike(engine, [snapshot.at(int(row)) for row in rows]):
+        wanted = copies(pod.pod, _MOST_ON_A_NODE, of=nodes[0].name)
+        wanted = takewhile(lambda _: may_go_on(), wanted)
+        count = _fill(engine, runtime, attempt.state, map(pod.sibling, wanted), nodes[0].name)
+        if count:
+            yield from ((node.name, count) for node in nodes)
+
+
+def _fill(
+    engine: Engine, runtime: Runtime, begun: CycleState, pods: Iterable[PodInfo], node: str
+) -> int:
+    """Put *pods*, which are alike, on *node* until it takes no more; return how many it took.
+
+    *begun* is what the pre-filters said: nothing that pods on this node change.
+    """
+    count = 0
+    for info in pods:
+        snapshot = engine.cluster.snapshot()
+        attempt = Attempt(runtime, info, snapshot, engine.nominations, state=begun.clone())
+        if not attempt.verdict_of(node).ok:
+            break
+        if not _book(engine, runtime, attempt.state, info, node):
+            break
+        count += 1
+    return count
+
+
+def _book(engine: Engine, runtime: Runtime, state: CycleState, pod: PodInfo, node: str) -> bool:
+    """Count *pod* on *node* from now on, as a scheduler does when it binds."""
+    there = engine.cluster.node(node)
+    if there is None:
+        return False
+    status = runtime.reserve(state, pod, there)
+    engine.cluster.take(pending_changes(state), engine.cache)
+    if not status.ok:
+        return False
+    bound = as_bound(state, pod)
+    spec = msgspec.structs.replace(bound.pod.spec, node_name=node)
+    engine.cluster.place(bound.sibling(msgspec.structs.replace(bound.pod, spec=spec)), node)
+    return True

@@ -1,0 +1,201 @@
+"""Which zones each pod occupies, and whether it is aligned.
+
+The exact report tells what a pod has for itself, as a whole. Where the NRT also has the placement
+vectors of the Go stack (one NUMA node for each container), containers are told apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from numakube.api.nrt import attribute_value
+from numakube.insight.drawing.from_report import zone_cpus, zones_of_holding
+from numakube.insight.scheduler_holdings import allotted_holding
+from numakube.scheduling.numa.caches.zone_use import exclusive_requests
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.topology import nrt_names
+from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.numa_placement import (
+    BadPlacement,
+    ContainerName,
+    decode_placement,
+    read_placement,
+)
+from numakube.topology.view import FingerprintMethod, NodeTopology
+from numakube.values.cpuset import CpuSet
+from numakube.values.topology_policy import TopologyPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from numakube.api.pod import Pod
+    from numakube.insight.facts import ClusterFacts
+    from numakube.topology.exact_report import ExactReport, Holding
+
+
+class Alignment(StrEnum):
+    """How a pod lies in its node."""
+
+    ALIGNED = "aligned"
+    """Everything it has for itself is in one zone."""
+    SPREAD = "spread"
+    """It has something in several zones."""
+    SHARED = "shared"
+    """It has nothing for itself."""
+    UNKNOWN = "unknown"
+    """No exact data, or the report does not have the pod yet."""
+    PENDING = "pending"
+    """It is on no node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodUsage:
+    """What one pod has for itself.
+
+    Attributes:
+        why_unknown: what is missing, if the alignment is unknown.
+        memory: bytes by kind; so are ``devices`` counts by resource.
+        containers: the zone of each container, where the node tells; such as ``{"app": 1}``.
+    """
+
+    namespace: str
+    name: str
+    node: str = ""
+    alignment: Alignment
+    why_unknown: str = ""
+    zones: tuple[int, ...] = ()
+    cpus: CpuSet = field(default_factory=CpuSet)
+    memory: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    devices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    containers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def words(self) -> str:
+        """The alignment as people read it: ``spread over 2 zones``."""
+        if self.alignment is Alignment.SPREAD:
+            return f"spread over {len(self.zones)} zones"
+        return str(self.alignment)
+
+
+def pod_usages(facts: ClusterFacts, pods: Iterable[Pod]) -> Iterator[PodUsage]:
+    """Yield the usage of each of *pods*."""
+    reader = _Reader(facts)
+    return (reader.usage(pod) for pod in pods)
+
+
+class _Reader:
+    """Looks pods up, and remembers what many of them have in common."""
+
+    def __init__(self, facts: ClusterFacts) -> None:
+        self._facts = facts
+        self._placements: dict[str, Mapping[ContainerName, int]] = {}
+        # Nodes that are alike share one machine, which the facts keep alive.
+        self._cpus: dict[int, Mapping[int, int]] = {}
+
+    def usage(self, pod: Pod) -> PodUsage:
+        meta, node = pod.metadata, pod.spec.node_name
+        if not node:
+            return PodUsage(namespace=meta.namespace, name=meta.name, alignment=Alignment.PENDING)
+        containers = self._containers(pod)
+        view = self._facts.view(node)
+        report = view.report if isinstance(view, NodeTopology) else None
+        holding = report.holding(meta.uid) if report else None
+        if holding is None or holding.empty:
+            holding = allotted_holding(pod) or holding
+        if report is None or holding is None:
+            unknown = "the node has no exact report" if report is None else "not in its report yet"
+            return PodUsage(
+                namespace=meta.namespace,
+                name=meta.name,
+                node=node,
+                alignment=Alignment.UNKNOWN,
+                why_unknown=unknown,
+                zones=tuple(sorted(set(containers.values()))),
+                containers=containers,
+            )
+        zones = zones_of_holding(report, holding, self._cpus_of(report))
+        return PodUsage(
+            namespace=meta.namespace,
+            name=meta.name,
+            node=node,
+            alignment=_alignment(zones, empty=holding.empty),
+            why_unknown="" if zones or holding.empty else "its devices have no NUMA node",
+            zones=zones,
+            cpus=holding.cpus,
+            memory=_memory(holding),
+            devices={name: len(positions) for name, positions in holding.devices.items()},
+            containers=containers,
+        )
+
+    def _cpus_of(self, report: ExactReport) -> Mapping[int, int]:
+        key = id(report.machine)
+        if key not in self._cpus:
+            self._cpus[key] = zone_cpus(report.machine)
+        return self._cpus[key]
+
+    def _containers(self, pod: Pod) -> dict[str, int]:
+        node, meta = pod.spec.node_name, pod.metadata
+        if node not in self._placements:
+            self._placements[node] = _placements(self._facts, node)
+        placed = self._placements[node]
+        if not placed:
+            return {}
+        return {
+            container.name: placed[key]
+            for container in pod.spec.containers
+            if (key := ContainerName(meta.namespace, meta.name, container.name)) in placed
+        }
+
+
+def _memory(holding: Holding) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for block in holding.memory:
+        if block.size_bytes:
+            sizes[block.type] = sizes.get(block.type, 0) + block.size_bytes
+    return sizes
+
+
+def _alignment(zones: tuple[int, ...], *, empty: bool) -> Alignment:
+    if empty:
+        return Alignment.SHARED
+    if len(zones) > 1:
+        return Alignment.SPREAD
+    # Devices whose plugin told no NUMA node are all that is left without a zone.
+    return Alignment.ALIGNED if zones else Alignment.UNKNOWN
+
+
+def _placements(facts: ClusterFacts, node: str) -> Mapping[ContainerName, int]:
+    """Return the NUMA node of each container on *node*, if its NRT tells and is up to date.
+
+    The encoding is defined for one policy, and can be read only with exactly the containers that it
+    was made of: the pods' fingerprint has to match.
+    """
+    view = facts.view(node)
+    if not isinstance(view, NodeTopology) or view.policy is not TopologyPolicy.SINGLE_NUMA_NODE:
+        return {}
+    metadata = attribute_value(facts.topologies[node].attributes, nrt_names.PLACEMENT_METADATA)
+    if metadata is None:
+        return {}
+    infos = [PodInfo(pod) for pod in facts.pods_on(node)]
+    asking = {info.key: info for info in infos if exclusive_requests(info, view)}
+    counted = infos if view.fingerprint_method is FingerprintMethod.ALL else asking.values()
+    if view.fingerprint != fingerprint_of((info.namespace, info.name) for info in counted):
+        return {}
+    vectors = {
+        zone.id: zone.attributes[nrt_names.PLACEMENT_VECTOR]
+        for zone in view.zones
+        if nrt_names.PLACEMENT_VECTOR in zone.attributes
+    }
+    placement = read_placement(metadata, vectors)
+    if isinstance(placement, BadPlacement):
+        return {}
+    containers = [
+        ContainerName(info.namespace, info.name, container)
+        for info in asking.values()
+        for container in exclusive_requests(info, view)
+    ]
+    found = decode_placement(placement, containers)
+    return {} if isinstance(found, BadPlacement) else found

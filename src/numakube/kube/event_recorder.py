@@ -1,0 +1,263 @@
+"""Record events about objects, as ``kubectl describe`` and ``kubectl events`` show them.
+
+Recording never waits and never fails: an occurrence is put into a bounded queue, and when that is
+full because the server is away, it is dropped and counted. `EventRecorder.run` writes the events,
+in the form of core/v1 or of events.k8s.io/v1, repeated ones by raising a count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from numakube.api.events import CoreEvent, Event, EventSeries, EventSource
+from numakube.api.meta import ObjectMeta, ObjectReference
+from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable, NotFound, NumakubeError
+from numakube.kube.catalog import CORE_EVENTS, EVENTS
+from numakube.kube.event_correlation import Correlator, Occurrence, Recorded
+from numakube.kube.patches import merge_patch
+from numakube.values.printing import printable, without_secrets
+from numakube.values.times import format_micro_time, format_time
+
+if TYPE_CHECKING:
+    from numakube.kube.client import Client
+    from numakube.kube.object_keys import KubeObject
+    from numakube.kube.resource_types import Resource
+
+CAPACITY = 1000
+"""Occurrences that wait to be written; client-go's figure."""
+
+ATTEMPTS = 12
+"""How often an event is tried while the server is away; client-go's figure."""
+
+RETRY_SECONDS = 10.0
+"""How long apart; client-go's figure."""
+
+_SERVER_ERROR = 500
+# Limits of events.k8s.io/v1.
+_LONGEST_NOTE = 1024
+_LONGEST_WORD = 128
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class EventRecorder:
+    """Records events of one component.
+
+    Attributes:
+        dropped: occurrences that were lost because the queue was full or the server refused.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        component: str,
+        instance: str,
+        form: Literal["core", "events"] = "core",
+        capacity: int = CAPACITY,
+        writers: int = 1,
+    ) -> None:
+        """Prepare a recorder; `run` it in a task of its own.
+
+        Args:
+            client: where to write; its clock and random source are used.
+            component: who reports, such as ``numakube-scheduler``.
+            instance: which one of them, such as the pod's or the node's name.
+            form: core/v1, which every tool shows, or events.k8s.io/v1.
+            capacity: how many occurrences may wait.
+            writers: how many are written at once; events of one object may then overtake.
+        """
+        self.dropped = 0
+        self._client = client
+        self._component = component
+        self._instance = instance
+        self._form = form
+        self._capacity = capacity
+        self._writers = writers
+        self._waiting: asyncio.Queue[Occurrence] = asyncio.Queue()
+        self._correlator = Correlator(clock=client.clock, rng=client.rng)
+
+    def normal(
+        self, about: ObjectReference, reason: str, message: str, *, action: str = ""
+    ) -> None:
+        """Record that something happened as it should."""
+        self.record(
+            Occurrence(
+                about=about, type="Normal", reason=reason, message=_told(message), action=action
+            )
+        )
+
+    def warning(
+        self, about: ObjectReference, reason: str, message: str, *, action: str = ""
+    ) -> None:
+        """Record that something may need attention."""
+        self.record(
+            Occurrence(
+                about=about, type="Warning", reason=reason, message=_told(message), action=action
+            )
+        )
+
+    def record(self, occurrence: Occurrence) -> None:
+        """Record *occurrence*; returns at once and never fails."""
+        if self._waiting.qsize() >= self._capacity:
+            self._overflow(occurrence)
+        else:
+            self._waiting.put_nowait(occurrence)
+
+    async def run(self) -> None:
+        """Write what is recorded, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._writers):
+                tasks.create_task(self._write_all())
+
+    async def _write_all(self) -> None:
+        while True:
+            occurrence = await self._waiting.get()
+            try:
+                recorded = self._correlator.decide(occurrence)
+                if recorded is not None:
+                    await self._write_patiently(recorded)
+            finally:
+                self._waiting.task_done()
+
+    async def flush(self) -> None:
+        """Return as soon as everything recorded so far is written; bound it with a timeout."""
+        await self._waiting.join()
+
+    async def _write_patiently(self, recorded: Recorded) -> None:
+        """Write *recorded*, waiting for a server that is away; give up on one that refuses."""
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                await self._write(recorded)
+            except AlreadyExists:
+                recorded = self._correlator.rename(recorded)
+            except (ApiError, ClusterUnreachable) as exc:
+                if isinstance(exc, ApiError) and exc.code < _SERVER_ERROR:
+                    self._drop(recorded.occurrence, str(exc))
+                    return
+                _log.warning("event_not_written", error=str(exc), attempt=attempt)
+                # The first wait is spread, so that all components do not come back together.
+                spread = self._client.rng.random() if attempt == 1 else 1.0
+                await self._client.clock.sleep(RETRY_SECONDS * spread)
+            except NumakubeError as exc:
+                self._drop(recorded.occurrence, str(exc))
+                return
+            else:
+                return
+        self._drop(recorded.occurrence, "the server was away for too long")
+
+    async def _write(self, recorded: Recorded) -> None:
+        if recorded.is_new:
+            await self._create(recorded)
+            return
+        try:
+            await self._count_up(recorded)
+        except NotFound:
+            # The server forgets events after an hour.
+            await self._create(recorded)
+
+    async def _create(self, recorded: Recorded) -> None:
+        if self._form == "core":
+            await self._client.create(CORE_EVENTS, self._core_event(recorded))
+        else:
+            await self._client.create(EVENTS, self._event(recorded))
+
+    async def _count_up(self, recorded: Recorded) -> None:
+        if self._form == "core":
+            change: dict[str, object] = {
+                "count": recorded.count,
+                "lastTimestamp": format_time(recorded.last),
+                "message": recorded.occurrence.message,
+            }
+            await self._client.patch(
+                CORE_EVENTS, recorded.name, merge_patch(change), namespace=recorded.namespace
+            )
+        else:
+            series = {"series": _series(recorded)}
+            await self._client.patch(
+                EVENTS, recorded.name, merge_patch(series), namespace=recorded.namespace
+            )
+
+    def _core_event(self, recorded: Recorded) -> CoreEvent:
+        occurrence = recorded.occurrence
+        return CoreEvent(
+            metadata=ObjectMeta(name=recorded.name, namespace=recorded.namespace),
+            involved_object=occurrence.about,
+            reason=occurrence.reason,
+            message=occurrence.message,
+            type=occurrence.type,
+            source=EventSource(component=self._component, host=self._instance),
+            first_timestamp=format_time(recorded.first),
+            last_timestamp=format_time(recorded.last),
+            count=recorded.count,
+            action=occurrence.action,
+            related=occurrence.related,
+            reporting_component=self._component,
+            reporting_instance=self._instance,
+        )
+
+    def _event(self, recorded: Recorded) -> Event:
+        occurrence = recorded.occurrence
+        return Event(
+            metadata=ObjectMeta(name=recorded.name, namespace=recorded.namespace),
+            event_time=format_micro_time(recorded.first),
+            reporting_controller=self._component,
+            reporting_instance=self._instance[:_LONGEST_WORD],
+            action=(occurrence.action or occurrence.reason)[:_LONGEST_WORD],
+            reason=occurrence.reason[:_LONGEST_WORD],
+            regarding=occurrence.about,
+            related=occurrence.related,
+            note=_shortened(occurrence.message),
+            type=occurrence.type,
+            series=None if recorded.is_new else _series(recorded),
+        )
+
+    def _overflow(self, occurrence: Occurrence) -> None:
+        """Drop *occurrence*; a burst is told once, not event by event."""
+        if self.dropped % self._capacity == 0:
+            self._drop(occurrence, f"more than {self._capacity} events wait to be written")
+        else:
+            self.dropped += 1
+
+    def _drop(self, occurrence: Occurrence, why: str) -> None:
+        self.dropped += 1
+        about = occurrence.about
+        _log.warning(
+            "event_dropped",
+            about=f"{about.kind} {about.namespace}/{about.name}",
+            reason=occurrence.reason,
+            error=why,
+        )
+
+
+def reference_to(resource: Resource[Any], obj: KubeObject) -> ObjectReference:
+    """Return the reference with which an event names *obj*."""
+    metadata = obj.metadata
+    return ObjectReference(
+        api_version=resource.api_version,
+        kind=resource.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+    )
+
+
+def _series(recorded: Recorded) -> EventSeries:
+    return EventSeries(count=recorded.count, last_observed_time=format_micro_time(recorded.last))
+
+
+def _told(message: str) -> str:
+    """Return *message* as it can be shown wherever people read events."""
+    return printable(without_secrets(message))
+
+
+def _shortened(note: str) -> str:
+    """Return *note* cut to what the server accepts, counted in bytes."""
+    encoded = note.encode()
+    if len(encoded) <= _LONGEST_NOTE:
+        return note
+    return encoded[: _LONGEST_NOTE - 3].decode(errors="ignore") + "..."

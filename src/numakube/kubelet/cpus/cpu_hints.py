@@ -1,0 +1,50 @@
+"""Topology hints for CPUs (spec 5.6).
+
+How small a placement could be is judged on the bare machine, reserved and busy CPUs included:
+that is why a full node can still make its neighbours "not preferred".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
+from numakube.values.numamask import masks_over, sums_over
+
+if TYPE_CHECKING:
+    from numakube.kubelet.cpus.cpu_manager import CpuManager
+    from numakube.values.cpuset import CpuMask
+
+
+def cpu_hints(
+    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int
+) -> list[Hint]:
+    """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable."""
+    numa = manager.topology.numa
+    nodes = tuple(numa)
+    free = sums_over({node: (cpus & available).bit_count() for node, cpus in numa.items()})
+    smallest = smallest_size([cpus.bit_count() for cpus in numa.values()], wanted)
+    # Reusable CPUs tie the pod to their nodes: a mask must cover them all.
+    tied = 0
+    for node, cpus in numa.items():
+        if cpus & reusable:
+            tied |= 1 << node
+    missing = wanted - reusable.bit_count()
+    fitting = [m for m in masks_over(nodes) if free[m] >= missing and tied & ~m == 0]
+    if not manager.options.align_by_socket:
+        return hints_on(nodes, fitting, smallest)
+    return [Hint(mask, _preferred(manager, mask, smallest)) for mask in fitting]
+
+
+def _preferred(manager: CpuManager, mask: int, smallest: int) -> bool:
+    return mask.bit_count() == smallest or _socket_aligned(manager, mask, smallest)
+
+
+def _socket_aligned(manager: CpuManager, mask: int, smallest: int) -> bool:
+    """Tell whether *mask* spans no more sockets than a minimal placement has to."""
+    topology = manager.topology
+    nodes_per_socket = len(topology.numa) // topology.socket_count if topology.socket_count else 0
+    if nodes_per_socket == 0:
+        return False
+    spanned = len(topology.sockets_of(topology.cpus_on(mask)))
+    return spanned == -(-smallest // nodes_per_socket)

@@ -1,0 +1,299 @@
+"""The CPU Manager: policy ``none`` does nothing, policy ``static`` hands out exclusive CPUs.
+
+State is two things: the shared pool, and for each container its exclusive CPUs. CPUs of finished
+init containers stay with the pod; containers that start later may use them again. Follows kubelet
+1.31 to 1.37 (spec 5.2 to 5.7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from numakube.errors import KubeletStartError
+from numakube.kubelet.cpus import pod_level_cpus
+from numakube.kubelet.cpus.cpu_distribution import DistributedOrder, take_distributed
+from numakube.kubelet.cpus.cpu_hints import cpu_hints
+from numakube.kubelet.cpus.cpu_options import CpuOptions, read_cpu_options
+from numakube.kubelet.cpus.cpu_selection import CpuShortage, PackedOrder, take_packed
+from numakube.kubelet.demand import Role
+from numakube.kubelet.outcome import Failure, unexpected
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
+from numakube.values.resources import MILLI_PER_CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube.kubelet.cpus.cpu_topology import CpuTopology
+    from numakube.kubelet.demand import ContainerDemand, PodDemand
+    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.topology_hints import Hint, ProviderHints
+    from numakube.kubelet.versions import Behaviour
+    from numakube.values.numamask import NumaMask
+
+_SMT_ERROR = "SMTAlignmentError"
+
+
+class CpuManager:
+    """Policy ``static``; all sets of CPUs are bit sets."""
+
+    name: ClassVar[str] = "cpu"
+
+    def __init__(
+        self, topology: CpuTopology, settings: KubeletSettings, behaviour: Behaviour
+    ) -> None:
+        self.topology = topology
+        self.behaviour = behaviour
+        self.options: CpuOptions = read_cpu_options(settings, behaviour, topology)
+        self.reserved = self._reserve(settings)
+        self.reserved_cores = topology.whole_cores_of(self.reserved)
+        strict = self.options.strict_reservation
+        self.managed = topology.all_cpus & ~self.reserved if strict else topology.all_cpus
+        self.shared = self.managed
+        self.assignments: dict[str, dict[str, CpuMask]] = {}
+        # CPUs of pods that are managed as one bubble; containers hold parts of it.
+        self.bubbles: dict[str, CpuMask] = {}
+        self._reusable: tuple[str, CpuMask] = ("", NO_CPUS)
+
+    def clone(self) -> CpuManager:
+        """Return an independent copy of the state."""
+        copy = object.__new__(CpuManager)
+        copy.__dict__.update(self.__dict__)
+        copy.assignments = {uid: dict(sets) for uid, sets in self.assignments.items()}
+        copy.bubbles = dict(self.bubbles)
+        return copy
+
+    @property
+    def available(self) -> CpuMask:
+        """CPUs that can be given out exclusively."""
+        return self.shared & ~self.reserved
+
+    @property
+    def allocatable(self) -> CpuMask:
+        """CPUs that could be exclusive on an empty node (GetAllocatableResources)."""
+        return self.topology.all_cpus & ~self.reserved
+
+    def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
+        """Return the NUMA nodes whose CPUs can serve the container."""
+        wanted = container.exclusive_cpus
+        if not wanted or not pod.managed:
+            return None
+        held = self.assignments.get(pod.uid, {}).get(container.name)
+        if held is None:
+            reusable = self._reusable_by(pod.uid)
+            return {"cpu": cpu_hints(self, self.available, reusable, wanted)}
+        if held.bit_count() != wanted:
+            return {"cpu": ()}
+        return {"cpu": cpu_hints(self, held, NO_CPUS, wanted)}
+
+    def pod_hints(self, pod: PodDemand) -> ProviderHints:
+        """Return the NUMA nodes whose CPUs can serve the whole pod."""
+        wanted = pod.exclusive_cpus
+        if not wanted or not pod.managed:
+            return None
+        if pod.pod_level is not None and pod_level_cpus.shared_pool_problem(pod):
+            return {"cpu": ()}
+        held = NO_CPUS
+        assigned = self.assignments.get(pod.uid, {})
+        for container in pod.containers:
+            cpus = assigned.get(container.name)
+            if cpus is not None:
+                if cpus.bit_count() != container.exclusive_cpus:
+                    return {"cpu": ()}
+                held |= cpus
+        if held.bit_count() == wanted:
+            return {"cpu": cpu_hints(self, held, NO_CPUS, wanted)}
+        reusable = self._reusable_by(pod.uid) | held
+        return {"cpu": cpu_hints(self, self.available, reusable, wanted)}
+
+    def allocate(self, pod: PodDemand, container: ContainerDemand, hint: Hint) -> Failure | None:
+        """Give the container its exclusive CPUs."""
+        wanted = container.exclusive_cpus
+        if not wanted or not pod.managed:
+            return None
+        held = self.assignments.get(pod.uid, {}).get(container.name)
+        if (held is None or self.behaviour.smt_check_before_existing) and (
+            problem := self._smt_problem(wanted)
+        ):
+            return problem
+        if held is None:
+            taken = self._take_near(wanted, hint, self._reusable_by(pod.uid))
+            if isinstance(taken, CpuShortage):
+                return unexpected(taken.message)
+            held = taken
+            self.shared &= ~held
+            self.assignments.setdefault(pod.uid, {})[container.name] = held
+        self._note_reusable(pod.uid, container, held)
+        return None
+
+    def allocate_pod(self, pod: PodDemand, hint: Hint) -> Failure | None:
+        """Give a pod with pod-level resources its CPUs, and its containers their parts."""
+        wanted = pod.exclusive_cpus
+        if not wanted:
+            return None
+        if problem := pod_level_cpus.shared_pool_problem(pod):
+            return Failure("EmptyPodSharedPoolError", problem)
+        if failure := self._smt_problem(wanted):
+            return failure
+        cpus = self._take_near(wanted, hint, NO_CPUS)
+        if isinstance(cpus, CpuShortage):
+            return unexpected(cpus.message)
+        parts = pod_level_cpus.partition(pod, cpus, self.take)
+        if isinstance(parts, CpuShortage):
+            return unexpected(parts.message)
+        self.shared &= ~cpus
+        self.bubbles[pod.uid] = cpus
+        self.assignments[pod.uid] = parts
+        return None
+
+    def pods(self) -> Iterable[str]:
+        """Return the uids of the pods that hold CPUs."""
+        return list(self.assignments)
+
+    def forget(self, uid: str) -> None:
+        """Return all CPUs of the pod to the shared pool."""
+        held = self.assignments.pop(uid, {})
+        self.shared |= union(held.values()) | self.bubbles.pop(uid, NO_CPUS)
+
+    def held_by(self, uid: str, container: str) -> CpuSet:
+        """Return the CPUs of a container; empty if it runs in the shared pool."""
+        return CpuSet(self.assignments.get(uid, {}).get(container, 0))
+
+    def wanted(self, pod: PodDemand, container: ContainerDemand | None) -> Mapping[str, int]:
+        """Return the number of exclusive CPUs asked for."""
+        return {"cpu": (container or pod).exclusive_cpus} if pod.managed else {}
+
+    def free_by_node(self, resource: str) -> Mapping[int, int]:
+        """Return the available CPUs of each NUMA node that has CPUs."""
+        del resource
+        return {n: (cpus & self.available).bit_count() for n, cpus in self.topology.numa.items()}
+
+    def take(self, available: CpuMask, count: int) -> CpuMask | CpuShortage:
+        """Choose *count* CPUs of *available* in the order that the options ask for."""
+        options = self.options
+        if options.distribute_across_numa:
+            socket_aware = self.behaviour.socket_aware_distribution
+            return take_distributed(
+                self.topology,
+                available,
+                count,
+                DistributedOrder(
+                    group_size=self.topology.cpus_per_core if options.full_cores_only else 1,
+                    align_by_socket=options.align_by_socket and socket_aware,
+                    clamp_share=socket_aware,
+                    aliasing=self.behaviour.combination_aliasing,
+                ),
+            )
+        order = PackedOrder(
+            spread_over_cores=options.distribute_across_cores,
+            align_by_uncore=options.align_by_uncore,
+            odd_uncore_requests=self.behaviour.odd_uncore_requests,
+        )
+        return take_packed(self.topology, available, count, order)
+
+    def _take_near(self, count: int, hint: Hint, reusable: CpuMask) -> CpuMask | CpuShortage:
+        """Choose CPUs on the hint's nodes as far as they go, the rest anywhere."""
+        allocatable = self.available | reusable
+        near = NO_CPUS
+        if hint.mask is not None:
+            aligned = allocatable & self._cpus_near(hint.mask)
+            taken = self.take(aligned, min(count, aligned.bit_count()))
+            if isinstance(taken, CpuShortage):
+                return taken
+            near = taken
+        rest = self.take(allocatable & ~near, count - near.bit_count())
+        return rest if isinstance(rest, CpuShortage) else near | rest
+
+    def _cpus_near(self, mask: NumaMask) -> CpuMask:
+        cpus = self.topology.cpus_on(mask)
+        if not self.options.align_by_socket:
+            return cpus
+        sockets = self.topology.sockets
+        return union(sockets[socket] for socket in self.topology.sockets_of(cpus))
+
+    def _smt_problem(self, count: int) -> Failure | None:
+        """Refuse a request that would leave part of a core to somebody else."""
+        if not self.options.full_cores_only:
+            return None
+        per_core = self.topology.cpus_per_core
+        not_multiple = (
+            f"SMT Alignment Error: requested {count} cpus not multiple cpus per core = {per_core}"
+        )
+        if count % per_core:
+            return Failure(_SMT_ERROR, not_multiple)
+        physical = (self.shared & ~self.reserved_cores).bit_count()
+        if count <= physical:
+            return None
+        if not physical and not self.behaviour.smt_error_names_physical_cpus:
+            return Failure(_SMT_ERROR, not_multiple)
+        return Failure(
+            _SMT_ERROR,
+            "SMT Alignment Error: not enough free physical CPUs: available physical CPUs = "
+            f"{physical}, requested CPUs = {count}, CPUs per core = {per_core}",
+        )
+
+    def _reusable_by(self, uid: str) -> CpuMask:
+        return self._reusable[1] if self._reusable[0] == uid else NO_CPUS
+
+    def _note_reusable(self, uid: str, container: ContainerDemand, cpus: CpuMask) -> None:
+        """Remember what later containers of the pod may use again; only one pod is remembered."""
+        reusable = self._reusable_by(uid)
+        is_init = container.role is Role.INIT
+        self._reusable = (uid, reusable | cpus if is_init else reusable & ~cpus)
+
+    def _reserve(self, settings: KubeletSettings) -> CpuMask:
+        """Return the CPUs kept for the system, from the list or chosen by topology."""
+        count = self._reserved_count(settings)
+        listed = settings.reserved_cpus
+        if listed:
+            reserved = listed.mask
+            if unknown := reserved & ~self.topology.all_cpus:
+                first = next(iter(CpuSet(unknown)))
+                raise KubeletStartError(
+                    "[cpumanager] unable to build the reserved physical CPUs from the reserved "
+                    f"set: unknown CPU ID: {first}"
+                )
+            return reserved
+        chosen = self.take(self.topology.all_cpus, count)
+        reserved = NO_CPUS if isinstance(chosen, CpuShortage) else chosen
+        if reserved.bit_count() != count:
+            raise KubeletStartError(
+                "[cpumanager] unable to reserve the required amount of CPUs "
+                f"(size of {CpuSet(reserved)} did not equal {count})"
+            )
+        return reserved
+
+    def _reserved_count(self, settings: KubeletSettings) -> int:
+        if settings.reserved_cpus:
+            return len(settings.reserved_cpus)
+        return -(-(settings.reserved_cpu_milli or 0) // MILLI_PER_CPU)
+
+
+def start_cpu_manager(
+    topology: CpuTopology, settings: KubeletSettings, behaviour: Behaviour
+) -> CpuManager | None:
+    """Return the manager of the configured policy; ``None`` for policy ``none``."""
+    if settings.cpu_policy == "none":
+        if settings.cpu_options:
+            listed = " ".join(
+                f"{name}:{text}" for name, text in sorted(settings.cpu_options.items())
+            )
+            raise KubeletStartError(
+                f"new none policy error: None policy: received unsupported options=map[{listed}]"
+            )
+        return None
+    if settings.cpu_policy != "static":
+        raise KubeletStartError(f'unknown policy: "{settings.cpu_policy}"')
+    if not settings.reserved_cpus:
+        if settings.reserved_cpu_milli is None:
+            raise KubeletStartError(
+                "[cpumanager] unable to determine reserved CPU resources for static policy"
+            )
+        if settings.reserved_cpu_milli == 0:
+            raise KubeletStartError(
+                "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu "
+                "to be greater than zero"
+            )
+    try:
+        return CpuManager(topology, settings, behaviour)
+    except KubeletStartError as error:
+        raise KubeletStartError(f"new static policy error: {error}") from None

@@ -1,0 +1,421 @@
+"""The Device Manager: which devices a container gets, NUMA-aligned ones first (spec 8.3 to 8.5).
+
+Inside a class of equally good devices the kubelet's choice is random. The model takes those that
+sit on the fewest NUMA nodes first, since a device near several nodes can still serve others, and
+then by id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from numakube.kubelet.demand import Role
+from numakube.kubelet.machine import Device
+from numakube.kubelet.outcome import Failure, unexpected
+from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
+from numakube.values.numamask import mask_of, masks_over, nodes_of, sums_over
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from numakube.kubelet.demand import ContainerDemand, PodDemand
+    from numakube.kubelet.numainfo import NumaInfo
+    from numakube.kubelet.topology_hints import ProviderHints
+    from numakube.kubelet.versions import Behaviour
+    from numakube.values.numamask import NumaMask
+
+PreferredAllocation: TypeAlias = "Callable[[Sequence[str], Sequence[str], int], Iterable[str]]"
+"""A plugin's GetPreferredAllocation: (available ids, must-include ids, size) to ids."""
+
+
+@dataclass(slots=True)
+class _Resource:
+    """The devices of one resource name."""
+
+    masks: dict[str, NumaMask]
+    healthy: frozenset[str]
+    preferred: PreferredAllocation | None = None
+    allocated: set[str] = field(default_factory=set)
+
+    @property
+    def available(self) -> frozenset[str]:
+        return self.healthy - self.allocated
+
+    @property
+    def aligns(self) -> bool:
+        """Whether any device, healthy or not, tells its NUMA node."""
+        return any(self.masks.values())
+
+    def in_order(self, ids: Iterable[str]) -> list[str]:
+        """Return *ids* in the order in which the model hands them out."""
+        return sorted(ids, key=lambda device: (self.masks.get(device, 0).bit_count(), device))
+
+    def counts(self, ids: Iterable[str]) -> Counter[NumaMask]:
+        """Return how many of *ids* sit on which set of nodes; devices without a node left out."""
+        counts = Counter(self.masks[device] for device in ids)
+        del counts[0]
+        return counts
+
+    def by_node(self, ids: Iterable[str]) -> dict[int, int]:
+        """Return how many of *ids* are near each NUMA node that has devices."""
+        chosen = Counter(self.masks[device] for device in ids)
+        counts: dict[int, int] = {}
+        for mask in set(self.masks.values()):
+            for node in nodes_of(mask):
+                counts[node] = counts.get(node, 0) + chosen[mask]
+        return dict(sorted(counts.items()))
+
+
+class DeviceManager:
+    """All device plugins' resources and who holds their devices."""
+
+    name: ClassVar[str] = "devices"
+
+    def __init__(self, numa: NumaInfo, behaviour: Behaviour) -> None:
+        self._numa = numa
+        self._behaviour = behaviour
+        self._resources: dict[str, _Resource] = {}
+        # uid -> container -> resource -> device ids
+        self.assignments: dict[str, dict[str, dict[str, tuple[str, ...]]]] = {}
+        self._reusable: tuple[str, dict[str, set[str]]] = ("", {})
+        # NUMA nodes of devices known from before a restart, until their plugin is back.
+        self._remembered: dict[tuple[str, str], NumaMask] = {}
+        # While the kubelet starts, running containers keep their devices whatever has become of
+        # them. Without word from the runtime, all that hold some are taken to be running.
+        self.starting = False
+        self.running: Collection[tuple[str, str]] | None = None
+
+    def clone(self) -> DeviceManager:
+        """Return an independent copy of the state."""
+        copy = object.__new__(DeviceManager)
+        copy.__dict__.update(self.__dict__)
+        copy._resources = {
+            name: _Resource(one.masks, one.healthy, one.preferred, set(one.allocated))
+            for name, one in self._resources.items()
+        }
+        copy.assignments = {
+            uid: {name: dict(held) for name, held in containers.items()}
+            for uid, containers in self.assignments.items()
+        }
+        uid, reusable = self._reusable
+        copy._reusable = (uid, {name: set(ids) for name, ids in reusable.items()})
+        return copy
+
+    def register(
+        self,
+        resource: str,
+        devices: Iterable[Device],
+        *,
+        preferred: PreferredAllocation | None = None,
+    ) -> None:
+        """Replace the devices of *resource*, as a plugin's ListAndWatch message does."""
+        listed = sorted(devices, key=lambda device: device.id)
+        known = self._resources.get(resource)
+        self._resources[resource] = _Resource(
+            masks={device.id: mask_of(device.numa_nodes) for device in listed},
+            healthy=frozenset(device.id for device in listed if device.healthy),
+            preferred=preferred or (known.preferred if known else None),
+            allocated=known.allocated if known else set(),
+        )
+
+    def await_plugin(self, resource: str) -> None:
+        """Know *resource* from before a restart: no device is there until its plugin is back."""
+        if resource not in self._resources:
+            self.register(resource, ())
+
+    def restore(
+        self, uid: str, container: str, resource: str, numa_nodes: Mapping[str, Iterable[int]]
+    ) -> None:
+        """Note what a container held before a restart: device ids with their NUMA nodes."""
+        self.await_plugin(resource)
+        containers = self.assignments.setdefault(uid, {})
+        containers.setdefault(container, {})[resource] = tuple(sorted(numa_nodes))
+        self._resources[resource].allocated.update(numa_nodes)
+        for device, nodes in numa_nodes.items():
+            self._remembered[resource, device] = mask_of(nodes)
+
+    def resources(self) -> Iterable[str]:
+        """Return the names of the registered resources."""
+        return self._resources.keys()
+
+    def healthy(self, resource: str) -> frozenset[str]:
+        """Return the ids of the healthy devices of *resource*."""
+        return self._resources[resource].healthy
+
+    def devices_of(self, resource: str) -> tuple[Device, ...]:
+        """Return the devices of *resource* in ascending order of their ids."""
+        known = self._resources[resource]
+        return tuple(
+            Device(device, nodes_of(mask), device in known.healthy)
+            for device, mask in sorted(known.masks.items())
+        )
+
+    def preferred(self, resource: str) -> PreferredAllocation | None:
+        """Return the preference of the plugin of *resource*, if it has one."""
+        return self._resources[resource].preferred
+
+    def count(self, resource: str) -> int:
+        """Return how many devices of *resource* there are, healthy or not."""
+        return len(self._resources[resource].masks)
+
+    def allocated_count(self, resource: str) -> int:
+        """Return how many devices of *resource* are held."""
+        known = self._resources.get(resource)
+        return len(known.allocated) if known else 0
+
+    def unregister(self, resource: str) -> None:
+        """Forget *resource*: its plugin has been away for too long."""
+        self._resources.pop(resource, None)
+
+    def numa_nodes_of(self, resource: str, device: str) -> tuple[int, ...]:
+        """Return the NUMA nodes of a device; none if its plugin did not tell."""
+        known = self._resources.get(resource)
+        remembered = self._remembered.get((resource, device), 0)
+        return nodes_of(known.masks.get(device, remembered) if known else remembered)
+
+    def container_hints(self, pod: PodDemand, container: ContainerDemand) -> ProviderHints:
+        """Return the NUMA nodes whose devices can serve the container."""
+        held = self.assignments.get(pod.uid, {}).get(container.name, {})
+        return {
+            name: self._hints(name, count, held.get(name, ()), self._reusable_by(pod.uid, name))
+            for name, count in self._requests(container.limits).items()
+        }
+
+    def pod_hints(self, pod: PodDemand) -> ProviderHints:
+        """Return the NUMA nodes whose devices can serve the whole pod."""
+        containers = self.assignments.get(pod.uid, {}).values()
+        return {
+            name: self._hints(
+                name, count, {device for held in containers for device in held.get(name, ())}, set()
+            )
+            for name, count in self._requests(pod.limits).items()
+        }
+
+    def allocate(self, pod: PodDemand, container: ContainerDemand, hint: Hint) -> Failure | None:
+        """Give the container its devices."""
+        if self._reusable[0] != pod.uid:
+            self._reusable = (pod.uid, {})
+        for name, count in self._requests(container.limits).items():
+            held = self.assignments.get(pod.uid, {}).get(container.name, {}).get(name)
+            taken = self._take(pod.uid, container, name, count, held, hint)
+            if isinstance(taken, Failure):
+                return taken
+            if taken:
+                containers = self.assignments.setdefault(pod.uid, {})
+                containers.setdefault(container.name, {})[name] = tuple(taken)
+        self._note_reusable(pod.uid, container)
+        return None
+
+    def allocate_pod(self, pod: PodDemand, hint: Hint) -> Failure | None:
+        """Do nothing: devices of a bubble are allocated when its containers start."""
+        del pod, hint
+        return None
+
+    def pods(self) -> Iterable[str]:
+        """Return the uids of the pods that hold devices."""
+        return list(self.assignments)
+
+    def forget(self, uid: str) -> None:
+        """Release the pod's devices."""
+        if self.assignments.pop(uid, None) is None:
+            return
+        for name, resource in self._resources.items():
+            resource.allocated = {
+                device
+                for containers in self.assignments.values()
+                for held in containers.values()
+                for device in held.get(name, ())
+            }
+
+    def held_by(self, uid: str, container: str) -> Mapping[str, tuple[str, ...]]:
+        """Return the device ids of a container by resource name."""
+        return dict(self.assignments.get(uid, {}).get(container, {}))
+
+    def wanted(self, pod: PodDemand, container: ContainerDemand | None) -> Mapping[str, int]:
+        """Return the number of devices asked for by resource name."""
+        return self._requests((container or pod).limits)
+
+    def free_by_node(self, resource: str) -> Mapping[int, int]:
+        """Return the available devices of *resource* on each NUMA node that has any."""
+        known = self._resources[resource]
+        return known.by_node(known.available)
+
+    def healthy_by_node(self, resource: str) -> Mapping[int, int]:
+        """Return the healthy devices of *resource* on each NUMA node that has any."""
+        known = self._resources[resource]
+        return known.by_node(known.healthy)
+
+    def _requests(self, limits: Mapping[str, int]) -> dict[str, int]:
+        return {name: count for name, count in limits.items() if name in self._resources}
+
+    def _hints(
+        self, name: str, count: int, held: Iterable[str], reusable: set[str]
+    ) -> list[Hint] | None:
+        resource = self._resources[name]
+        if not resource.aligns:
+            return None
+        if held := frozenset(held):
+            return self._generate(resource, held, set(), count) if len(held) == count else []
+        if len(resource.available | reusable) < count:
+            return []
+        return self._generate(resource, resource.available, reusable, count)
+
+    def _generate(
+        self, resource: _Resource, available: Iterable[str], reusable: set[str], count: int
+    ) -> list[Hint]:
+        """Return the sets of nodes that touch enough devices (spec 8.4)."""
+        nodes = self._candidate_nodes(resource)
+        free = _touching(resource.counts(available), nodes)
+        smallest = _smallest_size(resource.counts(resource.masks), nodes, count)
+        # Reusable devices tie the pod to their nodes: a mask must touch each of them.
+        tied = resource.counts(device for device in reusable if device in resource.masks)
+        missing = count - sum(tied.values())
+        fitting = [mask for mask in masks_over(nodes) if free[mask] >= missing]
+        if tied:
+            fitting = [mask for mask in fitting if all(mask & one for one in tied)]
+        return hints_on(nodes, fitting, smallest)
+
+    def _candidate_nodes(self, resource: _Resource) -> tuple[int, ...]:
+        if self._behaviour.device_hints_on_device_nodes_only:
+            everywhere = 0
+            for mask in resource.masks.values():
+                everywhere |= mask
+            if everywhere := everywhere & self._numa.everywhere:
+                return nodes_of(everywhere)
+        return self._numa.nodes
+
+    def _take(
+        self,
+        uid: str,
+        container: ContainerDemand,
+        name: str,
+        count: int,
+        held: tuple[str, ...] | None,
+        hint: Hint,
+    ) -> list[str] | Failure:
+        """Choose and mark devices; an empty list if there is nothing to do."""
+        resource = self._resources[name]
+        if held is not None and len(held) != count:
+            return unexpected(
+                f'pod "{uid}" container "{container.name}" changed request for resource "{name}" '
+                f"from {len(held)} to {count}"
+            )
+        if held is not None and self.starting and self._runs(uid, container.name):
+            return []
+        if not resource.healthy:
+            return unexpected(
+                f"no healthy devices present; cannot allocate unhealthy devices {name}"
+            )
+        if held is not None and not resource.healthy.issuperset(held):
+            return unexpected(
+                "previously allocated devices are no longer healthy; cannot allocate unhealthy "
+                f"devices {name}"
+            )
+        if held is not None or count == 0:
+            return []
+        taken = resource.in_order(self._reusable_by(uid, name))[:count]
+        needed = count - len(taken)
+        available = resource.available - set(taken)
+        if needed > len(available):
+            return unexpected(
+                f"requested number of devices unavailable for {name}. "
+                f"Requested: {needed}, Available: {len(available)}"
+            )
+        if needed:
+            taken += _choose(resource, available, taken, count, hint)
+        resource.allocated.update(taken)
+        return sorted(taken)
+
+    def _runs(self, uid: str, container: str) -> bool:
+        return self.running is None or (uid, container) in self.running
+
+    def _reusable_by(self, uid: str, name: str) -> set[str]:
+        return self._reusable[1].get(name, set()) if self._reusable[0] == uid else set()
+
+    def _note_reusable(self, uid: str, container: ContainerDemand) -> None:
+        """Remember what later containers of the pod may use again."""
+        reusable = self._reusable[1]
+        for name, held in self.held_by(uid, container.name).items():
+            known = reusable.setdefault(name, set())
+            if container.role is Role.INIT:
+                known.update(held)
+            else:
+                known.difference_update(held)
+
+
+def _choose(
+    resource: _Resource,
+    available: frozenset[str],
+    taken: Sequence[str],
+    count: int,
+    hint: Hint,
+) -> list[str]:
+    """Return the devices that complete *taken* to *count*: aligned, then others (spec 8.5)."""
+    needed = count - len(taken)
+    aligned, unaligned, without_node = _by_affinity(resource, available, hint)
+    chosen: list[str] = []
+
+    def add(devices: Iterable[str]) -> None:
+        for device in devices:
+            if len(chosen) < needed and device not in chosen:
+                chosen.append(device)
+
+    if needed < len(aligned):
+        add(_preferred(resource, aligned, taken, taken, count))
+        add(aligned)
+        return chosen
+    add(aligned)
+    if len(chosen) < needed:
+        add(_preferred(resource, sorted(available), taken, [*taken, *chosen], count))
+        add(unaligned)
+        add(without_node)
+    return chosen
+
+
+def _by_affinity(
+    resource: _Resource, available: frozenset[str], hint: Hint
+) -> tuple[list[str], list[str], list[str]]:
+    """Split devices into those that touch the hint, those that do not, and those without node."""
+    ids = sorted(available)
+    if not resource.aligns or hint.mask is None:
+        return [], [], ids
+    aligned = [device for device in ids if resource.masks[device] & hint.mask]
+    without_node = [device for device in ids if not resource.masks[device]]
+    unaligned = [d for d in ids if resource.masks[d] and not resource.masks[d] & hint.mask]
+    return aligned, unaligned, without_node
+
+
+def _preferred(
+    resource: _Resource,
+    candidates: Sequence[str],
+    taken: Sequence[str],
+    must_include: Sequence[str],
+    count: int,
+) -> list[str]:
+    """Ask the plugin which of *candidates* it would like best; ids it made up are dropped."""
+    if resource.preferred is None:
+        return []
+    offered = sorted({*candidates, *taken, *must_include})
+    answer = resource.preferred(offered, sorted(must_include), count)
+    return [device for device in answer if device in candidates]
+
+
+def _smallest_size(counts: Counter[NumaMask], nodes: tuple[int, ...], wanted: int) -> int:
+    """Return how many of *nodes* it takes to touch *wanted* devices; all if they do not."""
+    if all(one.bit_count() == 1 for one in counts):
+        return smallest_size([counts[1 << node] for node in nodes], wanted)
+    touched = _touching(counts, nodes)
+    enough = (mask.bit_count() for mask in masks_over(nodes) if touched[mask] >= wanted)
+    return next(enough, len(nodes))
+
+
+def _touching(counts: Counter[NumaMask], nodes: tuple[int, ...]) -> Mapping[NumaMask, int]:
+    """Return for every set of *nodes* how many devices sit on any of them."""
+    if all(one.bit_count() == 1 for one in counts):
+        return sums_over({node: counts[1 << node] for node in nodes})
+    return {
+        mask: sum(count for one, count in counts.items() if one & mask)
+        for mask in masks_over(nodes)
+    }

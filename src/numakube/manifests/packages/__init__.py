@@ -1,0 +1,1 @@
+"""What a release carries besides an image: chart, kustomize bases, OLM bundle and SBOM."""

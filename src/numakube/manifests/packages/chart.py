@@ -1,0 +1,154 @@
+"""The Helm chart, made from the same objects that everything else deploys.
+
+Objects are built with words in the places where a user may choose, and the words are then replaced
+by expressions. So a template is never written by hand, and what it renders to with the default
+values is what ``numakube render`` prints.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numakube
+from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
+from numakube.api.yamls import dump_yaml
+from numakube.manifests.components import Choices, component_objects
+from numakube.manifests.monitoring.alerts import prometheus_rule
+from numakube.manifests.packages.chart_values import (
+    CHART_COMPONENTS,
+    POD_CHOICES,
+    schema,
+    values_text,
+    workload_path,
+)
+from numakube.manifests.readers import view_role
+from numakube.manifests.release_image import VERSION
+from numakube.manifests.service_monitors import service_monitors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REPLICAS: Final = 424242
+_WORDS: Final[Mapping[str, str]] = {
+    "zz-namespace-zz": "{{ .Release.Namespace }}",
+    "zz-image-zz": "{{ .Values.image.repository }}:{{ .Values.image.tag }}",
+    "zz-pull-policy-zz": "{{ .Values.image.pullPolicy }}",
+    "zz-scheduler-name-zz": "{{ .Values.scheduler.name }}",
+    "zz-period-zz": "{{ .Values.exporter.period }}",
+    str(_REPLICAS): "{{ .Values.scheduler.replicas }}",
+}
+_CHOICES: Final = Choices(
+    namespace="zz-namespace-zz",
+    image="zz-image-zz",
+    pull_policy="zz-pull-policy-zz",
+    scheduler_name="zz-scheduler-name-zz",
+    period="zz-period-zz",
+    replicas=_REPLICAS,
+)
+_VALUE: Final = re.compile(r"^( *\w+): zz-value-([\w.]+)-zz\n", re.MULTILINE)
+_MORE: Final = re.compile(r"^( *- )zz-more-([\w.]+)-zz\n", re.MULTILINE)
+"""What may be absent, and what may be added to a list. JSON is YAML on one line."""
+_SEPARATE: Final[Mapping[str, str]] = {
+    "NetworkPolicy": "networkPolicy",
+    "PodDisruptionBudget": "podDisruptionBudget",
+}
+"""Kinds that can be left out of every component."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartFile:
+    """A file of the chart."""
+
+    path: str
+    text: str
+
+
+def chart() -> list[ChartFile]:
+    """Return every file of the chart."""
+    return [
+        ChartFile("Chart.yaml", dump_yaml(_about())),
+        ChartFile("values.yaml", values_text()),
+        ChartFile("values.schema.json", json.dumps(schema(), indent=2) + "\n"),
+        *(
+            ChartFile(f"crds/{name}", crd_text(name))
+            for name in (NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD)
+        ),
+        *(ChartFile(f"templates/{name}.yaml", _template(name)) for name in CHART_COMPONENTS),
+        ChartFile("templates/view.yaml", dump_yaml(view_role())),
+        ChartFile("templates/monitoring.yaml", _monitoring()),
+        ChartFile("templates/NOTES.txt", _NOTES),
+    ]
+
+
+def _about() -> dict[str, Any]:
+    return {
+        "apiVersion": "v2",
+        "name": "numakube",
+        "description": "NUMA-aware scheduling for Kubernetes",
+        "type": "application",
+        "version": VERSION,
+        "appVersion": numakube.__version__,
+        "kubeVersion": ">=1.31.0-0",
+        "home": "https://github.com/numakube/numakube",
+    }
+
+
+def _template(component: str) -> str:
+    parts = []
+    for document in component_objects(component, _CHOICES):
+        if document["kind"] in ("Namespace", "CustomResourceDefinition") or document == view_role():
+            continue  # Helm makes namespaces itself; kinds and that role have files of their own.
+        _open_choices(component, document)
+        text = "---\n" + _with_expressions(dump_yaml(document))
+        switch = _SEPARATE.get(document["kind"])
+        parts.append(text if switch is None else _if(switch, text))
+    return _if(component, "".join(parts))
+
+
+def _open_choices(component: str, document: dict[str, Any]) -> None:
+    """Put words where the specification of a workload's pods can be chosen."""
+    path = workload_path(component, document)
+    if path is None:
+        return
+    pod = document["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    pod["imagePullSecrets"] = "zz-value-image.pullSecrets-zz"
+    pod |= {key: f"zz-value-{path}.{key}-zz" for key in POD_CHOICES}
+    container["resources"] = f"zz-value-{path}.resources-zz"
+    if path == component:
+        container["args"] = [*container["args"], f"zz-more-{path}.extraArgs-zz"]
+
+
+def _monitoring() -> str:
+    monitors = "".join("---\n" + dump_yaml(one) for one in service_monitors(_CHOICES.namespace))
+    rule = dump_yaml(prometheus_rule(_CHOICES.namespace))
+    # Prometheus has expressions of the same form in its texts; Helm must print them as they are.
+    rule = rule.replace("{{", "{{`{{`}}")
+    texts = _if("serviceMonitor", _with_expressions(monitors))
+    return texts + _if("prometheusRule", "---\n" + _with_expressions(rule))
+
+
+def _if(switch: str, text: str) -> str:
+    return f"{{{{- if .Values.{switch}.enabled }}}}\n{text}{{{{- end }}}}\n"
+
+
+def _with_expressions(text: str) -> str:
+    for word, expression in _WORDS.items():
+        text = text.replace(word, expression)
+    text = _VALUE.sub(r"{{- if .Values.\2 }}\n\1: {{ toJson .Values.\2 }}\n{{- end }}\n", text)
+    return _MORE.sub(r"{{- range .Values.\2 }}\n\1{{ toJson . }}\n{{- end }}\n", text)
+
+
+_NOTES: Final = """\
+numakube is being started in {{ .Release.Namespace }}.
+
+{{- if .Values.scheduler.enabled }}
+Pods with schedulerName {{ .Values.scheduler.name }} are placed by NUMA topology.
+{{- end }}
+
+  kubectl -n {{ .Release.Namespace }} get pods
+  kubectl get noderesourcetopologies
+"""

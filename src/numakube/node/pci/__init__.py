@@ -1,0 +1,1 @@
+"""PCI functions and what belongs to them, as the kernel tells in sysfs, by netlink and in /dev."""

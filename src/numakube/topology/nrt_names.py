@@ -1,0 +1,53 @@
+"""Names of attributes and annotations on NodeResourceTopology objects, upstream's and ours.
+
+Attributes say what the kubelet is configured with, under the name of its option in camel case. An
+option of a policy is spelled ``topologyManagerOption`` or ``cpuManagerOption`` and its name in
+camel case, as the plugin's documentation asks of producers. Our own data is below
+``topology.numakube.dev/``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+TOPOLOGY_POLICY: Final = "topologyManagerPolicy"
+TOPOLOGY_SCOPE: Final = "topologyManagerScope"
+MAX_NUMA_NODES: Final = "topologyManagerMaxNUMANodes"
+TOPOLOGY_OPTION_PREFIX: Final = "topologyManagerOption"
+CPU_POLICY: Final = "cpuManagerPolicy"
+CPU_OPTION_PREFIX: Final = "cpuManagerOption"
+MEMORY_POLICY: Final = "memoryManagerPolicy"
+
+FINGERPRINT: Final = "nodeTopologyPodsFingerprint"
+FINGERPRINT_METHOD: Final = "nodeTopologyPodsFingerprintMethod"
+FINGERPRINT_ANNOTATION: Final = "topology.node.k8s.io/fingerprint"
+"""The fingerprint as older producers write it: always of all pods."""
+
+PLACEMENT_METADATA: Final = "topology.node.k8s.io/numaplacement-metadata"
+PLACEMENT_VECTOR: Final = "topology.node.k8s.io/numaplacement-vector"
+
+OUR_PREFIX: Final = "topology.numakube.dev/"
+EXACT_ANNOTATION: Final = OUR_PREFIX + "exact"
+"""The annotation that carries an `numakube.topology.exact_report.ExactReport`."""
+INEXACT_ANNOTATION: Final = OUR_PREFIX + "inexact"
+"""The annotation that says why there is no exact report, where there should be one."""
+STALE: Final = OUR_PREFIX + "stale"
+"""Attribute: why the object must not be trusted any more, such as a kubelet that is away."""
+POLICY_UNKNOWN: Final = OUR_PREFIX + "policy-unknown"
+"""Attribute: why the kubelet's policies are not known, which is not the same as `none`."""
+
+RTE_UPDATE_ANNOTATION: Final = "k8stopoawareschedwg/rte-update"
+
+
+def option_attribute(prefix: str, option: str) -> str:
+    """Return the attribute of a policy option: ``cpuManagerOptionFullPcpusOnly``."""
+    return prefix + "".join(word.capitalize() for word in option.split("-"))
+
+
+def option_of(prefix: str, attribute: str) -> str | None:
+    """Return the option that *attribute* is of, ``full-pcpus-only``; ``None`` if it is of none."""
+    if not attribute.startswith(prefix):
+        return None
+    words = re.findall("[A-Z][a-z0-9]*", attribute.removeprefix(prefix))
+    return "-".join(words).lower() or None

@@ -1,0 +1,272 @@
+"""A report as the text of an annotation, and back.
+
+JSON of short texts (`numakube.topology.notation`) that a person can read. If that is longer than
+what we want to keep in an object, the same JSON is deflated and written in base64 after ``z:``.
+A reader refuses versions that it does not know and texts beyond `numakube.values.limits`; no text
+makes it raise.
+"""
+
+import zlib
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Annotated, Final
+
+import msgspec
+
+from numakube.api.codec import BROKEN_JSON
+from numakube.errors import ConfigError, InvalidValue
+from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.versions import behaviour_of
+from numakube.topology.exact_report import BadReport, DeviceTable, ExactReport, Holding
+from numakube.topology.machine_text import (
+    MachineTable,
+    read_machine,
+    read_structure,
+    write_memory,
+    write_structure,
+)
+from numakube.topology.notation import (
+    count_devices,
+    read_cell,
+    read_choice,
+    read_devices,
+    read_holding,
+    write_cell,
+    write_choice,
+    write_devices,
+    write_holding,
+)
+from numakube.topology.report_check import defect_of
+from numakube.values.cpuset import CpuSet, union
+from numakube.values.limits import (
+    MAX_DEVICES,
+    MAX_PODS,
+    MAX_RATIO,
+    MAX_RESOURCES,
+    MAX_TEXT,
+    limited,
+)
+from numakube.values.printing import quoted, reason_of
+
+VERSION: Final = 1
+PLAIN_LIMIT: Final = 8192
+"""Above this many characters a report is compressed."""
+
+_COMPRESSED: Final = "z:"
+_Bytes = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    v: int
+
+
+class _Settings(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
+    """`KubeletSettings`; what has the kubelet's default is left out."""
+
+    topology_policy: str = "none"
+    topology_scope: str = "container"
+    topology_options: dict[str, str] = {}
+    cpu_policy: str = "none"
+    cpu_options: dict[str, str] = {}
+    reserved_cpus: str | None = None
+    reserved_cpu_milli: int | None = None
+    memory_policy: str = "None"
+    reserved_memory: dict[int, dict[str, _Bytes]] = {}
+    memory_reservation: dict[str, _Bytes] | None = None
+    feature_gates: dict[str, bool] = {}
+
+
+class _Report(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The JSON form of version 1.
+
+    Attributes:
+        lost: CPUs that are neither in the shared pool nor with a pod, such as strictly reserved
+            ones; ``None`` with the CPU policy ``none``.
+        shared: the shared pool itself, if it does not follow from ``lost`` and the pods.
+        choices: how plugins choose among devices, by resource. Readers that do not know the key or
+            the rule do without: it says more than counts, but nothing else follows from it.
+    """
+
+    v: int
+    kubernetes: str
+    machine: str | MachineTable
+    memory: tuple[str, ...]
+    settings: msgspec.Raw
+    lost: str | None = None
+    shared: str | None = None
+    books: dict[int, str] = {}
+    devices: dict[str, str] = {}
+    choices: dict[str, str] = {}
+    pods: dict[str, str] = {}
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(_Report)
+_SETTINGS_DECODER: Final = msgspec.json.Decoder(_Settings)
+_VERSION_DECODER: Final = msgspec.json.Decoder(_Versioned)
+
+
+def encode_report(report: ExactReport) -> str:
+    """Return *report* as the value of an annotation."""
+    data = _ENCODER.encode(_to_wire(report))
+    if len(data) <= PLAIN_LIMIT:
+        return data.decode()
+    return _COMPRESSED + b64encode(zlib.compress(data, 9)).decode()
+
+
+def decode_report(text: str) -> ExactReport | BadReport:
+    """Return the report in *text*, or why there is none."""
+    try:
+        return _decode_report(text)
+    except Exception as error:
+        # A defect of the checks below; whose report it is must not stop who reads it.
+        return BadReport(f"it cannot be read: {reason_of(error)}")
+
+
+def _decode_report(text: str) -> ExactReport | BadReport:
+    if len(text) > MAX_TEXT:
+        return BadReport(f"longer than {MAX_TEXT} characters")
+    try:
+        data = _inflate(text) if text.startswith(_COMPRESSED) else text.encode()
+        version = _VERSION_DECODER.decode(data).v
+        if version != VERSION:
+            return BadReport(f"version {version} is not known; this reader knows {VERSION}")
+        wire = _DECODER.decode(data)
+        report = _from_wire(wire)
+        behaviour_of(report.kubernetes)
+    except (*BROKEN_JSON, InvalidValue) as error:
+        return BadReport(f"malformed: {quoted(str(error))}")
+    except ConfigError as error:
+        return BadReport(quoted(str(error)))
+    defect = defect_of(report, cpus=read_structure(wire.machine).cpus)
+    return report if defect is None else BadReport(f"contradicts itself: {quoted(defect)}")
+
+
+def _inflate(text: str) -> bytes:
+    try:
+        packed = b64decode(text.removeprefix(_COMPRESSED).encode(), validate=True)
+        stream = zlib.decompressobj()
+        most = min(MAX_TEXT, max(8 * PLAIN_LIMIT, MAX_RATIO * len(packed)))
+        data = stream.decompress(packed, most)
+    except (Base64Error, zlib.error) as error:
+        raise InvalidValue(f"compressed text: {error}") from None
+    if not stream.eof:
+        raise InvalidValue(f"compressed text: cut short or too long, {most} bytes at most")
+    return data
+
+
+def _to_wire(report: ExactReport) -> _Report:
+    resources = {name: position for position, name in enumerate(report.devices)}
+    lost, shared = _write_pool(report)
+    return _Report(
+        v=VERSION,
+        kubernetes=report.kubernetes,
+        machine=write_structure(report.machine),
+        memory=write_memory(report.machine),
+        settings=_write_settings(report.settings),
+        lost=lost,
+        shared=shared,
+        books={node: write_cell(cell) for node, cell in report.memory.items()},
+        devices={name: write_devices(table) for name, table in report.devices.items()},
+        choices={
+            name: write_choice(table.choice, len(table.numa_nodes))
+            for name, table in report.devices.items()
+            if table.choice is not None
+        },
+        pods={uid: write_holding(one, resources) for uid, one in report.pods.items()},
+    )
+
+
+def _from_wire(wire: _Report) -> ExactReport:
+    resources = tuple(wire.devices)
+    limited("kinds of devices", len(resources), MAX_RESOURCES)
+    limited("pods", len(wire.pods), MAX_PODS)
+    limited("devices", sum(map(count_devices, wire.devices.values())), MAX_DEVICES)
+    pods = {uid: read_holding(text, resources) for uid, text in wire.pods.items()}
+    return ExactReport(
+        machine=read_machine(wire.machine, wire.memory),
+        settings=_read_settings(bytes(wire.settings)),
+        kubernetes=wire.kubernetes,
+        shared_cpus=_read_pool(wire, pods),
+        memory={node: read_cell(text) for node, text in wire.books.items()},
+        devices={
+            name: _read_devices(text, wire.choices.get(name)) for name, text in wire.devices.items()
+        },
+        pods=pods,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _read_devices(text: str, choice: str | None) -> DeviceTable:
+    table = read_devices(text)
+    if choice is None:
+        return table
+    return replace(table, choice=read_choice(choice, len(table.numa_nodes)))
+
+
+def _write_pool(report: ExactReport) -> tuple[str | None, str | None]:
+    """Return what to write as ``lost`` and as ``shared``."""
+    if report.shared_cpus is None:
+        return None, None
+    shared, held = report.shared_cpus.bits, _held(report.pods)
+    everything = read_structure(write_structure(report.machine)).cpus
+    lost = everything & ~shared & ~held
+    if everything & ~held & ~lost == shared:
+        return str(CpuSet(lost)), None
+    return None, str(report.shared_cpus)
+
+
+def _read_pool(wire: _Report, pods: Mapping[str, Holding]) -> CpuSet | None:
+    if wire.shared is not None:
+        return CpuSet.parse(wire.shared)
+    if wire.lost is None:
+        return None
+    taken = CpuSet.parse(wire.lost).bits | _held(pods)
+    return CpuSet(read_structure(wire.machine).cpus & ~taken)
+
+
+def _held(pods: Mapping[str, Holding]) -> int:
+    return union(holding.cpus.bits for holding in pods.values())
+
+
+def _write_settings(settings: KubeletSettings) -> msgspec.Raw:
+    reserved = settings.reserved_cpus
+    wire = _Settings(
+        topology_policy=settings.topology_policy,
+        topology_scope=settings.topology_scope,
+        topology_options=dict(settings.topology_options),
+        cpu_policy=settings.cpu_policy,
+        cpu_options=dict(settings.cpu_options),
+        reserved_cpus=None if reserved is None else str(reserved),
+        reserved_cpu_milli=settings.reserved_cpu_milli,
+        memory_policy=settings.memory_policy,
+        reserved_memory={node: dict(sizes) for node, sizes in settings.reserved_memory.items()},
+        memory_reservation=(
+            None if settings.memory_reservation is None else dict(settings.memory_reservation)
+        ),
+        feature_gates=dict(settings.feature_gates),
+    )
+    return msgspec.Raw(_ENCODER.encode(wire))
+
+
+# Nodes of one pool have the same settings: one object serves all of them.
+@lru_cache(maxsize=1024)
+def _read_settings(data: bytes) -> KubeletSettings:
+    wire = _SETTINGS_DECODER.decode(data)
+    reserved = wire.reserved_cpus
+    return KubeletSettings(
+        topology_policy=wire.topology_policy,
+        topology_scope=wire.topology_scope,
+        topology_options=wire.topology_options,
+        cpu_policy=wire.cpu_policy,
+        cpu_options=wire.cpu_options,
+        reserved_cpus=None if reserved is None else CpuSet.parse(reserved),
+        reserved_cpu_milli=wire.reserved_cpu_milli,
+        memory_policy=wire.memory_policy,
+        reserved_memory=wire.reserved_memory,
+        memory_reservation=wire.memory_reservation,
+        feature_gates=wire.feature_gates,
+    )
