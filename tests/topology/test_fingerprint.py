@@ -6,18 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.errors import MalformedObject
-from numakube.topology.fingerprint import (
-    PodName,
-    fingerprint_of,
-)
-from numakube.topology.fingerprint_dump import (
-    FingerprintStatus,
-    decode_statuses,
-    encode_status,
-    encode_statuses,
-    traced_fingerprint,
-)
+from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.xxh64 import xxh64
 
 FIVE = [("ns1", "n1"), ("ns1", "n2"), ("ns2", "n1"), ("ns3", "n1"), ("ns3", "n2")]
@@ -76,49 +65,3 @@ def test_the_order_of_pods_does_not_matter(pods: list[tuple[str, str]], rng: obj
     rng.shuffle(shuffled)  # type: ignore[attr-defined]
     assert fingerprint_of(shuffled) == fingerprint_of(pods)
     assert len(fingerprint_of(pods)) == 24
-
-
-def test_a_status_is_written_as_upstream_writes_it() -> None:
-    """Capitalised keys of pods and the order of keys included; what is empty is left out."""
-    status = traced_fingerprint(FIVE[:2], node="worker-0", expected="pfp0v001b92008c14168b3a6")
-    assert (
-        encode_status(status)
-        == (
-            b'{"fingerprintExpected":"pfp0v001b92008c14168b3a6",'
-            b'"fingerprintComputed":"%b",'
-            b'"pods":[{"Namespace":"ns1","Name":"n1"},{"Namespace":"ns1","Name":"n2"}],'
-            b'"nodeName":"worker-0"}'
-        )
-        % fingerprint_of(FIVE[:2]).encode()
-    )
-    assert encode_status(FingerprintStatus()) == b"{}"
-
-
-def test_a_status_is_shown_as_upstream_shows_it() -> None:
-    """One line each for the node, the number of pods, every pod and the two fingerprints."""
-    status = traced_fingerprint(FIVE[:1], node="worker-0", expected="pfp0v001b92008c14168b3a6")
-    assert str(status) == (
-        '> processing node "worker-0"\n'
-        "> processing 1 pods\n"
-        "+ ns1/n1\n"
-        f"= {fingerprint_of(FIVE[:1])}\n"
-        "V pfp0v001b92008c14168b3a6\n"
-    )
-
-
-def test_status_files_of_both_forms_are_read() -> None:
-    """One status or an array, keys in any case."""
-    status = traced_fingerprint(FIVE, node="worker-0")
-    recorded = FingerprintStatus(node="n", record_time="2026-01-01T00:00:00.5Z")
-    assert decode_statuses(encode_status(status)) == (status,)
-    assert decode_statuses(encode_statuses([status, recorded])) == (status, recorded)
-    lower = b'{"nodename":"n","pods":[{"namespace":"a","name":"b"}]}'
-    assert decode_statuses(lower) == (FingerprintStatus(node="n", pods=(PodName("a", "b"),)),)
-    assert decode_statuses(b'{"pods":null}') == (FingerprintStatus(),)
-
-
-@pytest.mark.parametrize("data", [b"", b"3", b'{"pods":3}', b"[[]]", b'"x"', b"\xff"])
-def test_a_file_that_is_no_status_is_malformed(data: bytes) -> None:
-    """The error says so."""
-    with pytest.raises(MalformedObject, match="fingerprint status"):
-        decode_statuses(data)
