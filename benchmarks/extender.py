@@ -42,8 +42,8 @@ from numakube.apps.extender.requests import Requests
 from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import NAMESPACES, NODES, PODS
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 

@@ -24,8 +24,8 @@ from numakube.api.placement import Affinity, Toleration, TopologySpreadConstrain
 from numakube.api.wire import ResourceList, Wire
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Store
 from numakube.kube.watch import open_watch

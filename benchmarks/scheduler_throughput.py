@@ -27,8 +27,8 @@ from benchmarks._fleet import create_fleet, plans_of
 from benchmarks.lab_api import SERVER, cpu_seconds
 from numakube.api.yamls import dump_yaml
 from numakube.kube.catalog import PODS
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.store import Updated
 

@@ -16,7 +16,7 @@ from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
 from numakube.cli.admit import admit_tables, run_example
-from numakube.cli.admit.zones_after import picture_after
+from numakube.cli.admit.admit_tables import picture_after
 from numakube.cli.shared.terminal import name_styles, print_drawing
 from numakube.insight.drawing.from_report import picture_of_report
 from numakube.insight.drawing.svg import svg_of

@@ -15,11 +15,10 @@ from numakube.apps.gathering import SCHEDULING, ZONES, gather
 from numakube.apps.gathering.gather import list_raw
 from numakube.errors import ClusterUnreachable, Forbidden, MalformedObject
 from numakube.insight.collected import Collected
-from numakube.insight.facts import facts_of
-from numakube.insight.model_node import model_of
+from numakube.insight.facts import facts_of, model_of
 from numakube.kube.catalog import PODS
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
 from numakube.kube.testing import ScriptedServer, status_document
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode

@@ -16,7 +16,7 @@ from tests.sites.site import Opener
 
 from numakube.apps.bundle import pack
 from numakube.cli.main import run
-from numakube.insight.doctor.diagnosis import RULES
+from numakube.insight.doctor.all_checks import RULES
 from numakube.scheduling.assembly import default_configuration
 
 Doctor = Callable[..., tuple[int, str]]

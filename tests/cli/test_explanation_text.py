@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from numakube.cli.explanation_text import folded, print_lines
+from numakube.cli.explain import folded, print_lines
 from numakube.insight.explain.explanation_text import Line, Role
 
 ROW = "  container main  cpu       6                     3 of 7 (lacks 3)  4 of 8 (lacks 2)"

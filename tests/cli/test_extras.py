@@ -12,8 +12,8 @@ from tests.insight.explain.town import Town, pod
 
 from numakube.apps.bundle import pack
 from numakube.cli.command_table import COMMANDS
-from numakube.cli.extras import EXTRAS, OPTIONAL
 from numakube.cli.lazy import Contributed, Hosted, Lazy
+from numakube.cli.main import EXTRAS, OPTIONAL
 
 CORE = (
     "aiohttp", "jinja2", "markupsafe", "msgspec", "numpy", "prometheus_client", "rich",

@@ -15,8 +15,8 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.cli.shared.watch_option import states
 from numakube.errors import ClusterUnreachable
 from numakube.kube.catalog import PODS
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.rundir import RunDir

@@ -15,7 +15,7 @@ import pytest
 from tests.cli.test_extras import ENDS, lines
 from tests.hiding import EACH
 
-from numakube.cli.extras import EXTRAS
+from numakube.cli.main import EXTRAS
 
 ROOT = Path(__file__).parents[2]
 SETS = ["", *sorted(set(EXTRAS.values())), "all"]

@@ -100,7 +100,7 @@ def test_whoever_connects_without_configuring_logs_gets_safe_ones() -> None:
     code = """
 import structlog
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 connect(ClusterConfig(server="http://127.0.0.1:1"))
 secret = "local-variable-1"
 try:

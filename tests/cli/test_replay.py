@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from numakube.cli.replay.case_files import Case
-from numakube.cli.replay.case_loop import Format, print_check
+from numakube.cli.replay.case_loop import Case, Format, print_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,7 @@ from numakube.kube.catalog import (
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.components import Choices, objects_of
-from numakube.manifests.rbac_rules import READ, rule
-from numakube.manifests.readers import TENANTS, view_role
+from numakube.manifests.rbac_rules import READ, TENANTS, rule, view_role
 
 pytestmark = pytest.mark.timeout(240)
 

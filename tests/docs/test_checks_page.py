@@ -6,7 +6,7 @@ import os
 
 from tests.docs.pages import ROOT
 
-from numakube.insight.doctor.diagnosis import AREAS, BROKEN, RULES
+from numakube.insight.doctor.all_checks import AREAS, BROKEN, RULES
 
 PAGE = ROOT / "docs" / "reference" / "checks.md"
 MARK = "<!-- checks -->\n"

@@ -10,8 +10,8 @@ from tests.manifests.exported import Exported, exported
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.scheduler.process import SchedulerProcess
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
 from numakube.scheduling.assembly import default_configuration
 
 PAGE = ROOT / "docs" / "reference" / "metrics.md"

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
-from numakube.insight.facts import facts_of
-from numakube.insight.model_node import model_of
-from numakube.insight.unreadable import Unreadable
+from numakube.insight.facts import facts_of, model_of
+from numakube.insight.list_reading import Unreadable
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.view import NodeTopology
 

@@ -20,9 +20,8 @@ from numakube.api.nodes import Node
 from numakube.api.placement import Taint, TopologySpreadConstraint
 from numakube.api.pod import Pod, PodSchedulingGate
 from numakube.insight.facts import ClusterFacts
-from numakube.insight.how_many_fit import copies, place, room_for
+from numakube.insight.how_many_fit import alike, copies, place, room_for
 from numakube.insight.scheduler_engine import engine_of
-from numakube.insight.similar_nodes import alike
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Cycle, Refused

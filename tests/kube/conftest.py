@@ -7,7 +7,7 @@ import pytest
 
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer
 
 

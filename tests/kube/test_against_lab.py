@@ -26,8 +26,8 @@ from numakube.kube.catalog import (
     PODS,
 )
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
 from numakube.kube.connection.transport import Request
 from numakube.kube.event_recorder import EventRecorder, reference_to
 from numakube.kube.leader_election import LeaderElection

@@ -16,8 +16,12 @@ from tests.waiting import turns, until
 from numakube.errors import CredentialError
 from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.kube.connection.cluster_config import ExecPlugin, Impersonation, Pem, UserConfig
-from numakube.kube.connection.credentials import Authenticator, Credentials, authenticator_for
-from numakube.kube.connection.single_flight import SingleFlight
+from numakube.kube.connection.credentials import (
+    Authenticator,
+    Credentials,
+    SingleFlight,
+    authenticator_for,
+)
 from numakube.kube.connection.tls import CertificatePair
 
 V1 = "client.authentication.k8s.io/v1"

@@ -10,7 +10,7 @@ from numakube import errors
 from numakube.kube.backoff import RetryPolicy
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer, drop, dropped
 
 

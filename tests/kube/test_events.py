@@ -15,7 +15,7 @@ from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.event_correlation import Correlator, Occurrence
 from numakube.kube.event_recorder import EventRecorder, reference_to
 from numakube.kube.testing import ScriptedServer, status_document

@@ -20,8 +20,8 @@ from structlog.testing import capture_logs
 from numakube.errors import ClusterUnreachable, ConfigError, Unauthorized, UntrustedServer
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig, UserConfig
-from numakube.kube.connection.connect import connect
 from numakube.kube.connection.transport import Request
 from numakube.kube.testing import ScriptedServer
 

@@ -15,13 +15,13 @@ from numakube.errors import (
 )
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, ManualClock
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting, wait_synced
 from numakube.kube.store import Change, Removed
 from numakube.kube.testing import ScriptedServer
 
 if TYPE_CHECKING:
-    from numakube.kube.decoding import Malformed
+    from numakube.kube.decode import Malformed
 
 from tests.kube.collection import PODS, Collection, Mirror, equal, event
 from tests.waiting import until

@@ -12,7 +12,7 @@ from tests.waiting import turns
 
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.testing import ScriptedServer
 

@@ -11,7 +11,7 @@ from numakube.apps.sriov.config import Selector
 from numakube.apps.sriov.discovery import Candidate
 from numakube.apps.sriov.share_out import Member
 from numakube.kubelet.preference import Chooser, Preference, Wish, chooser_of, prefer
-from numakube.node.pci.functions import PciFunction
+from numakube.node.pci.pci_functions import PciFunction
 
 
 def members(**places: tuple[int | None, str]) -> dict[str, Member]:

@@ -16,8 +16,8 @@ from numakube.api.yamls import load_manifests
 from numakube.errors import ConfigError
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans

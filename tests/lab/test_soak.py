@@ -13,8 +13,8 @@ from numakube.api.wire import Wire
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import CONFIG_MAPS, NODES, PODS
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube.kube.object_keys import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.resource_types import Resource

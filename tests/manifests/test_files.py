@@ -13,7 +13,7 @@ from numakube.manifests.enforcer import EnforcerManifest
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest, as_comment
 from numakube.manifests.operator import OperatorManifest
-from numakube.manifests.readers import view_role
+from numakube.manifests.rbac_rules import view_role
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
 from numakube.manifests.webhook import WebhookManifest

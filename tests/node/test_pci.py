@@ -8,8 +8,8 @@ import pytest
 
 from numakube.node.pci.device_files import driver_devices, uio_device, vfio_group
 from numakube.node.pci.fake_pci import FakePci, vf_address, write_cards
-from numakube.node.pci.functions import PciBus, is_address, nearest_address
 from numakube.node.pci.network_interfaces import default_route_interfaces, is_down, link_type_of
+from numakube.node.pci.pci_functions import PciBus, is_address, nearest_address
 
 
 @pytest.fixture

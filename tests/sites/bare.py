@@ -15,8 +15,8 @@ from tests.sites.sweeping import Sweeper
 
 from numakube.api.yamls import dump_yaml
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.inprocess import InProcess

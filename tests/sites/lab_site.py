@@ -12,8 +12,8 @@ from tests.sites.site import SiteOptions
 
 from numakube.kube.client import Client
 from numakube.kube.clock import Clock
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import UserConfig, load_config
-from numakube.kube.connection.connect import connect
 from numakube_lab.cluster import Lab, LabOptions
 from numakube_lab.cluster_parts import Crew
 from numakube_lab.exporters.definition import install_definition

@@ -22,8 +22,8 @@ from tests.sites.unreliable import Unreliable, Wire
 
 from numakube.kube.client import Client
 from numakube.kube.clock import Clock, SystemClock
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import UserConfig, load_config
-from numakube.kube.connection.connect import connect
 from numakube.kube.connection.credentials import authenticator_for
 from numakube.kube.connection.http import HttpTransport
 from numakube_lab.cluster_parts import Crew

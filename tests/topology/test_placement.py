@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube.topology.leb89 import read_numbers, write_numbers
 from numakube.topology.numa_placement import (
     BadPlacement,
     ContainerName,
@@ -14,7 +13,9 @@ from numakube.topology.numa_placement import (
     container_hash,
     decode_placement,
     encode_placement,
+    read_numbers,
     read_placement,
+    write_numbers,
 )
 
 METADATA = "npv0v001::ve=leb89::cc=3::nn=2::bn=1"

@@ -16,8 +16,8 @@ from tests.real.api_server import RealServer
 from tests.vm.programs import Program, asset
 
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube_lab.exporters.definition import install_definition
 
 

@@ -26,8 +26,8 @@ from numakube.api.codec import BROKEN_JSON
 from numakube.apps.host.access import AUDIENCE, HEADER
 from numakube.errors import ApiError, ClusterUnreachable, ConfigError, Forbidden, NotFound
 from numakube.kube.catalog import PODS
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig
-from numakube.kube.connection.connect import connect
 from numakube.kube.connection.proxies import is_loopback
 from numakube.kube.connection.transport import Request
 from numakube.kube.object_keys import ObjectKey

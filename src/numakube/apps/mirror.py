@@ -16,13 +16,14 @@ import structlog
 from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.apps.unusable_objects import UnusableObjects
-from numakube.apps.watched_kinds import CLAIMS, KINDS, NAMESPACES
+from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCES
 from numakube.errors import Forbidden, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.api.workloads import Namespace
-    from numakube.apps.watched_kinds import MirroredKind
     from numakube.kube.client import Client
     from numakube.kube.store import Change
+    from numakube.scheduling.framework.object_kinds import ObjectKind
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
 
@@ -81,7 +82,7 @@ class Mirror:
         cluster: Cluster,
         cache: NumaCache,
         *,
-        kinds: Iterable[MirroredKind] = KINDS,
+        kinds: Iterable[ObjectKind] = OBJECT_KINDS,
         namespaces: bool = True,
         topologies: bool = True,
     ) -> None:
@@ -204,7 +205,8 @@ class Mirror:
             self.reported_at[topology.metadata.name] = self._client.clock.monotonic()
             self.apply(self.cache.set_report(topology))
 
-    def _mirror(self, kind: MirroredKind) -> None:
+    def _mirror(self, kind: ObjectKind) -> None:
+        resource = RESOURCES[kind.field]
         objects: dict[str, object] = getattr(self.cluster.objects, kind.field)
 
         def on_change(change: Change[Any]) -> None:
@@ -215,11 +217,11 @@ class Mirror:
                 objects[key] = change.object
             self.cluster.objects_changed(node=key if kind.of_node else "")
             if kind.event is not None:
-                claim = key if kind.resource is CLAIMS else ""
+                claim = key if resource is CLAIMS else ""
                 self._tell(kind.event, node=key if kind.of_node else "", claim=claim)
 
-        reflector: Reflector[Any] = Reflector(self._client, kind.resource, optional=kind.optional)
-        reflector.store.subscribe(self.unusable.guarding(kind.resource.kind, on_change))
+        reflector: Reflector[Any] = Reflector(self._client, resource, optional=kind.optional)
+        reflector.store.subscribe(self.unusable.guarding(resource.kind, on_change))
         self._others.append(reflector)
         if kind.optional:
             self._optional.append(reflector)

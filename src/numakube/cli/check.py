@@ -11,7 +11,7 @@ import click
 from numakube.api.yamls import load_manifests
 from numakube.cli.shared.machine_argument import read_text
 from numakube.cli.shared.output_option import Output, output_option, print_document
-from numakube.cli.shared.printing import say
+from numakube.cli.shared.terminal import say
 from numakube.errors import MalformedObject
 from numakube.koordinator.validation import findings_in
 

@@ -14,7 +14,7 @@ from numakube.cli.shared.output_option import Output, print_document, told_width
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numakube.insight.doctor.diagnosis import Diagnosis, Entry
+    from numakube.insight.doctor.all_checks import Diagnosis, Entry
 
 _TEXT: Final = "text"
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "blue"}
@@ -69,7 +69,7 @@ def command(
     if list_checks:
         _print_checks()
         return 0
-    from numakube.insight.doctor.diagnosis import diagnose
+    from numakube.insight.doctor.all_checks import diagnose
     from numakube.insight.doctor.diagnosis_text import document_of
 
     facts = facts_for(cluster)
@@ -84,7 +84,7 @@ def command(
 
 
 def _checks(words: tuple[str, ...]) -> tuple[str, ...]:
-    from numakube.insight.doctor.diagnosis import unknown_rules
+    from numakube.insight.doctor.all_checks import unknown_rules
 
     names = tuple(name for word in words for name in word.split(",") if name)
     unknown = unknown_rules(names)
@@ -94,7 +94,7 @@ def _checks(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _print_checks() -> None:
-    from numakube.insight.doctor.diagnosis import RULES
+    from numakube.insight.doctor.all_checks import RULES
 
     width = max(len(rule.id) for rule in RULES)
     for rule in RULES:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from numakube.cli.explain_workload import explained_workload, planned
-from numakube.cli.kinds import KindGroup
 from numakube.cli.lazy import Lazy
 from numakube.cli.shared.cluster_options import (
     ClusterOptions,
@@ -18,15 +19,16 @@ from numakube.cli.shared.cluster_options import (
     namespace_option,
     pod_place,
 )
-from numakube.cli.shared.kubectl_names import ObjectName
-from numakube.cli.shared.output_option import Output, output_option, print_document
-from numakube.cli.shared.printing import say
+from numakube.cli.shared.kubectl_names import KindGroup, ObjectName
+from numakube.cli.shared.output_option import Output, make_console, output_option, print_document
 from numakube.cli.shared.scheduler_options import asked_as_tenant, scheduler_options
+from numakube.cli.shared.terminal import say
 from numakube.errors import ApiError, ConfigError, Forbidden
+from numakube.insight.explain.explanation_text import Line, Role, joined
 from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.cli.shared.scheduler_options import SchedulerOptions
@@ -34,7 +36,17 @@ if TYPE_CHECKING:
     from numakube.insight.explain.explanation import WorkloadExplanation
     from numakube.insight.facts import ClusterFacts
 
-_NEGATIVE = 1
+
+_NEGATIVE: Final = 1
+_STYLES: Final = {
+    Role.TITLE: "bold",
+    Role.HEADING: "bold",
+    Role.CHANGE: "green",
+    Role.NOTE: "dim",
+    Role.FITS: "green",
+    Role.REFUSED: "yellow",
+}
+_NARROWEST: Final = 60
 
 
 @click.group(
@@ -198,7 +210,6 @@ def configuration_in_file(path: str | None) -> KubeSchedulerConfiguration | None
 def print_found(found: Sequence[Explanation | WorkloadExplanation], output: Output) -> None:
     """Print explanations, for people or for programs."""
     from numakube.api.codec import to_tree
-    from numakube.cli.explanation_text import print_lines
     from numakube.insight.explain import Explanation, lines_of, workload_lines
 
     if output in (Output.JSON, Output.YAML):
@@ -213,3 +224,33 @@ def print_found(found: Sequence[Explanation | WorkloadExplanation], output: Outp
             print_lines(lines_of(one, wide=wide))
         else:
             print_lines(workload_lines(one, wide=wide))
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print *lines* as fits standard output."""
+    if not sys.stdout.isatty():
+        click.echo(joined(lines), nl=False)
+        return
+    from rich.text import Text
+
+    console = make_console()
+    for line in lines:
+        for part in folded(line, max(_NARROWEST, console.width)):
+            console.print(Text(part, style=_STYLES.get(line.role, "")), soft_wrap=True)
+
+
+def folded(line: Line, width: int) -> Iterator[str]:
+    """Yield a line in parts of at most *width* characters; rows of tables stay whole."""
+    text = line.text
+    if len(text) <= width or line.role is Role.ROW:
+        yield text
+        return
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    yield from textwrap.wrap(
+        text,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    )

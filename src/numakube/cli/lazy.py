@@ -19,6 +19,7 @@ from numakube.cli.examples import examples_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+
 ENTRY_POINTS: Final = "numakube.commands"
 """The group of entry points under which other distributions have commands."""
 

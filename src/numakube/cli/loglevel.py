@@ -9,8 +9,8 @@ import click
 
 from numakube.cli.shared.connection_options import live_options
 from numakube.cli.shared.output_option import Output, output_option
-from numakube.cli.shared.printing import print_list, print_rows
 from numakube.cli.shared.scheduler_options import ask_all, reached, scheduler_options
+from numakube.cli.shared.terminal import print_list, print_rows
 from numakube.values.display import age_text
 
 if TYPE_CHECKING:

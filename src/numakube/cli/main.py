@@ -15,8 +15,7 @@ import click
 
 import numakube
 from numakube.cli.command_table import COMMANDS, SECTIONS
-from numakube.cli.extras import missing_text
-from numakube.cli.lazy import LazyGroup
+from numakube.cli.lazy import LAB, LazyGroup
 from numakube.cli.shared.connection_options import connection_options, current_cluster
 from numakube.errors import ClusterUnreachable, NumakubeError
 from numakube.programs import PROGRAMS
@@ -24,12 +23,22 @@ from numakube.programs import PROGRAMS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 OK: Final = 0
 NEGATIVE: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130  # as shells report it: 128 and the number of SIGINT
 BROKEN_PIPE: Final = 141  # 128 and the number of SIGPIPE
+
+OPTIONAL: Final = ("cryptography", "google", "grpc", LAB)
+"""Libraries, as they are imported, that only extras bring."""
+
+EXTRAS: Final = {
+    **dict.fromkeys(("demo", "lab", "replay"), "lab"),
+    **{name: entry.extra for name, entry in PROGRAMS.items() if entry.extra},
+}
+"""Commands that need them, and the extra that has all that each needs."""
 
 
 class _Program(LazyGroup):
@@ -191,3 +200,11 @@ def _complain(message: str) -> None:
 
     text = without_secrets(" ".join(map(str.strip, message.splitlines())))
     click.echo(f"error: {printable(text)}", err=True)
+
+
+def missing_text(command: str, module: str) -> str:
+    """Return what is missing for *command*, and how it is installed."""
+    name = module.partition(".")[0]
+    extra = f"[{EXTRAS.get(command, 'all')}]" if name in OPTIONAL else ""
+    package = f"'numakube{extra}'" if extra else "numakube"
+    return f"{command} needs {name}, which is not installed: pip install {package}"

@@ -9,8 +9,8 @@ import click
 from numakube.cli.shared.cluster_options import cluster_options
 from numakube.cli.shared.kubectl_names import ObjectName
 from numakube.cli.shared.output_option import Output, output_option
-from numakube.cli.shared.printing import age, print_list, print_rows, repeated, say, watch_option
 from numakube.cli.shared.scheduler_options import documents_for, leading, scheduler_options
+from numakube.cli.shared.terminal import age, print_list, print_rows, repeated, say, watch_option
 
 if TYPE_CHECKING:
     from numakube.cli.shared.cluster_options import ClusterOptions

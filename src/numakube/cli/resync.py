@@ -11,8 +11,8 @@ import msgspec
 from numakube.cli.shared.connection_options import live_options
 from numakube.cli.shared.kubectl_names import ObjectName
 from numakube.cli.shared.output_option import Output, output_option
-from numakube.cli.shared.printing import print_list, print_rows
 from numakube.cli.shared.scheduler_options import reached, scheduler_options
+from numakube.cli.shared.terminal import print_list, print_rows
 
 if TYPE_CHECKING:
     from numakube.cli.shared.connection_options import ClusterOptions

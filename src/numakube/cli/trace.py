@@ -10,7 +10,6 @@ import click
 from numakube.cli.shared.cluster_options import cluster_options, namespace_option, pod_place
 from numakube.cli.shared.kubectl_names import names_argument
 from numakube.cli.shared.output_option import Output, print_document
-from numakube.cli.shared.printing import say
 from numakube.cli.shared.scheduler_options import (
     ask_all,
     bundled,
@@ -18,6 +17,7 @@ from numakube.cli.shared.scheduler_options import (
     reached,
     scheduler_options,
 )
+from numakube.cli.shared.terminal import say
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -20,7 +19,6 @@ import msgspec
 from numakube.api.codec import BROKEN_JSON
 from numakube.api.events import CoreEvent
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.devices import DeviceCr
 from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion
@@ -28,31 +26,19 @@ from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.api.pod_phase import has_ended
-from numakube.api.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
 from numakube.api.workloads import (
     Namespace,
-    PodDisruptionBudget,
     PriorityClass,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
     Workload,
 )
 from numakube.errors import NumakubeError
 from numakube.insight import collected as names
+from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
-from numakube.insight.typed_lists import read_list, read_object
-from numakube.insight.unreadable import Unreadable
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.snapshot.objects import ClusterObjects
+from numakube.topology.numa_zones import Unusable
+from numakube.topology.rebuild import node_of
 from numakube.topology.view import view_of
 
 if TYPE_CHECKING:
@@ -60,26 +46,12 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.insight.collected import Collected
-    from numakube.topology.view import NodeTopology, Unusable
+    from numakube.kubelet.node import KubeletNode
+    from numakube.topology.view import NodeTopology
 
-OBJECTS: Final[Mapping[str, tuple[str, type[Any]]]] = MappingProxyType(
-    {
-        names.CLAIMS: ("claims", PersistentVolumeClaim),
-        names.VOLUMES: ("volumes", PersistentVolume),
-        names.STORAGE_CLASSES: ("storage_classes", StorageClass),
-        names.CSI_NODES: ("csi_nodes", CSINode),
-        names.CSI_DRIVERS: ("csi_drivers", CSIDriver),
-        names.CSI_CAPACITIES: ("csi_capacities", CSIStorageCapacity),
-        names.ATTACHMENTS: ("attachments", VolumeAttachment),
-        names.SERVICES: ("services", Service),
-        names.REPLICATION_CONTROLLERS: ("replication_controllers", ReplicationController),
-        names.REPLICA_SETS: ("replica_sets", ReplicaSet),
-        names.STATEFUL_SETS: ("stateful_sets", StatefulSet),
-        names.BUDGETS: ("disruption_budgets", PodDisruptionBudget),
-        names.DEVICES: ("devices", DeviceCr),
-    }
-)
-"""Kinds by plural: the mapping of `ClusterObjects` that holds them, and their type."""
+NO_REPORT: Final = "the node has no NodeResourceTopology; does its exporter run?"
+NOT_READY: Final = "NotReady"
+CORDONED: Final = "SchedulingDisabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +201,8 @@ class _Reader:
         objects = ClusterObjects()
         for name, namespace in namespaces.items():
             objects.namespace_labels[name] = namespace.metadata.labels
-        for plural, (attribute, type_) in OBJECTS.items():
-            getattr(objects, attribute).update(self.by_key(plural, type_))
+        for kind in OBJECT_KINDS:
+            getattr(objects, kind.field).update(self.by_key(kind.plural, kind.object_type))
         return objects
 
     def kubelet_configs(self) -> dict[str, KubeletConfiguration]:
@@ -264,3 +236,23 @@ class _Reader:
             for name, content in sorted(self._files.items())
             if name.startswith(start) and name.endswith(end)
         ]
+
+
+def model_of(facts: ClusterFacts, node: str) -> KubeletNode | Unusable:
+    """Return the kubelet model of *node*, which the caller may change, or why there is none."""
+    view = facts.view(node)
+    if view is None:
+        return Unusable(facts.why_no_reports or NO_REPORT)
+    if isinstance(view, Unusable):
+        return view
+    if view.report is None:
+        return Unusable(f"its NodeResourceTopology has no exact report ({view.producer} wrote it)")
+    return node_of(view.report)
+
+
+def troubles_of(node: Node | None) -> tuple[str, ...]:
+    """Return why *node* takes no pods, or no new ones; empty if nothing is known against it."""
+    if node is None:
+        return ()
+    ready = next((one.status for one in node.status.conditions if one.type == "Ready"), "True")
+    return (*((NOT_READY,) if ready != "True" else ()), *((CORDONED,) * node.spec.unschedulable))

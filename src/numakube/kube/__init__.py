@@ -1,7 +1,7 @@
 """The async Kubernetes client, and what controllers are built from.
 
     config = load_config()                            # numakube.kube.connection.cluster_config
-    async with connect(config) as client:             # numakube.kube.connection.connect
+    async with connect(config) as client:             # numakube.kube.connect
         pods = Reflector(client, PODS)                # numakube.kube.reflector, .catalog
         queue = WorkQueue[ObjectKey](clock=client.clock)  # numakube.kube.workqueue
         pods.store.subscribe(lambda change: queue.add(key_of(change.object)))

@@ -23,7 +23,7 @@ from numakube.kube.api_status import error_from_answer
 from numakube.kube.backoff import RetryPolicy, TokenBucket
 from numakube.kube.clock import Clock, SystemClock
 from numakube.kube.connection.transport import JSON, Request, Response
-from numakube.kube.decoding import Listing, codec_of
+from numakube.kube.decode import Listing, codec_of
 from numakube.kube.patches import APPLY
 from numakube.kube.request_parts import (
     Query,

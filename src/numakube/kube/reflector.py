@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from numakube.kube.client import Client
-    from numakube.kube.decoding import Malformed
+    from numakube.kube.decode import Malformed
     from numakube.kube.resource_types import Resource
     from numakube.kube.watch import Watch, WatchEvent
 

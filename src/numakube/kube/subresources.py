@@ -12,7 +12,7 @@ from typing import TypeVar
 from numakube.api.wire import Wire
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import JSON, Body, Request, Stream
-from numakube.kube.decoding import codec_of
+from numakube.kube.decode import codec_of
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.request_parts import dry_run_query, given, write_request
 from numakube.kube.resource_types import Resource

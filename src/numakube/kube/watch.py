@@ -20,7 +20,7 @@ from numakube.errors import MalformedObject
 from numakube.kube.api_status import Status, error_from_status
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request, Stream
-from numakube.kube.decoding import UNREADABLE, Codec, Malformed, codec_of
+from numakube.kube.decode import UNREADABLE, Codec, Malformed, codec_of
 from numakube.kube.request_parts import given
 from numakube.kube.resource_types import Resource
 

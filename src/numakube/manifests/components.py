@@ -14,7 +14,7 @@ from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.other_exporters import NfdManifest, RteManifest
-from numakube.manifests.readers import view_role
+from numakube.manifests.rbac_rules import view_role
 from numakube.manifests.release_image import IMAGE
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest

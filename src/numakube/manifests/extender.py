@@ -15,6 +15,7 @@ from typing import Any, Final
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.certificate_commands import authority, issued, secret
 from numakube.manifests.debug_access import EXTENDER, debugging_access
+from numakube.manifests.pod_template_parts import on_control_plane, spread
 from numakube.manifests.rbac_rules import (
     READ,
     ask_who_calls,
@@ -24,7 +25,6 @@ from numakube.manifests.rbac_rules import (
     service_account,
 )
 from numakube.manifests.release_image import IMAGE
-from numakube.manifests.spreading import on_control_plane, spread
 from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-extender"

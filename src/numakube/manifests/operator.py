@@ -14,13 +14,12 @@ from numakube.manifests import (
     debug_access,
     extender,
     pool_exporters,
-    readers,
     scheduler,
     secondary_scheduler,
 )
-from numakube.manifests.rbac_rules import READ, cluster_role, role, rule, service_account
+from numakube.manifests.pod_template_parts import on_control_plane
+from numakube.manifests.rbac_rules import READ, cluster_role, role, rule, service_account, view_role
 from numakube.manifests.release_image import IMAGE
-from numakube.manifests.spreading import on_control_plane
 from numakube.programs import PROGRAMS
 
 NAME: Final = "numaresources-controller-manager"
@@ -47,7 +46,7 @@ class OperatorManifest:
         return [
             crd(OPERATOR_CRD),
             crd(SCHEDULER_CRD),
-            readers.view_role(),
+            view_role(),
             self.namespace_object(),
             *self.access(),
             self.deployment(),

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.manifests.config_hash import HASH
 from numakube.manifests.network_policies import (
     API_PORTS,
     allow_api_server,
     allow_scraping,
     deny_all,
 )
+from numakube.manifests.pod_template_parts import HASH
 from numakube.manifests.rbac_rules import cluster_role, role, rule, service_account
 from numakube.programs import PROGRAMS
 

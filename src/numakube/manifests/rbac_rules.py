@@ -1,14 +1,24 @@
-"""Rights: what each component may do, and nothing beyond it."""
+"""Rights: what each component may do and nothing beyond it, and what people may read.
+
+`view_role` becomes part of the cluster's own roles ``view``, ``edit`` and ``admin`` by aggregation:
+who may look at a cluster may look at its zones. `tenant_role` is bound to no one by default; bound
+to tenants, it lets them reach the scheduler, which tells them of pods that they may get.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.insight.list_reading import ROLE
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+
 READ: Final = ("get", "list", "watch")
 _RBAC: Final = "rbac.authorization.k8s.io"
+TENANTS: Final = "numakube-tenants"
+_AGGREGATE: Final = f"{_RBAC}/aggregate-to-"
 
 
 def rule(
@@ -79,4 +89,36 @@ def _binding(
         "metadata": metadata,
         "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": name},
         "subjects": [subject],
+    }
+
+
+def view_rules() -> list[dict[str, Any]]:
+    """Return what ``view`` allows besides."""
+    return [
+        rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        rule(
+            "nodetopology.openshift.io", ["numaresourcesoperators", "numaresourcesschedulers"], READ
+        ),
+        rule("scheduling.koordinator.sh", ["devices"], READ),
+    ]
+
+
+def view_role() -> dict[str, Any]:
+    """Return the role that Kubernetes adds to its own."""
+    labels = {f"{_AGGREGATE}{name}": "true" for name in ("view", "edit", "admin")}
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": ROLE, "labels": labels},
+        "rules": view_rules(),
+    }
+
+
+def tenant_role(namespace: str) -> dict[str, Any]:
+    """Return the role that lets people reach the scheduler in *namespace*."""
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "Role",
+        "metadata": {"name": TENANTS, "namespace": namespace},
+        "rules": [rule("", ["pods"], ["list"]), rule("", ["pods/proxy"], ["get"])],
     }

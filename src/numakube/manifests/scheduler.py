@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
+from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plane, spread
 from numakube.manifests.rbac_rules import (
     READ,
     ask_who_calls,
@@ -16,10 +16,9 @@ from numakube.manifests.rbac_rules import (
     role,
     rule,
     service_account,
+    tenant_role,
 )
-from numakube.manifests.readers import tenant_role
 from numakube.manifests.release_image import IMAGE
-from numakube.manifests.spreading import on_control_plane, spread
 from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-scheduler"

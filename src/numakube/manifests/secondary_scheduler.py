@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.api.yamls import dump_yaml
-from numakube.manifests.config_hash import HASH, hash_of
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
 from numakube.manifests.network_policies import (
     API_PORTS,
@@ -15,10 +14,9 @@ from numakube.manifests.network_policies import (
     allow_scraping,
     deny_all,
 )
-from numakube.manifests.rbac_rules import cluster_role, role, service_account
-from numakube.manifests.readers import tenant_role
+from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plane, spread
+from numakube.manifests.rbac_rules import cluster_role, role, service_account, tenant_role
 from numakube.manifests.scheduler import cluster_rules, lease_rules
-from numakube.manifests.spreading import on_control_plane, spread
 from numakube.programs import PROGRAMS
 
 NAME: Final = "secondary-scheduler"

@@ -1,5 +1,6 @@
 """What a scheduler knows of a node: NodeResourceTopology objects of any producer, in one shape.
 
-``view`` reads an object into a `NodeTopology`; ``exact`` is the annotation from which ``rebuild``
-makes the kubelet model of the node; ``fingerprint`` and ``placement`` are upstream's formats.
+``view`` reads an object into a `NodeTopology`; ``exact_report`` is the annotation from which
+``rebuild`` makes the kubelet model of the node; ``fingerprint`` and ``numa_placement`` are
+upstream's formats.
 """

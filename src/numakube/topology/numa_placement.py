@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.errors import InvalidValue
-from numakube.topology.leb89 import read_numbers, write_numbers
 from numakube.topology.xxh64 import xxh64
 from numakube.values.gotext import go_quote, parse_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
 
 PREFIX: Final = "npv0"
 VERSION: Final = "v001"
@@ -199,3 +199,42 @@ def decode_placement(
                 return BadPlacement("duplicated data in multiple NUMA vectors")
             found[ordered[offset]] = node
     return {container: found.get(container, placement.busiest) for container in ordered}
+
+
+_ALPHABET: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"&<>\\')
+_ENDS: Final = 64
+_BASE: Final = len(_ALPHABET) - _ENDS
+_VALUES: Final = {symbol: value for value, symbol in enumerate(_ALPHABET)}
+
+
+def write_numbers(numbers: Iterable[int]) -> str:
+    """Return *numbers*, none of which may be negative, as text."""
+    return "".join(map(_write, numbers))
+
+
+def read_numbers(text: str) -> list[int] | None:
+    """Return the numbers in *text*; ``None`` if it has other symbols or ends inside a number."""
+    numbers = []
+    high, digits = 0, 0
+    for symbol in text:
+        value = _VALUES.get(symbol)
+        if value is None:
+            return None
+        if value >= _ENDS:
+            high, digits = high * _BASE + value - _ENDS, digits + 1
+            continue
+        numbers.append(_ENDS + high * _ENDS + value if digits else value)
+        high, digits = 0, 0
+    return None if digits else numbers
+
+
+def _write(number: int) -> str:
+    if number < _ENDS:
+        return _ALPHABET[number]
+    high, end = divmod(number - _ENDS, _ENDS)
+    text = _ALPHABET[end]
+    while True:
+        high, digit = divmod(high, _BASE)
+        text = _ALPHABET[_ENDS + digit] + text
+        if not high:
+            return text

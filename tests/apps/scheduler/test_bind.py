@@ -13,7 +13,7 @@ from numakube.api.pod import Pod
 from numakube.apps.binding import Result, bind
 from numakube.apps.scheduler.default_binder import DefaultBinder
 from numakube.kube.clock import JumpingClock
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.testing import ScriptedServer
 from numakube.scheduling.framework.bind_annotations import annotate
 from numakube.scheduling.framework.state import CycleState

@@ -30,8 +30,8 @@ from tests.waiting import until
 
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube.kube.patches import merge_patch
 from numakube.scheduling.queue.queue import MAX_UNSCHEDULABLE_SECONDS
 from numakube_lab.rundir import RunDir

@@ -19,8 +19,8 @@ from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.scheduling.framework.registry import Services

@@ -21,7 +21,7 @@ from numakube.apps.scheduler.outcomes import (
 from numakube.apps.scheduler.preemptions import evict
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.testing import Received, ScriptedServer
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -9,15 +9,14 @@ import pytest
 from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.sites.site import Opener
 
-from numakube.api.storage import StorageClass
-from numakube.apps.watched_kinds import CLAIMS, KINDS, VOLUMES
+from numakube.apps.watched_kinds import CLAIMS, RESOURCES, VOLUMES
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 
 pytestmark = pytest.mark.timeout(180)
 
 SELECTED = "volume.kubernetes.io/selected-node"
-CLASSES = next(one.resource for one in KINDS if one.resource.object_type is StorageClass)
+CLASSES = RESOURCES["storage_classes"]
 
 
 async def storage_class(client: Client, name: str, provisioner: str) -> None:

@@ -13,7 +13,7 @@ from numakube.apps.sriov.config import Selector
 from numakube.apps.sriov.discovery import Candidate
 from numakube.apps.sriov.ranges import parse_pattern
 from numakube.apps.sriov.selectors import refusal
-from numakube.node.pci.functions import PciFunction
+from numakube.node.pci.pci_functions import PciFunction
 from numakube.node.pci.vdpa import VdpaDevice
 
 HEX = st.text("0123456789abcdef", min_size=4, max_size=4)

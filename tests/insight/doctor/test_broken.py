@@ -20,7 +20,7 @@ from tests.insight.doctor.world import (
     resources,
 )
 
-from numakube.insight.doctor.diagnosis import RULES
+from numakube.insight.doctor.all_checks import RULES
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.topology.fingerprint import fingerprint_of

@@ -13,12 +13,12 @@ from tests.waiting import PATIENCE_SECONDS, until
 
 from numakube.apps.deployer.engine import Engine
 from numakube.apps.gathering import gather
-from numakube.insight.doctor.diagnosis import diagnose
+from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.scheduling.assembly import default_configuration

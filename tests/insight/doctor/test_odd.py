@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.insight.doctor.world import World, healthy, owned_by, pod
 
-from numakube.insight.doctor.diagnosis import diagnose
+from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.doctor.diagnosis_text import document_of, seen_lines
 from numakube.insight.facts import facts_of
 

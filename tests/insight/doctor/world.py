@@ -18,7 +18,7 @@ from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.apps.gathering import ZONES, gather
 from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
-from numakube.insight.doctor.diagnosis import Diagnosis, diagnose
+from numakube.insight.doctor.all_checks import Diagnosis, diagnose
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.synthetic import from_shape

@@ -10,7 +10,7 @@ import pytest
 from tests.insight.drawing import nodes
 
 from numakube.insight.drawing.before_and_after import compared
-from numakube.insight.drawing.from_counts import picture_of_counts
+from numakube.insight.drawing.from_facts import picture_of_counts
 from numakube.insight.drawing.from_report import picture_of_machine
 from numakube.insight.drawing.picture import NodePicture
 from numakube.insight.drawing.svg import svg_of

@@ -16,8 +16,7 @@ from numakube.api.nrt import NodeResourceTopology, without_attribute
 from numakube.api.placement import Toleration
 from numakube.api.pod import Pod
 from numakube.insight.explain.explanation import Change
-from numakube.insight.facts import ClusterFacts
-from numakube.insight.model_node import model_of
+from numakube.insight.facts import ClusterFacts, model_of
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted

@@ -6,7 +6,8 @@ import msgspec
 
 from numakube.insight import collected as names
 from numakube.insight.collected import Collected
-from numakube.insight.facts import OBJECTS, ClusterFacts
+from numakube.insight.facts import ClusterFacts
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 
 
 def collected_of(facts: ClusterFacts) -> Collected:
@@ -17,8 +18,8 @@ def collected_of(facts: ClusterFacts) -> Collected:
         names.TOPOLOGIES: tuple(facts.topologies.values()),
         names.NAMESPACES: tuple(facts.namespaces.values()),
     }
-    for plural, (field, _) in OBJECTS.items():
-        lists[plural] = tuple(getattr(facts.objects, field).values())
+    for kind in OBJECT_KINDS:
+        lists[kind.plural] = tuple(getattr(facts.objects, kind.field).values())
     files = {
         names.list_file(plural): msgspec.json.encode({"items": items})
         for plural, items in lists.items()

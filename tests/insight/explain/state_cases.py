@@ -35,7 +35,7 @@ from numakube.api.volumes import (
     Volume,
 )
 from numakube.insight.explain import manifest_subject, pod_subject
-from numakube.insight.unreadable import Unreadable
+from numakube.insight.list_reading import Unreadable
 from numakube.topology import nrt_names
 from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
 

@@ -12,8 +12,8 @@ from numakube.api.placement import Taint
 from numakube.errors import ConfigError
 from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.client import Client
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
-from numakube.kube.connection.connect import connect
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machine import Device
 from numakube.values.times import parse_time

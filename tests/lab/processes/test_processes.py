@@ -24,8 +24,8 @@ import numakube
 from numakube.api.yamls import load_manifests
 from numakube.errors import BadRequest
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, PODS
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
-from numakube.kube.connection.connect import connect
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
 from numakube.kubelet.machines.synthetic import from_shape

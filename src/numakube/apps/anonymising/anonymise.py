@@ -20,9 +20,9 @@ from numakube.apps.anonymising.topologies import rewritten
 from numakube.errors import NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.collected import Collected
-from numakube.insight.facts import OBJECTS, facts_of
-from numakube.insight.typed_lists import read_list
-from numakube.insight.unreadable import Unreadable
+from numakube.insight.facts import facts_of
+from numakube.insight.list_reading import Unreadable, read_list
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ _TYPES: Final[dict[str, type[Any]]] = {
     names.DAEMON_SETS: Workload,
     names.DEPLOYMENTS: Workload,
     names.PRIORITY_CLASSES: PriorityClass,
-    **{plural: type_ for plural, (_, type_) in OBJECTS.items()},
+    **{kind.plural: kind.object_type for kind in OBJECT_KINDS},
 }
 
 _NOT_LISTS: Final = frozenset({names.META, names.VERSION, names.ERRORS})

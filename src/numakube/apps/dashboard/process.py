@@ -23,7 +23,7 @@ from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving, is_loopback
 from numakube.errors import ConfigError
 from numakube.insight.facts import facts_of
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.store import Store
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.apps.dashboard.pods import PodBook
 from numakube.apps.dashboard.zones import ZoneBook
+from numakube.apps.watched_kinds import RESOURCES
 from numakube.errors import NumakubeError
-from numakube.insight.collected import BUDGETS, CLAIMS, SERVICES
 from numakube.insight.facts import ClusterFacts
-from numakube.insight.unreadable import Unreadable
+from numakube.insight.list_reading import Unreadable
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.store import Removed, Updated
 from numakube.scheduling.snapshot.objects import ClusterObjects
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS: Final = 5.0
 _UNREAD: Final = tuple(
-    Unreadable(kind, "this dashboard does not read them") for kind in (CLAIMS, SERVICES, BUDGETS)
+    Unreadable(RESOURCES[field].plural, "this dashboard does not read them")
+    for field in ("claims", "services", "disruption_budgets")
 )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.kubelet_config import with_defaults
 from numakube.api.nodes import CONTROL_PLANE, WORKER
 from numakube.errors import InvalidValue, KubeletStartError
-from numakube.insight.model_node import model_of
+from numakube.insight.facts import model_of
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.topology.view import NodeTopology, Unusable

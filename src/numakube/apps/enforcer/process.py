@@ -32,7 +32,7 @@ from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.reflector import Reflector
 from numakube.node.cgroups.group_files import CgroupFiles, detect

@@ -21,8 +21,8 @@ import structlog
 
 from numakube.api.kubelet_config import decode_configz, read_kubelet_config, with_defaults
 from numakube.errors import ApiError, ConfigError, KubeletUnavailable, NumakubeError
+from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig, TlsConfig, UserConfig
-from numakube.kube.connection.connect import connect
 from numakube.kube.connection.transport import Request
 
 if TYPE_CHECKING:

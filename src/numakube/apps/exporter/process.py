@@ -39,7 +39,7 @@ from numakube.apps.host.common_settings import cluster_of
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -35,10 +35,10 @@ from numakube.apps.host.program import Program
 from numakube.apps.host.serving import READ_SECONDS, Health, Listen, Serving, parse_address
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
-from numakube.apps.watched_kinds import KINDS
 from numakube.errors import ConfigError
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.scheduling.framework.nominations import Nominations
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 from numakube.scheduling.numa.topology_match import make_cache, make_engine
 from numakube.scheduling.numa.topology_match_args import read_args
 from numakube.scheduling.recorder.recorder import FlightRecorder
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 
 TIDY_SECONDS: Final = 0.5
-_BUDGETS: Final = tuple(kind for kind in KINDS if kind.field == "disruption_budgets")
+_BUDGETS: Final = tuple(kind for kind in OBJECT_KINDS if kind.field == "disruption_budgets")
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

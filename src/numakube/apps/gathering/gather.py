@@ -39,7 +39,7 @@ from numakube.insight.collected import (
     list_file,
     scheduler_file,
 )
-from numakube.insight.unreadable import Unreadable, refused
+from numakube.insight.list_reading import Unreadable, refused
 from numakube.kube.client import PAGE_SIZE, Client
 from numakube.kube.connection.transport import Request
 from numakube.kube.request_parts import list_request

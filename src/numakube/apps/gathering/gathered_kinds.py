@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.watched_kinds import KINDS
+from numakube.apps.watched_kinds import RESOURCES
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
@@ -21,6 +21,7 @@ from numakube.kube.catalog import (
     ROLE_BINDINGS,
     ROLES,
 )
+from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
 
 if TYPE_CHECKING:
     from numakube.kube.resource_types import Resource
@@ -30,7 +31,7 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
     PODS,
     NODE_RESOURCE_TOPOLOGIES,
     NAMESPACES,
-    *(kind.resource for kind in KINDS),
+    *RESOURCES.values(),
     PRIORITY_CLASSES,
     CORE_EVENTS,
     LEASES,
@@ -43,7 +44,7 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
 )
 """Every kind of which all objects are read."""
 
-OPTIONAL: Final = frozenset(kind.resource.plural for kind in KINDS if kind.optional)
+OPTIONAL: Final = frozenset(kind.plural for kind in OBJECT_KINDS if kind.optional)
 """Kinds that many clusters do not have; nothing is amiss then."""
 
 NEEDED: Final = frozenset({NODES.plural, PODS.plural})
@@ -55,7 +56,7 @@ ZONES: Final = frozenset({*NEEDED, NODE_RESOURCE_TOPOLOGIES.plural})
 SCHEDULING: Final = ZONES | {
     NAMESPACES.plural,
     PRIORITY_CLASSES.plural,
-    *(kind.resource.plural for kind in KINDS),
+    *(kind.plural for kind in OBJECT_KINDS),
 }
 """What decides where a pod goes."""
 

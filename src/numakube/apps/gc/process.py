@@ -18,7 +18,7 @@ from numakube.apps.host.program import Program
 from numakube.apps.host.serving import Health, Serving
 from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.catalog import NODES
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector
 from numakube.kube.store import Removed
 

@@ -28,8 +28,8 @@ from numakube.apps.operator.kubelet_configs import kubelet_settings
 from numakube.apps.operator.node_pools import BadGroups, Pool, Pools, expressions_of, pools_of
 from numakube.apps.operator.spec_defaults import ENABLED, EVENTS, PERIODIC, log_level
 from numakube.apps.operator.sriov_plugins import ACCOUNT, plugin_name, plugin_objects
-from numakube.manifests.config_hash import hash_of
 from numakube.manifests.network_policies import API_PORTS
+from numakube.manifests.pod_template_parts import hash_of
 from numakube.manifests.pool_exporters import PoolExporter, PoolExporters
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from numakube.apps.operator.state import (
 )
 from numakube.errors import ApiError, ConfigError, LeadershipLost
 from numakube.kube.catalog import PODS
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection
 from numakube.kube.object_keys import ObjectKey

@@ -39,7 +39,7 @@ from numakube.apps.scheduler.settings import SETTINGS, configuration_of
 from numakube.apps.scheduler.volumes import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
 from numakube.errors import LeadershipLost
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.leader_election import LeaderElection, LeaseTiming
 from numakube.kube.object_keys import ObjectKey

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.apps.sriov.config import DeviceType
 from numakube.node.pci.auxiliary import DEVICES as AUXILIARY_DEVICES
 from numakube.node.pci.auxiliary import auxiliary_devices
-from numakube.node.pci.functions import ACCELERATOR, BRIDGE, NETWORK, PciBus
 from numakube.node.pci.network_interfaces import (
     default_route_interfaces,
     is_down,
     link_type_of,
     uplink_of,
 )
+from numakube.node.pci.pci_functions import ACCELERATOR, BRIDGE, NETWORK, PciBus
 from numakube.node.pci.rdma import (
     character_devices,
     connection_manager,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.node.pci.auxiliary import AuxiliaryDevice
-    from numakube.node.pci.functions import PciFunction, Unreadable
+    from numakube.node.pci.pci_functions import PciFunction, Unreadable
     from numakube.node.pci.vdpa import VdpaDevice
 
 INFINIBAND: Final = "infiniband"

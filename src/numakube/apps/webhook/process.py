@@ -26,7 +26,7 @@ from numakube.apps.webhook.settings import SETTINGS
 from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
 from numakube.koordinator.validation import TEMPLATES
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 from numakube.kube.patches import json_patch
 
 if TYPE_CHECKING:

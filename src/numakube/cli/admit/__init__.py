@@ -17,7 +17,7 @@ from numakube.cli.shared.output_option import (
     print_document,
     text_width,
 )
-from numakube.cli.shared.printing import say
+from numakube.cli.shared.terminal import say
 from numakube.errors import KubeletStartError
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _print(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain:
 
 def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> None:
     from numakube.cli.admit.admissions import verdict_document
-    from numakube.cli.admit.zones_after import picture_after, zone_documents
+    from numakube.cli.admit.admit_tables import picture_after, zone_documents
 
     major, minor = node.behaviour.version
     document = {
@@ -200,7 +200,7 @@ def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> N
 
 def _draw(node: KubeletNode, verdicts: list[Verdict], *, wide: bool, plain: bool) -> None:
     from numakube.cli.admit import admit_tables
-    from numakube.cli.admit.zones_after import picture_after
+    from numakube.cli.admit.admit_tables import picture_after
     from numakube.cli.shared.terminal import name_styles, print_drawing
     from numakube.insight.drawing.terminal_map import DEFAULT_WIDTH, zone_lines
 

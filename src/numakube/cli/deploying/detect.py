@@ -8,7 +8,7 @@ import click
 
 from numakube.cli.deploying.deploy_options import connection_options, on_cluster
 from numakube.cli.shared.output_option import Output, output_option, print_document
-from numakube.cli.shared.printing import say
+from numakube.cli.shared.terminal import say
 
 if TYPE_CHECKING:
     from numakube.apps.deployer.detection import Found

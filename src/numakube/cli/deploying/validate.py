@@ -10,7 +10,7 @@ import click
 from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, facts_for
 from numakube.cli.shared.kubectl_names import ObjectName
 from numakube.cli.shared.output_option import Output, output_option, print_document
-from numakube.cli.shared.printing import say
+from numakube.cli.shared.terminal import say
 from numakube.errors import ConfigError
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
@@ -92,7 +92,7 @@ def _print_patch(
     facts: ClusterFacts, node: str, policy: str, scope: str, reserved_cores: int
 ) -> None:
     from numakube.apps.deployer.advice import Advice, kubeadm_patch
-    from numakube.insight.model_node import model_of
+    from numakube.insight.facts import model_of
     from numakube.topology.numa_zones import Unusable
 
     if node not in facts.nodes:

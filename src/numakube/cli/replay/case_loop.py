@@ -1,22 +1,29 @@
-"""The loop that all replay formats share: answer each case, print or compare."""
+"""What all replay formats share: read recorded cases, answer each, print or compare.
+
+Cases are JSON lines, plain or gzip, from a file or from standard input.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 import time
+import zlib
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import click
 
-from numakube.cli.replay.case_files import BadInput, Case, read_cases
-from numakube.cli.replay.differences import explain
 from numakube.errors import NumakubeError
 
 if TYPE_CHECKING:
+    import io
     from collections.abc import Callable, Iterable, Iterator
+
 
 Answer: TypeAlias = dict[str, Any]
 
@@ -24,6 +31,28 @@ Answer: TypeAlias = dict[str, Any]
 EXPLAINED_CASES: Final = 5
 LINES_OF_A_CASE: Final = 8
 PROGRESS_SECONDS: Final = 0.2
+ABSENT: Final = "nothing"
+MAX_TEXT: Final = 300
+GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One recorded case and the line it stands in."""
+
+    line: int
+    row: dict[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The case's own id, or its line for formats that have none."""
+        return str(self.row.get("id") or f"line {self.line}")
+
+
+class BadInput(click.ClickException):
+    """What was given are not recorded cases; like wrong usage, no fault of the answers."""
+
+    exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +135,7 @@ def _problems(form: Format, case: Case) -> Iterator[str]:
         # One case that breaks us must not hide the others.
         yield f"our answer broke with {type(error).__name__}: {error}"
         return
-    yield from explain(form.recorded(case.row), ours)
+    yield from differences(form.recorded(case.row), ours)
 
 
 def _answer(form: Format, case: Case) -> Answer:
@@ -117,3 +146,62 @@ def _answer(form: Format, case: Case) -> Answer:
         return form.answer(case.row)
     except NumakubeError as error:
         raise BadInput(f"line {case.line}: {error}") from error
+
+
+def differences(recorded: object, ours: object, path: str = "") -> Iterator[str]:
+    """Yield a line for each place where *ours* is not what was *recorded*."""
+    if recorded == ours and type(recorded) is type(ours):
+        return
+    if isinstance(recorded, dict) and isinstance(ours, dict):
+        for key in [*recorded, *(key for key in ours if key not in recorded)]:
+            where = f"{path}.{key}" if path else str(key)
+            if key not in ours:
+                yield f"{where}: recorded {_text(recorded[key])}, ours {ABSENT}"
+            elif key not in recorded:
+                yield f"{where}: recorded {ABSENT}, ours {_text(ours[key])}"
+            else:
+                yield from differences(recorded[key], ours[key], where)
+    elif isinstance(recorded, list) and isinstance(ours, list) and len(recorded) == len(ours):
+        for index, (one, other) in enumerate(zip(recorded, ours, strict=True)):
+            yield from differences(one, other, f"{path}[{index}]")
+    else:
+        yield f"{path or 'answer'}: recorded {_text(recorded)}, ours {_text(ours)}"
+
+
+def _text(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
+
+
+def read_cases(file: str) -> Iterator[Case]:
+    """Yield the cases of *file*, or of standard input for ``-``; empty lines are skipped."""
+    name = "standard input" if file == "-" else file
+    with _open(file) as stream:
+        number = 0
+        try:
+            for number, line in enumerate(stream, start=1):
+                if line.strip():
+                    yield Case(number, _parse(name, number, line))
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise BadInput(f"{name}: damaged gzip data after line {number}: {error}") from None
+
+
+@contextmanager
+def _open(file: str) -> Iterator[IO[bytes]]:
+    with ExitStack() as stack:
+        stream = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
+        buffered = cast("io.BufferedReader", stream)
+        if buffered.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
+            yield cast("IO[bytes]", stack.enter_context(gzip.open(buffered)))
+        else:
+            yield buffered
+
+
+def _parse(name: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{name}: line {number}: not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise BadInput(f"{name}: line {number}: a JSON object is expected")
+    return row

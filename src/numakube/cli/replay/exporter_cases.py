@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from numakube.cli.replay.case_files import BadInput, read_cases
 from numakube.cli.replay.case_loop import (
     EXPLAINED_CASES,
     LINES_OF_A_CASE,
+    BadInput,
     Format,
+    differences,
     print_answers,
+    read_cases,
     with_progress,
 )
-from numakube.cli.replay.differences import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.cli.replay.case_files import Case
+    from numakube.cli.replay.case_loop import Case
 
 ON_PURPOSE: Final = (
     "q:used-memory-several-numa",
@@ -116,4 +117,4 @@ def _problems(case: Case, accounting: str) -> Iterator[str]:
     if "panic" in case.row:
         yield from unhandled(case.row, ours)
     else:
-        yield from explain(_recorded(case.row), ours)
+        yield from differences(_recorded(case.row), ours)

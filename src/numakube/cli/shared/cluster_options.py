@@ -117,7 +117,7 @@ def facts_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -
 def warn_of_refusal(facts: ClusterFacts) -> None:
     """Say, once and apart from the output, that the user may not read reports."""
     if facts.why_no_reports:
-        from numakube.insight.unreadable import ROLE
+        from numakube.insight.list_reading import ROLE
 
         text = f"{facts.why_no_reports}; the ClusterRole {ROLE}, a part of view, allows it"
         click.echo(f"warning: {text}", err=True)

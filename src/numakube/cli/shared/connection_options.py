@@ -214,7 +214,7 @@ async def connected(
         ClusterUnreachable: it does not answer; the message names context and server.
     """
     from numakube.kube.backoff import RetryPolicy
-    from numakube.kube.connection.connect import connect
+    from numakube.kube.connect import connect
 
     _log_as_told(cluster.verbosity)
     config = config_for(cluster)

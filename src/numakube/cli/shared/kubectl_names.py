@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.shell_completion import CompletionItem
 
+from numakube.cli.lazy import LazyGroup
 from numakube.cli.shared.connection_options import config_for, connected, current_cluster
 from numakube.errors import NumakubeError
 
@@ -199,3 +200,31 @@ async def _listed(ctx: click.Context, kind: str, namespace: str) -> list[str]:
     async with connected(cluster) as client:
         answer = await client.request(request, retry=False)
     return [one["metadata"]["name"] for one in msgspec.json.decode(answer.body)["items"]]
+
+
+class KindGroup(LazyGroup):
+    """A group whose first command is meant where no kind is named: ``explain web``, ``-f FILE``."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the group's own options, of which there are none but for help."""
+        if args and args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx):
+            args = [self._usual, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of a kind, whatever its number and whether it has a slash."""
+        word, slash, _ = args[0].partition("/")
+        kind = kind_of(word)
+        if kind in self.lazy:
+            words = [str(kind), *args] if slash else [str(kind), *args[1:]]
+        elif len(args) == 1 or args[1].startswith("-"):
+            words = [self._usual, *args]
+        else:
+            words = args
+        return super().resolve_command(ctx, words)
+
+    @property
+    def _usual(self) -> str:
+        return next(iter(self.lazy))

@@ -18,7 +18,7 @@ from numakube.cli.shared.cluster_options import (
 )
 from numakube.cli.shared.kubectl_names import names_argument
 from numakube.cli.shared.output_option import Output, make_console, output_option, print_document
-from numakube.cli.shared.printing import say
+from numakube.cli.shared.terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -292,6 +292,6 @@ class _View:
         )
 
     def _table(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-        from numakube.cli.shared.columns import column_lines
+        from numakube.cli.shared.terminal import column_lines
 
         return list(column_lines(titles, rows, headers=self.headers))

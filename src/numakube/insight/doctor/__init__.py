@@ -3,6 +3,6 @@
     diagnosis = diagnose(facts)
     for entry in diagnosis.entries: ...
 
-One module an area; each check is a function from `numakube.insight.facts.ClusterFacts` to findings
-and says nothing about what it does not know. `numakube.insight.doctor.diagnosis` has all of them.
+One module an area, named after what it checks; each check is a function from `ClusterFacts` to
+findings and says nothing about what it does not know. `all_checks` has all of them.
 """

@@ -13,7 +13,7 @@ from numakube.insight.doctor.findings import Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numakube.insight.doctor.diagnosis import Diagnosis, Entry
+    from numakube.insight.doctor.all_checks import Diagnosis, Entry
     from numakube.insight.doctor.findings import Finding, Subject
 
 API_VERSION: Final = "insight.numakube.dev/v1alpha1"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.koordinator.keys import RESOURCE_STATUS
 from numakube.api.kubelet_config import config_problems
 from numakube.errors import InvalidValue
+from numakube.insight.doctor.configured_kubelets import Managers, config_of, managers_of, zone_count
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_node
-from numakube.insight.doctor.kubelet_configs import Managers, config_of, managers_of, zone_count
 from numakube.insight.doctor.pods_to_align import numa_schedulers, wants_alignment
 from numakube.topology.view import NodeTopology
 from numakube.values.durations import SECOND, parse_duration

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import Pod
 from numakube.insight.collected import TOPOLOGIES
+from numakube.insight.doctor.configured_kubelets import config_of
 from numakube.insight.doctor.deployed_programs import Program, deployed
 from numakube.insight.doctor.findings import (
     Finding,
@@ -15,7 +16,6 @@ from numakube.insight.doctor.findings import (
     about_node,
     about_report,
 )
-from numakube.insight.doctor.kubelet_configs import config_of
 from numakube.insight.doctor.object_ages import age_seconds
 from numakube.scheduling.matching.node_terms import required_nodes
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -13,14 +13,14 @@ from numakube.insight.doctor.findings import (
     about_cluster,
     about_node,
 )
-from numakube.insight.unreadable import rights_text
+from numakube.insight.list_reading import rights_text
 from numakube.values import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.insight.facts import ClusterFacts
-    from numakube.insight.unreadable import Unreadable
+    from numakube.insight.list_reading import Unreadable
 
 _ABSENT: Final = "does not have it"
 

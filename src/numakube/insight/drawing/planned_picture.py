@@ -17,7 +17,7 @@ import msgspec
 from numakube.insight.drawing.before_and_after import compared
 from numakube.insight.drawing.from_facts import node_picture, pod_names
 from numakube.insight.drawing.from_report import picture_of_report
-from numakube.insight.model_node import model_of
+from numakube.insight.facts import model_of
 from numakube.insight.scheduler_holdings import with_allotments
 from numakube.kubelet.admission_trace import AdmissionTrace
 from numakube.kubelet.fit import check_fit

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.changes.added_node import added
 from numakube.insight.explain.changes.alignable_requests import alignable, unaligned
 from numakube.insight.explain.changes.annotation_changes import wished_otherwise
 from numakube.insight.explain.changes.evictions import evictions
 from numakube.insight.explain.changes.larger_requests import larger
-from numakube.insight.explain.changes.lifted_rules import lifted, next_obstacle, ungated
-from numakube.insight.explain.changes.node_changes import reconfigured, refreshed
+from numakube.insight.explain.changes.lifted_rules import combined, lifted, next_obstacle, ungated
+from numakube.insight.explain.changes.node_changes import added, reconfigured, refreshed
 from numakube.insight.explain.changes.smaller_requests import smaller
-from numakube.insight.explain.changes.two_changes import combined
 from numakube.insight.explain.explanation import Explanation, NodeVerdict, ReasonGroup
 from numakube.insight.explain.explanation_words import meaning_of, taint_text, untolerated
 from numakube.insight.explain.koordinator_rules import asks_scheduler

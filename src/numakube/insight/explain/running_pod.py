@@ -1,4 +1,4 @@
-"""A pod that runs: where its containers are, how well aligned, and whether elsewhere is better."""
+"""A pod that runs: where its kubelet or a scheduler put it, how well aligned, what is better."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import msgspec
 from numakube.insight.explain.container_amounts import texts_of
 from numakube.insight.explain.explanation import PlacedContainer, Placement
 from numakube.insight.explain.holders import holders_on
-from numakube.insight.explain.scheduler_placed import allotted_placement
 from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.caches.mispredictions import Refusal
@@ -17,15 +16,19 @@ from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.zone_use import use_in_model, use_in_report
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of
+from numakube.values.cpuset import CpuSet
 from numakube.values.display import zones_text
+from numakube.values.numamask import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
+    from numakube.koordinator.ledger.holdings import Allotment, Share
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.topology.exact_report import ExactReport
+
 
 _LOCAL: Final = 10
 _ONE: Final = 1
@@ -158,3 +161,49 @@ def _words(
         case _:
             better = f", though {fewest} would do on an idle node" if fewest else ""
             return (f"Spread over {zones_text(zones)}{better}{note}.",)
+
+
+def allotted_placement(node: str, held: Allotment) -> Placement:
+    """Return where a pod with *held* is on *node*, as its annotations tell."""
+    shares = held.containers or {"": held.total}
+    zones = _zones(held.total)
+    spread = max((len(_zones(share)) for share in shares.values()), default=0)
+    quality = "shared" if not zones else "single" if spread == 1 else "spread"
+    return Placement(
+        node=node,
+        source="allotted",
+        zones=zones,
+        quality=quality,
+        containers=tuple(_placed(name, share) for name, share in shares.items()),
+        words=(_allotted_words(node, zones, quality, containers=bool(held.containers)),),
+    )
+
+
+def _zones(share: Share) -> tuple[int, ...]:
+    return tuple(sorted({*share.zones, *nodes_of(share.mask)}))
+
+
+def _placed(name: str, share: Share) -> PlacedContainer:
+    amounts: dict[str, int] = {}
+    for part in share.zones.values():
+        for resource, amount in part.items():
+            amounts[resource] = amounts.get(resource, 0) + amount
+    for device in share.devices:
+        amounts[device.type] = amounts.get(device.type, 0) + 1
+    return PlacedContainer(
+        container=name,
+        zones=_zones(share),
+        cpus=str(CpuSet(share.cpus)) if share.cpus else "",
+        amounts=texts_of(amounts),
+    )
+
+
+def _allotted_words(node: str, zones: tuple[int, ...], quality: str, *, containers: bool) -> str:
+    if quality == "shared":
+        return f"A scheduler gave it something on {node}, but no NUMA zone in particular."
+    where = zones_text(zones)
+    if containers and quality == "single":
+        return f"Well aligned: a scheduler gave each container one of {where}."
+    if quality == "single":
+        return f"Well aligned: a scheduler gave it {where}."
+    return f"A scheduler spread it over {where}."

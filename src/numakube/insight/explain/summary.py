@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.collected import SCHEDULER, TOPOLOGIES
-from numakube.insight.unreadable import ROLE, rights_text
+from numakube.insight.list_reading import ROLE, rights_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numakube.insight.explain.explanation import Placement, PodSummary
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.facts import ClusterFacts
-    from numakube.insight.unreadable import Unreadable
+    from numakube.insight.list_reading import Unreadable
 
 _WAITS: Final = " If it still waits, the scheduler has not tried it since: is it running?"
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.node_troubles import troubles_of
+from numakube.insight.facts import troubles_of
 from numakube.insight.scheduler_holdings import allotted_view
 from numakube.insight.usage.largest_pod import (
     NOTHING,

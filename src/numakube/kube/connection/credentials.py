@@ -9,26 +9,27 @@ or a password.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 import structlog
 
 from numakube.errors import ConfigError, CredentialError
 from numakube.kube.connection.exec_plugin import ExecCredentials, run_plugin
-from numakube.kube.connection.single_flight import SingleFlight
 from numakube.kube.connection.tls import CertificatePair
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from datetime import datetime
 
     from numakube.kube.clock import Clock
     from numakube.kube.connection.cluster_config import ExecPlugin, Impersonation, UserConfig
+
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -245,3 +246,47 @@ def _check_id_token(token: str, now: datetime) -> None:
             "the id-token of auth-provider oidc has expired; run a kubectl command to renew it, "
             "or use an exec plugin"
         )
+
+
+T = TypeVar("T")
+
+
+class SingleFlight(Generic[T]):
+    """Shares each run of *work* among those who ask for it while it runs."""
+
+    def __init__(self, work: Callable[[], Awaitable[T]]) -> None:
+        self._work = work
+        self._running: asyncio.Future[T] | None = None
+
+    async def result(self) -> T:
+        """Return what the run in progress gives, or a new one if there is none."""
+        while self._running is not None:
+            try:
+                return await asyncio.shield(self._running)
+            except asyncio.CancelledError:
+                if not self._abandoned():
+                    raise
+        return await self._fly()
+
+    def _abandoned(self) -> bool:
+        """Tell whether a cancellation was the leader's, not ours."""
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() == 0
+
+    async def _fly(self) -> T:
+        flight: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._running = flight
+        try:
+            value = await self._work()
+        except asyncio.CancelledError:
+            self._running = None
+            flight.cancel()
+            raise
+        except BaseException as exc:
+            self._running = None
+            flight.set_exception(exc)
+            flight.exception()  # retrieved: nobody may be waiting
+            raise
+        self._running = None
+        flight.set_result(value)
+        return value

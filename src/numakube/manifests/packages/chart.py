@@ -24,12 +24,12 @@ from numakube.manifests.packages.chart_values import (
     values_text,
     workload_path,
 )
-from numakube.manifests.readers import view_role
+from numakube.manifests.rbac_rules import view_role
 from numakube.manifests.release_image import VERSION
-from numakube.manifests.service_monitors import service_monitors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 _REPLICAS: Final = 424242
 _WORDS: Final[Mapping[str, str]] = {
@@ -56,6 +56,8 @@ _SEPARATE: Final[Mapping[str, str]] = {
     "PodDisruptionBudget": "podDisruptionBudget",
 }
 """Kinds that can be left out of every component."""
+_PORTS: Final = {"exporter": "metrics-port", "scheduler": "metrics", "extender": "health"}
+"""What the Prometheus operator is told to scrape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +154,21 @@ Pods with schedulerName {{ .Values.scheduler.name }} are placed by NUMA topology
   kubectl -n {{ .Release.Namespace }} get pods
   kubectl get noderesourcetopologies
 """
+
+
+def service_monitors(namespace: str) -> list[dict[str, Any]]:
+    """Return one monitor of pods for each component."""
+    return [_monitor(component, port, namespace) for component, port in _PORTS.items()]
+
+
+def _monitor(component: str, port: str, namespace: str) -> dict[str, Any]:
+    name = f"numakube-{component}"
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "selector": {"matchLabels": {"app.kubernetes.io/name": name}},
+            "podMetricsEndpoints": [{"port": port}],
+        },
+    }

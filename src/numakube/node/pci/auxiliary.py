@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.node.pci.functions import nearest_address
+from numakube.node.pci.pci_functions import nearest_address
 from numakube.node.pci.sysfs_files import names_in, number_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.node.pci.functions import is_address
+from numakube.node.pci.pci_functions import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

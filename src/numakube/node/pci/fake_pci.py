@@ -15,7 +15,7 @@ import contextlib
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from numakube.node.pci.functions import DEVICES
+from numakube.node.pci.pci_functions import DEVICES
 from numakube.node.pci.sysfs_files import names_in, text_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.node.pci.functions import nearest_address
+from numakube.node.pci.pci_functions import nearest_address
 from numakube.node.pci.sysfs_files import names_in, target_of
 
 if TYPE_CHECKING:

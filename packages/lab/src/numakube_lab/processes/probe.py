@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import PODS
-from numakube.kube.connection.connect import connect
+from numakube.kube.connect import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

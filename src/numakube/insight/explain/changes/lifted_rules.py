@@ -1,4 +1,7 @@
-"""Lift a rule: tolerate a taint, drop a selector, uncordon a node, where that is all it takes."""
+"""Lift a rule: tolerate a taint, drop a selector, uncordon a node.
+
+That may be all it takes, or, where no single change helps, go with asking for less.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.placement import Affinity, Toleration
+from numakube.insight.explain.changes.smaller_requests import smaller
 from numakube.insight.explain.explanation import Change
 from numakube.insight.explain.explanation_words import taint_text, untolerated
+from numakube.insight.explain.what_if import Bench
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +22,6 @@ if TYPE_CHECKING:
     from numakube.api.placement import Taint
     from numakube.api.pod import Pod
     from numakube.insight.explain.node_verdicts import Judgement
-    from numakube.insight.explain.what_if import Bench
 
 _MOST_NODES: Final = 512
 """Nodes whose taints and cordons are looked at."""
@@ -240,3 +244,21 @@ _FINDERS: Final[dict[str, Callable[[Bench, list[str]], Iterator[Change]]]] = {
     "VolumeBinding": _without_volumes,
     "VolumeZone": _without_volumes,
 }
+
+
+_MOST: Final = 2
+
+
+def combined(bench: Bench, judgement: Judgement) -> Iterator[Change]:
+    """Yield pairs of changes that help together, for the nodes behind the first few rules."""
+    found = 0
+    for rule, node, pod in lifted_in_thought(bench, judgement):
+        behind = Bench(bench.engine, bench.runtime, pod, only=(node,))
+        less = next(smaller(behind), None)
+        if less is None:
+            continue
+        text = f"{rule.text}, and {less.text[0].lower()}{less.text[1:]}"
+        yield Change(kind="combined", text=text, node=node, parts=(rule, less))
+        found += 1
+        if found == _MOST:
+            return

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 from numakube.api.wire import Wire
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
-from numakube.kube.decoding import codec_of
+from numakube.kube.decode import codec_of
 from numakube.kube.resource_types import Resource
 from numakube_lab.controllers.types.cluster_types import Metadata
 

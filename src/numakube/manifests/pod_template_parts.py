@@ -1,13 +1,17 @@
-"""Where pods of Deployments go: replicas on nodes of their own, and onto control planes."""
+"""Parts of pod templates: where replicas go, and a digest of the configuration that they read."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.nodes import CONTROL_PLANE, MASTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+HASH: Final = "configmap.hash"
+"""The annotation with the digest: pods start again when it changes."""
 
 
 def spread(labels: Mapping[str, str], *, waits_for_closed_nodes: bool = False) -> dict[str, Any]:
@@ -40,3 +44,9 @@ def on_control_plane() -> dict[str, Any]:
             "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
         },
     }
+
+
+def hash_of(data: dict[str, str]) -> str:
+    """Return a digest of a ConfigMap's content."""
+    text = "\0".join(f"{key}\0{data[key]}" for key in sorted(data))
+    return f"SHA256:{hashlib.sha256(text.encode()).hexdigest()}"

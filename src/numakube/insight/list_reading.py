@@ -1,15 +1,38 @@
-"""Kubernetes lists into typed objects; one bad object costs only itself."""
+"""Kubernetes lists into typed objects, and what of them could not be read, and why.
 
-from typing import Any, Generic, TypeVar, cast
+One bad object costs only itself: answers say what they do not rest on.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
 from numakube.api.codec import BROKEN_JSON, convert
 from numakube.api.wire import Wire
 from numakube.errors import MalformedObject
-from numakube.insight.unreadable import Unreadable
 
 T = TypeVar("T")
+_REFUSED: Final = "not allowed (403): "
+ROLE: Final = "numakube-view"
+"""The ClusterRole with what tools read, which is part of ``view`` (see `manifests.rbac_rules`)."""
+
+
+class Unreadable(Wire, frozen=True, kw_only=False):
+    """One thing that could not be read.
+
+    Attributes:
+        what: a file of `Collected`, or an object in one.
+        why: a sentence for people.
+    """
+
+    what: str
+    why: str
+
+    @property
+    def right(self) -> str:
+        """The right that is missing, such as ``list services``; empty if it is no matter of it."""
+        return self.why.removeprefix(_REFUSED) if self.why.startswith(_REFUSED) else ""
 
 
 class _Items(Wire, Generic[T], frozen=True):
@@ -43,6 +66,20 @@ def read_object(
         return None, (Unreadable(name, error.detail),)
     except BROKEN_JSON as error:
         return None, (Unreadable(name, f"not JSON: {error}"),)
+
+
+def refused(right: str) -> str:
+    """Return why something could not be read for lack of a *right*, such as ``list services``."""
+    return f"{_REFUSED}{right}"
+
+
+def rights_text(lacking: Iterable[Unreadable]) -> str:
+    """Return the rights that are missing, those of one verb together."""
+    verbs: dict[str, list[str]] = {}
+    for one in lacking:
+        verb, _, resource = one.right.partition(" ")
+        verbs.setdefault(verb, []).append(resource)
+    return "; ".join(f"{verb} {', '.join(dict.fromkeys(names))}" for verb, names in verbs.items())
 
 
 def _one_by_one(
