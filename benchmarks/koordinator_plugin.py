@@ -11,7 +11,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from tests.scheduling.koordinator.town import Town, pod
+from tests.scheduling.koordinator.wishes import KoordinatorScheduler, pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,11 +38,13 @@ KINDS: Final[dict[str, Callable[[str], Pod]]] = {
 def run() -> Iterator[dict[str, object]]:
     """Yield how long decisions take."""
     for count in NODES:
-        town = Town()
+        scheduler = KoordinatorScheduler()
         for number in range(count):
-            town.add_node(f"n{number}", shape=SHAPE, offers={"cpu": "128", "memory": "512Gi"})
+            scheduler.add_node(
+                f"n{number}", machine=SHAPE, offers={"cpu": "128", "memory": "512Gi"}
+            )
         for kind, make in KINDS.items():
-            times = [timed(town, make(f"{kind} {number}")) for number in range(ROUNDS)]
+            times = [timed(scheduler, make(f"{kind} {number}")) for number in range(ROUNDS)]
             name = f"{count} nodes: {kind}"
             yield {
                 "metric": f"{name}: median",
@@ -53,8 +55,8 @@ def run() -> Iterator[dict[str, object]]:
             yield {"metric": f"{name}: first", "value": round(times[0], 1), "unit": "ms"}
 
 
-def timed(town: Town, one: Pod) -> float:
+def timed(scheduler: KoordinatorScheduler, one: Pod) -> float:
     """Return how long it takes to place a pod."""
     started = time.process_time()
-    town.assume(one)
+    scheduler.assume(one)
     return 1000 * (time.process_time() - started)

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.cases import CASES
-from tests.insight.explain.town import Town, pod, rejected
 
 from numakube.api.nrt import Attribute, with_attribute
 from numakube.apps.anonymising import anonymise
@@ -15,6 +14,7 @@ from numakube.insight.collected import Collected
 from numakube.insight.explain import Explanation, Subject, explain, pod_subject
 from numakube.insight.facts import ClusterFacts, facts_of
 from numakube.insight.scheduler_engine import engine_of
+from numakube.testing import World, pod, rejected
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 
@@ -63,12 +63,12 @@ def test_verdicts_stay_the_same_offline_and_without_names(name: str) -> None:
 
 def test_no_name_is_left() -> None:
     """Of namespaces, pods, nodes, labels, images, nor any text."""
-    town = Town()
-    town.add("secretnode", labels={"secretkey": "secretvalue"})
+    world = World()
+    world.add_node("secretnode", labels={"secretkey": "secretvalue"})
     one = pod("secretpod", labels={"secretapp": "secretlabel"})
     metadata = msgspec.structs.replace(one.metadata, uid="0123", namespace="secretspace")
-    town.run(msgspec.structs.replace(one, metadata=metadata), "secretnode")
-    collected = collected_of(town.facts())
+    world.run(msgspec.structs.replace(one, metadata=metadata), "secretnode")
+    collected = collected_of(world.facts())
     assert any(b"secret" in content for content in collected.files.values())
     for file, content in anonymise(collected).files.items():
         assert b"secret" not in content, file
@@ -76,18 +76,18 @@ def test_no_name_is_left() -> None:
 
 def test_a_fingerprint_is_worked_out_for_the_new_names() -> None:
     """Or else the report would seem to be about other pods."""
-    town = Town()
-    town.add("n1")
-    town.run(pod("one"), "n1")
-    facts = town.facts(exact=False)
+    world = World()
+    world.add_node("n1")
+    world.run(pod("one"), "n1")
+    facts = world.facts(exact=False)
     text = fingerprint_of([("default", "one")])
     report = facts.topologies["n1"]
     attributes = with_attribute(
         report.attributes, Attribute(name=nrt_names.FINGERPRINT, value=text)
     )
     fingerprinted = {"n1": msgspec.structs.replace(report, attributes=attributes)}
-    town.topologies = fingerprinted
-    hidden = facts_of(anonymise(collected_of(town.facts(exact=False))))
+    world.topologies = fingerprinted
+    hidden = facts_of(anonymise(collected_of(world.facts(exact=False))))
     (one,) = hidden.pods
     (view,) = (hidden.view(name) for name in hidden.nodes)
     assert getattr(view, "fingerprint", None) == fingerprint_of(
@@ -110,7 +110,7 @@ def test_values_of_environment_variables_never_leave() -> None:
 
 def test_what_is_left_out_is_told() -> None:
     """So that no tool takes it for something that does not exist."""
-    base = collected_of(Town().facts())
+    base = collected_of(World().facts())
     files = {**base.files, "clusterroles.json": b'{"items": [{"metadata": {"name": "secret"}}]}'}
     facts = facts_of(anonymise(Collected(base.taken_at, files)))
     missing = facts.missing("clusterroles")
@@ -121,9 +121,9 @@ def test_what_is_left_out_is_told() -> None:
 @pytest.mark.parametrize("reason", ["TopologyAffinityError", "SMTAlignmentError", "OutOfcpu"])
 def test_the_words_of_a_kubelet_that_rejects_stay(reason: str) -> None:
     """They are the same everywhere and name nothing of the cluster."""
-    town = Town()
-    town.add("node-a")
-    town.pods.append(rejected(pod("odd", cpu="3"), "node-a", reason, "the kubelet's words"))
-    (one,) = facts_of(anonymise(collected_of(town.facts()))).pods
+    world = World()
+    world.add_node("node-a")
+    world.pods.append(rejected(pod("odd", cpu="3"), "node-a", reason, "the kubelet's words"))
+    (one,) = facts_of(anonymise(collected_of(world.facts()))).pods
     assert one.status is not None
     assert (one.status.reason, one.status.message) == (reason, "the kubelet's words")

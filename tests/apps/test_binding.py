@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.waiting import turns
-
 from numakube.apps.binding import Lanes
+from numakube.testing import turns
 
 
 async def test_pods_of_one_node_are_bound_in_the_order_of_their_decisions() -> None:

@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 from tests.docs.pages import ROOT
 from tests.sites.bare import BareServer, bare_lab
-from tests.waiting import until
 
 from numakube.apps.host.program import load_program
 from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NAMESPACES
+from numakube.testing import until
 from numakube_lab.api.access.certificates import Authority
 from numakube_lab.replay.run import TOKENS
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,10 +18,8 @@ from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import ClusterConfig
 from numakube.kube.testing import ScriptedServer, status_document
-from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.rundir import RunDir
+from numakube_lab.testing import lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -45,12 +41,8 @@ def forbidding(*plurals: str) -> Any:
 
 async def test_a_lab_is_read_with_everything_tools_need() -> None:
     """Live facts and those from a bundle are the same, the kubelet model included."""
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "test")
-        folder.create()
-        plans = uniform_plans(1, from_shape("2 sockets, 2 cores, 4Gi"), "", "1.35")
-        async with Lab(LabOptions(name="test", plans=plans, exporters=True), folder) as lab:
-            collected = await gather(lab.client)
+    async with lab_cluster(1, "2 sockets, 2 cores, 4Gi") as cluster:
+        collected = await gather(cluster.client)
     facts, offline = facts_of(collected), facts_of(unpack(pack(collected)))
     assert set(facts.nodes) == set(facts.topologies) == set(facts.kubelet_configs) == {"node-0"}
     assert facts.version.major == "1"

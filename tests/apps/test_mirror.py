@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.devices import device_definition, device_document
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
 
 from numakube.api.koordinator import keys
 from numakube.apps.mirror import Mirror
@@ -27,7 +25,9 @@ from numakube.kube.subresources import bind_pod
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.numa.caches.contract import Changes
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import pod_document
 from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -71,14 +71,14 @@ class Told:
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """One node."""
-    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi", on=sites) as world:
+    async with lab_cluster(1, shape="1 socket, 6 cores, smt 1, 16Gi", on=sites) as world:
         yield world
 
 
 @pytest.fixture
-async def setup(world: World) -> tuple[Mirror, Told]:
+async def setup(world: LabCluster) -> tuple[Mirror, Told]:
     """The mirror of a scheduler that watches, and what it tells."""
     running = await world.start()
     mirror, told = running.process.mirror, Told()
@@ -87,7 +87,7 @@ async def setup(world: World) -> tuple[Mirror, Told]:
 
 
 async def test_pods_are_told_from_their_coming_to_their_end(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """Waiting, bound, ended: its end is told once, however often the pod changes after it."""
     mirror, told = setup
@@ -108,14 +108,14 @@ async def test_pods_are_told_from_their_coming_to_their_end(
     assert told.ended == ["q"]
 
 
-async def end(world: World, name: str) -> None:
+async def end(world: LabCluster, name: str) -> None:
     """Let a pod have succeeded."""
     patch = merge_patch({"status": {"phase": "Succeeded"}})
     await world.client.patch(PODS, name, patch, namespace="default", subresource="status")
 
 
 async def test_an_assumed_pod_counts_until_it_is_forgotten(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """And what is told of it meanwhile does not put it back into the queue."""
     mirror, told = setup
@@ -138,7 +138,7 @@ async def test_an_assumed_pod_counts_until_it_is_forgotten(
 
 
 async def test_a_pod_that_we_have_bound_is_told_of_as_added(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """Not as changed: that would wake everybody who waits for room."""
     mirror, told = setup
@@ -153,7 +153,7 @@ async def test_a_pod_that_we_have_bound_is_told_of_as_added(
 
 
 async def test_heartbeats_wake_nobody_but_changes_of_a_node_do(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """Five thousand nodes say every few seconds that they are alive."""
     _, told = setup
@@ -166,13 +166,13 @@ async def test_heartbeats_wake_nobody_but_changes_of_a_node_do(
     assert len(updates) == 1
 
 
-async def patch_node(world: World, change: dict[str, Any], *, subresource: str = "") -> None:
+async def patch_node(world: LabCluster, change: dict[str, Any], *, subresource: str = "") -> None:
     """Change the node."""
     await world.client.patch(NODES, "node-0", merge_patch(change), subresource=subresource)
 
 
 async def test_a_report_that_is_gone_leaves_a_node_without_data(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """Until the exporter publishes it again."""
     mirror, _ = setup
@@ -188,7 +188,7 @@ async def test_a_report_that_is_gone_leaves_a_node_without_data(
 
 
 async def test_devices_may_be_published_later_or_never(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """A cluster without the kind is complete; when it comes, those who wait are told."""
     mirror, told = setup
@@ -215,7 +215,7 @@ async def test_devices_may_be_published_later_or_never(
     assert "node-0" in {one.node for one in about}
 
 
-async def test_devices_that_we_may_not_read_are_done_without(world: World) -> None:
+async def test_devices_that_we_may_not_read_are_done_without(world: LabCluster) -> None:
     """A role from before the kind was read lets the scheduler start all the same."""
     refusal = FaultRule(kind=FaultKind.FAIL, path="/scheduling.koordinator.sh/", code=403)
     world.site.faults.add(refusal)
@@ -224,7 +224,7 @@ async def test_devices_that_we_may_not_read_are_done_without(world: World) -> No
 
 
 async def test_settings_of_a_node_that_placement_depends_on_are_told(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """Whoever waits may fit then."""
     mirror, told = setup
@@ -238,7 +238,7 @@ async def test_settings_of_a_node_that_placement_depends_on_are_told(
 
 
 async def test_whoever_waits_is_told_when_a_pod_gives_back_what_it_was_given(
-    world: World, setup: tuple[Mirror, Told]
+    world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
     """Its annotation says what it holds; other annotations say nothing."""
     mirror, told = setup
@@ -257,14 +257,14 @@ async def test_whoever_waits_is_told_when_a_pod_gives_back_what_it_was_given(
     assert mirror.cluster.room_generation > before
 
 
-async def annotate_node(world: World, annotations: dict[str, str]) -> None:
+async def annotate_node(world: LabCluster, annotations: dict[str, str]) -> None:
     """Set annotations of node-0."""
     await world.client.patch(
         NODES, "node-0", merge_patch({"metadata": {"annotations": annotations}})
     )
 
 
-async def annotate_pod(world: World, name: str, annotations: dict[str, str]) -> None:
+async def annotate_pod(world: LabCluster, name: str, annotations: dict[str, str]) -> None:
     """Set annotations of a pod."""
     patch = merge_patch({"metadata": {"annotations": annotations}})
     await world.client.patch(PODS, name, patch, namespace="default")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
+from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod, taken
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
@@ -17,6 +17,8 @@ from numakube.scheduling.queue.entries import QueuedPod
 from numakube.scheduling.recorder.documents import flight_document
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
 
 ZONE_0 = {"zones": [{"ids": [0], "amounts": {"cpu": "4", "memory": "1Gi"}}]}
 ZONE_1 = {"zones": [{"ids": [1], "amounts": {"cpu": "4", "memory": "1Gi"}}]}
@@ -25,7 +27,7 @@ ZONE_1 = {"zones": [{"ids": [1], "amounts": {"cpu": "4", "memory": "1Gi"}}]}
 class Desk:
     """A recording with a cluster of one node, as the scheduler has it."""
 
-    def __init__(self, cache: NumaCache, site: Site) -> None:
+    def __init__(self, cache: NumaCache, site: ReportedNode) -> None:
         self.site = site
         self.cache = cache
         self.cluster = Cluster()
@@ -41,8 +43,8 @@ class Desk:
 
     def place(self, one: Pod) -> None:
         """Book a pod."""
-        self.recording.begin(QueuedPod(info(one), added_at=0.0, queued_at=0.0, attempts=1))
-        self.apply(self.cache.reserve(info(one), "n1"))
+        self.recording.begin(QueuedPod(PodInfo(one), added_at=0.0, queued_at=0.0, attempts=1))
+        self.apply(self.cache.reserve(PodInfo(one), "n1"))
         self.recording.reserved(one.metadata.uid, "n1")
 
     def events(self, uid: str) -> list[dict[str, object]]:
@@ -56,7 +58,7 @@ class Desk:
 @pytest.fixture
 def desk() -> Desk:
     """A node with two zones, exact data, and our cache."""
-    return Desk(Predict(), Site.make())
+    return Desk(Predict(), ReportedNode.make())
 
 
 def test_the_first_report_with_the_pod_tells_its_zones(desk: Desk) -> None:
@@ -88,8 +90,8 @@ def test_a_refusal_of_the_kubelet_is_noted(desk: Desk) -> None:
     one = pod("a", cpus=4)
     desk.place(one)
     failed = ended(bound(one, "n1"), reason="TopologyAffinityError")
-    desk.apply(desk.cache.pod_seen(info(failed)))
-    desk.recording.ended(info(failed))
+    desk.apply(desk.cache.pod_seen(PodInfo(failed)))
+    desk.recording.ended(PodInfo(failed))
     _, wrong, rejected = desk.events("a")
     assert wrong["severity"] == "verdict"
     assert (rejected["event"], rejected["reason"]) == ("rejected", "TopologyAffinityError")
@@ -99,17 +101,17 @@ def test_that_the_kubelet_took_a_pod_is_noted_once(desk: Desk) -> None:
     """However often its status changes; pods of others are none of our business."""
     one = pod("a", cpus=4)
     desk.place(one)
-    desk.recording.placed(info(bound(one, "n1")))
+    desk.recording.placed(PodInfo(bound(one, "n1")))
     for _ in range(3):
-        desk.recording.placed(info(taken(bound(one, "n1"))))
-    desk.recording.placed(info(taken(bound(pod("foreign"), "n1"))))
+        desk.recording.placed(PodInfo(taken(bound(one, "n1"))))
+    desk.recording.placed(PodInfo(taken(bound(pod("foreign"), "n1"))))
     assert [event["event"] for event in desk.events("a")] == ["reserved", "admitted"]
     assert len(desk.recording.recorder) == 1
 
 
 def test_counts_alone_say_where_the_pod_may_be() -> None:
     """Without exact data nothing is predicted, and nothing is observed."""
-    desk = Desk(OverReserve(), Site.make(exact=False))
+    desk = Desk(OverReserve(), ReportedNode.make(exact=False))
     desk.place(pod("a", cpus=4))
     desk.site.admit(pod("a", cpus=4))
     desk.apply(desk.cache.set_report(desk.site.report()))
@@ -119,11 +121,11 @@ def test_counts_alone_say_where_the_pod_may_be() -> None:
 
 def test_zones_are_observed_whichever_cache_is_used() -> None:
     """As long as the reports have exact data."""
-    desk = Desk(OverReserve(), Site.make())
+    desk = Desk(OverReserve(), ReportedNode.make())
     one = pod("a", cpus=4)
     desk.place(one)
     desk.site.admit(one)
-    desk.apply(desk.cache.pod_seen(info(taken(bound(one, "n1")))))
+    desk.apply(desk.cache.pod_seen(PodInfo(taken(bound(one, "n1")))))
     desk.apply(desk.cache.set_report(desk.site.report()))
     assert desk.events("a")[-1]["zones"] == ZONE_0
 
@@ -131,7 +133,7 @@ def test_zones_are_observed_whichever_cache_is_used() -> None:
 def test_a_mistake_of_the_recorder_stops_nobody(desk: Desk) -> None:
     """What cannot be written down is logged; the rest is kept."""
     desk.place(pod("a", cpus=4))
-    desk.recording.asked(info(pod("b")), [None], nodes=1, kept=0, started=0.0)  # type: ignore[list-item]
+    desk.recording.asked(PodInfo(pod("b")), [None], nodes=1, kept=0, started=0.0)  # type: ignore[list-item]
     desk.recording.bound("a", "n1")
     assert [event["event"] for event in desk.events("a")] == ["reserved", "bound"]
 

@@ -14,7 +14,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from tests.waiting import until
+
+from numakube.testing import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

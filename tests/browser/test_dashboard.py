@@ -22,12 +22,12 @@ from tests.apps.dashboard.world import (
 )
 from tests.browser.audit import OVERFLOW, problems_of
 from tests.browser.devtools import Browser, Page
-from tests.waiting import turns
 
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.gate import Gate
 from numakube.apps.dashboard.live import Live
 from numakube.apps.dashboard.source import Source
+from numakube.testing import turns
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 

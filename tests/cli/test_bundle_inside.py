@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.apps.scheduler.world import World
 from tests.cli.test_inside import Numakube, ask, world
 
 from numakube.apps.bundle import unpack
 from numakube.insight.facts import facts_of
 from numakube.insight.scheduler_engine import configuration_in
+from numakube_lab.testing import LabCluster
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -18,7 +18,7 @@ __all__ = ["ask", "world"]  # fixtures
 
 
 async def test_a_bundle_remembers_what_the_scheduler_knew(
-    world: World,
+    world: LabCluster,
     ask: Numakube,
     tmp_path: Path,
     numakube: object,

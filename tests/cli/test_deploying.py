@@ -10,15 +10,14 @@ import pytest
 import yaml
 from tests.apps.deployer.test_engine import agent
 from tests.cli.conftest import Ended
-from tests.sites.lab_site import LabSite, lab_site
-from tests.sites.site import SiteOptions
-from tests.waiting import until
 
 from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.kube.catalog import CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, resource_of
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import LabSite, SiteOptions, lab_site
 
 pytestmark = pytest.mark.timeout(240)
 

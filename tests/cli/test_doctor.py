@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apps.scheduler.world import NAME, pod_document, world_of
-from tests.insight.doctor.world import World, healthy, reported
-from tests.sites.site import Opener
+from tests.insight.doctor.documents import Documents, healthy, reported
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.bundle import pack
 from numakube.cli.main import run
 from numakube.insight.doctor.all_checks import RULES
 from numakube.scheduling.assembly import default_configuration
+from numakube.testing import pod_document
+from numakube_lab.testing import Opener, lab_cluster
 
 Doctor = Callable[..., tuple[int, str]]
 
@@ -26,7 +27,7 @@ Doctor = Callable[..., tuple[int, str]]
 def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     """Return what asks the doctor about a cluster in a bundle."""
 
-    def ask(world: World, *words: str) -> tuple[int, str]:
+    def ask(world: Documents, *words: str) -> tuple[int, str]:
         bundle = tmp_path / "bundle.tar.gz"
         bundle.write_bytes(pack(world.collected()))
         code = run(["doctor", "--from", str(bundle), *words], program="numakube")
@@ -35,7 +36,7 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     return ask
 
 
-def broken() -> World:
+def broken() -> Documents:
     """Return a cluster with one error."""
     world = healthy()
     world.run("unseen", "node-2")
@@ -128,8 +129,8 @@ async def ask_live(kubeconfig: Path) -> tuple[int | None, dict[str, Any]]:
 @pytest.mark.timeout(300)
 async def test_a_live_cluster_with_exporters_and_our_scheduler_is_well(sites: Opener) -> None:
     """Until a pod wants more than any zone has."""
-    async with world_of(3, "2 sockets, 8 cores, smt 2, 32Gi, gpu 2", on=sites) as world:
-        await world.start(default_configuration(NAME))
+    async with lab_cluster(3, "2 sockets, 8 cores, smt 2, 32Gi, gpu 2", on=sites) as world:
+        await world.start(default_configuration(SCHEDULER_NAME))
         await world.create(*(pod_document(f"web-{n}") for n in range(6)))
         await world.until(lambda: len(world.by_phase("Running")) == 6)
         await reported(world)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,13 +15,11 @@ import pytest
 import structlog
 from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.cases import CASES
-from tests.insight.explain.town import Town, pod
 
 from numakube.apps.bundle import pack
 from numakube.insight.facts import ClusterFacts
-from numakube.kubelet.machines.synthetic import from_shape
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.rundir import RunDir
+from numakube.testing import World, pod
+from numakube_lab.testing import lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -52,11 +49,11 @@ def written(facts: ClusterFacts, path: Path) -> Path:
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """A bundle with a pod that waits and one that runs."""
-    town = Town()
-    town.add("node-a")
-    town.run(pod("runs", cpu="4"), "node-a")
-    town.pods.append(pod("waits", cpu="10"))
-    return written(town.facts(), tmp_path)
+    world = World()
+    world.add_node("node-a")
+    world.run(pod("runs", cpu="4"), "node-a")
+    world.pods.append(pod("waits", cpu="10"))
+    return written(world.facts(), tmp_path)
 
 
 def test_a_pod_that_fits_nowhere_ends_with_one(bundle: Path, numakube: Run) -> None:
@@ -179,14 +176,10 @@ def live(quiet: None) -> Iterator[str]:
     found: list[str] = []
 
     async def run() -> None:
-        with tempfile.TemporaryDirectory(prefix="lab-") as path:
-            folder = RunDir(Path(path) / "test")
-            folder.create()
-            plans = uniform_plans(1, from_shape("2 sockets, 2 cores, 4Gi"), "", "1.35")
-            async with Lab(LabOptions(name="test", plans=plans, exporters=True), folder) as lab:
-                found.append(str(lab.info().kubeconfig))
-                ready.set()
-                await asyncio.to_thread(end.wait)
+        async with lab_cluster(1, "2 sockets, 2 cores, 4Gi") as cluster:
+            found.append(str(cluster.site.kubeconfig))
+            ready.set()
+            await asyncio.to_thread(end.wait)
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()

@@ -10,7 +10,8 @@ import pytest
 from tests.cli.conftest import Ended
 from tests.cli.test_explain import written
 from tests.insight.explain.test_workload import owned
-from tests.insight.explain.town import Town, pod
+
+from numakube.testing import World, pod
 
 Run = Callable[..., Ended]
 
@@ -33,12 +34,12 @@ spec:
 @pytest.fixture
 def bundle(tmp_path: Path) -> Path:
     """Return a bundle of a node with a Job of three pods, of which two fit."""
-    town = Town()
-    town.add("node-a")
-    town.run(owned(pod("train-0", cpu="7"), "Job", "train"), "node-a")
+    world = World()
+    world.add_node("node-a")
+    world.run(owned(pod("train-0", cpu="7"), "Job", "train"), "node-a")
     for number in (1, 2):
-        town.pods.append(owned(pod(f"train-{number}", cpu="7"), "Job", "train"))
-    return written(town.facts(), tmp_path)
+        world.pods.append(owned(pod(f"train-{number}", cpu="7"), "Job", "train"))
+    return written(world.facts(), tmp_path)
 
 
 @pytest.mark.parametrize("words", [("job", "train"), ("job/train",), ("jobs", "train")])

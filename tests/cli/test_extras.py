@@ -8,12 +8,12 @@ import grimp
 import pytest
 from tests.hiding import Ran, run_hiding, run_lines, without_extras
 from tests.insight.explain.bundling import collected_of
-from tests.insight.explain.town import Town, pod
 
 from numakube.apps.bundle import pack
 from numakube.cli.command_table import COMMANDS
 from numakube.cli.lazy import Contributed, Hosted, Lazy
 from numakube.cli.main import EXTRAS, OPTIONAL
+from numakube.testing import World, pod
 
 CORE = (
     "aiohttp", "jinja2", "markupsafe", "msgspec", "numpy", "prometheus_client", "rich",
@@ -27,12 +27,12 @@ ENDS = {0, 1, 2}
 @pytest.fixture
 def lines(tmp_path: Path) -> list[list[str]]:
     """Command lines that go far enough to need what their command needs; none asks a cluster."""
-    town = Town()
-    town.add("node-a")
-    town.run(pod("runs", cpu="4"), "node-a")
-    town.pods.append(pod("waits", cpu="10"))
+    world = World()
+    world.add_node("node-a")
+    world.run(pod("runs", cpu="4"), "node-a")
+    world.pods.append(pod("waits", cpu="10"))
     bundle = tmp_path / "bundle.tgz"
-    bundle.write_bytes(pack(collected_of(town.facts())))
+    bundle.write_bytes(pack(collected_of(world.facts())))
     taken = ["--from", str(bundle)]
     given = {
         "admit": ["--example"],

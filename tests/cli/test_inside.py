@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 
 import msgspec
 import pytest
-from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.cli.conftest import Ended
-from tests.waiting import until
 
 from numakube.apps.host.loglevel import SWITCH
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
 from numakube.kube.resource_types import Resource
 from numakube.manifests.scheduler import SchedulerManifest
+from numakube.testing import pod_document, until
+from numakube_lab.testing import LabCluster, lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -22,9 +22,9 @@ Numakube = Callable[..., Awaitable[Ended]]
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[LabCluster]:
     """A node with three CPUs left in either zone at most, and our scheduler deployed on it."""
-    async with world_of(1, shape="2 sockets, 6 cores, smt 2, 16Gi", rbac=True) as world:
+    async with lab_cluster(1, shape="2 sockets, 6 cores, smt 2, 16Gi", rbac=True) as world:
         await world.create(
             pod_document("big", "8", nodeName="node-0"),
             pod_document("small", "9", nodeName="node-0"),
@@ -36,7 +36,7 @@ async def world() -> AsyncIterator[World]:
 
 
 @pytest.fixture
-def ask(numakube: Callable[..., Ended], world: World) -> Numakube:
+def ask(numakube: Callable[..., Ended], world: LabCluster) -> Numakube:
     """Run a command while the cluster goes on."""
 
     async def call(*words: str) -> Ended:
@@ -54,7 +54,7 @@ def restored() -> Iterator[None]:
     SWITCH.set(level)
 
 
-async def deploy(world: World) -> None:
+async def deploy(world: LabCluster) -> None:
     """Create what deploy/scheduler.yaml has, and wait until it works."""
     await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
     for document in SchedulerManifest(replicas=1).objects():
@@ -83,7 +83,7 @@ async def until_told(ask: Numakube, *words: str, texts: Sequence[str]) -> None:
     await until(lambda: ask(*words), lambda told: all(text in told.out for text in texts))
 
 
-async def test_the_whole_story_of_a_pod_is_told(world: World, ask: Numakube) -> None:
+async def test_the_whole_story_of_a_pod_is_told(world: LabCluster, ask: Numakube) -> None:
     """Refused, woken, placed, admitted and observed, in text and as JSON."""
     refused = await ask("trace", "pod", "late")
     assert refused.code == 0, refused.err
@@ -102,7 +102,7 @@ async def test_the_whole_story_of_a_pod_is_told(world: World, ask: Numakube) -> 
     assert "no scheduler remembers a pod default/none" in nobody.err
 
 
-async def test_queue_cache_and_reservations_are_shown(world: World, ask: Numakube) -> None:
+async def test_queue_cache_and_reservations_are_shown(world: LabCluster, ask: Numakube) -> None:
     """As tables, as names and as JSON; held is what no report contains yet."""
     queue = await ask("queue")
     assert queue.code == 0, queue.err
@@ -138,7 +138,7 @@ async def test_queue_cache_and_reservations_are_shown(world: World, ask: Numakub
 
 
 async def test_levels_are_changed_while_it_runs(
-    world: World, ask: Numakube, restored: None
+    world: LabCluster, ask: Numakube, restored: None
 ) -> None:
     """For a pod, for a module, for a while; and taken back."""
     del world, restored
@@ -155,7 +155,7 @@ async def test_levels_are_changed_while_it_runs(
     assert (await ask("loglevel", "--for", "5m")).code == 2
 
 
-async def test_without_the_account_nobody_gets_in(world: World, ask: Numakube) -> None:
+async def test_without_the_account_nobody_gets_in(world: LabCluster, ask: Numakube) -> None:
     """And the command says what is missing."""
     accounts = SERVICE_ACCOUNTS.raw
     await world.client.delete(accounts, "numakube-scheduler-debug", namespace="numakube")

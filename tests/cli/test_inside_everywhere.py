@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
 from tests.cli.conftest import Ended
 
 from numakube.kube.catalog import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, resource_of
 from numakube.manifests.components import Choices, objects_of
 from numakube.manifests.secondary_scheduler import SecondaryScheduler
+from numakube.testing import pod_document, refusal_of
+from numakube_lab.testing import LabCluster, lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -38,9 +39,9 @@ def by_operator() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(params=[by_deployer, by_operator])
-async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[LabCluster]:
     """A cluster with two replicas of a scheduler, and a pod that it has refused."""
-    async with world_of(2, shape="2 sockets, 6 cores, smt 2, 16Gi", rbac=True) as world:
+    async with lab_cluster(2, shape="2 sockets, 6 cores, smt 2, 16Gi", rbac=True) as world:
         for document in request.param():
             resource = NAMESPACES if document["kind"] == "Namespace" else resource_of(document)
             await world.client.create(resource, document)
@@ -56,7 +57,7 @@ async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-def ask(numakube: Callable[..., Ended], world: World) -> Numakube:
+def ask(numakube: Callable[..., Ended], world: LabCluster) -> Numakube:
     """Run a command while the cluster goes on."""
 
     async def call(*words: str) -> Ended:
@@ -67,7 +68,7 @@ def ask(numakube: Callable[..., Ended], world: World) -> Numakube:
 
 
 async def test_every_command_asks_both_replicas_and_says_who_leads(
-    world: World, ask: Numakube, tmp_path: Path
+    world: LabCluster, ask: Numakube, tmp_path: Path
 ) -> None:
     """What one that stands by believes of a pod is not told as if it were so."""
     del world
@@ -102,7 +103,9 @@ async def test_every_command_asks_both_replicas_and_says_who_leads(
     assert "NUMA-ACCESS-SCHEDULER" not in (await ask("doctor", "--exit-zero")).out
 
 
-async def test_what_could_not_be_asked_is_said(world: World, ask: Numakube, tmp_path: Path) -> None:
+async def test_what_could_not_be_asked_is_said(
+    world: LabCluster, ask: Numakube, tmp_path: Path
+) -> None:
     """By doctor, bundle and explain; equal reasons are told once."""
     for one in (await world.client.list(DEPLOYMENTS)).items:
         meta = one["metadata"]

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Ended
-from tests.waiting import until_blocking
 
+from numakube.testing import until_blocking
 from numakube_lab.rundir import LabInfo, RunDir
 
 PROGRAM = "from numakube.cli.main import main; main()"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.insight.explain.bundling import collected_of
-from tests.insight.test_redeciding import town
+from tests.insight.test_redeciding import world
 
 from numakube.apps.bundle import pack
 
@@ -16,7 +16,7 @@ from numakube.apps.bundle import pack
 def test_the_command_tells_what_differs(tmp_path: Path, numakube: Callable[..., Any]) -> None:
     """And ends with 1 if anything does."""
     file = tmp_path / "bundle.tgz"
-    file.write_bytes(pack(collected_of(town().facts())))
+    file.write_bytes(pack(collected_of(world().facts())))
     ended = numakube("replay", "bundle", file, "--check")
     assert ended.code == 1
     assert ended.out.splitlines()[-1] == "1 passed, 1 failed"

@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
 from tests.cli.conftest import Ended
 from tests.cli.test_inside_everywhere import IMAGE, NAME
-from tests.waiting import until
 
 from numakube.api.yamls import dump_yaml, load_yaml
 from numakube.kube.catalog import (
@@ -28,6 +26,8 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.components import Choices, objects_of
 from numakube.manifests.rbac_rules import READ, TENANTS, rule, view_role
+from numakube.testing import pod_document, refusal_of, until
+from numakube_lab.testing import LabCluster, lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -37,15 +37,15 @@ TEAM = "default"
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[LabCluster]:
     """A cluster where rights count, with a pod that fits nowhere, and one of somebody else."""
-    async with world_of(2, shape="2 sockets, 6 cores, smt 2, 16Gi", rbac=True) as world:
+    async with lab_cluster(2, shape="2 sockets, 6 cores, smt 2, 16Gi", rbac=True) as world:
         await world.create(pod_document("late", "20", schedulerName=NAME))
         yield world
 
 
 @pytest.fixture
-def as_user(numakube: Callable[..., Ended], world: World, tmp_path: Path) -> AsUser:
+def as_user(numakube: Callable[..., Ended], world: LabCluster, tmp_path: Path) -> AsUser:
     """Run a command in the name of a ServiceAccount of the team."""
 
     async def call(account: str, *words: str) -> Ended:
@@ -59,14 +59,14 @@ def as_user(numakube: Callable[..., Ended], world: World, tmp_path: Path) -> AsU
     return call
 
 
-async def account(world: World, name: str) -> dict[str, Any]:
+async def account(world: LabCluster, name: str) -> dict[str, Any]:
     """Create somebody without rights."""
     document = {"metadata": {"name": name, "namespace": TEAM}}
     await world.client.create(SERVICE_ACCOUNTS, document)
     return {"kind": "ServiceAccount", "name": name, "namespace": TEAM}
 
 
-async def allow(world: World, who: dict[str, Any], *rules: dict[str, Any]) -> None:
+async def allow(world: LabCluster, who: dict[str, Any], *rules: dict[str, Any]) -> None:
     """Give rights all over the cluster."""
     metadata = {"name": f"test-{who['name']}"}
     await world.client.create(CLUSTER_ROLES, {"metadata": metadata, "rules": list(rules)})
@@ -75,7 +75,9 @@ async def allow(world: World, who: dict[str, Any], *rules: dict[str, Any]) -> No
     await world.client.create(CLUSTER_ROLE_BINDINGS, binding)
 
 
-async def bind(world: World, who: dict[str, Any], kind: str, role: str, namespace: str) -> None:
+async def bind(
+    world: LabCluster, who: dict[str, Any], kind: str, role: str, namespace: str
+) -> None:
     """Give a role in one namespace."""
     metadata = {"name": f"{role}-{who['name']}", "namespace": namespace}
     reference = {"apiGroup": RBAC, "kind": kind, "name": role}
@@ -83,7 +85,7 @@ async def bind(world: World, who: dict[str, Any], kind: str, role: str, namespac
     await world.client.create(ROLE_BINDINGS, binding)
 
 
-async def test_what_is_forbidden_is_not_called_missing(world: World, as_user: AsUser) -> None:
+async def test_what_is_forbidden_is_not_called_missing(world: LabCluster, as_user: AsUser) -> None:
     """By top, map, explain and doctor: once, with the right that is missing."""
     who = await account(world, "reader")
     await allow(world, who, rule("", ["nodes", "pods"], READ))
@@ -106,7 +108,7 @@ async def test_what_is_forbidden_is_not_called_missing(world: World, as_user: As
 
 
 async def test_whoever_may_view_the_cluster_may_view_its_zones(
-    world: World, as_user: AsUser
+    world: LabCluster, as_user: AsUser
 ) -> None:
     """Kubernetes adds our role to its own."""
     await world.client.create(CLUSTER_ROLES, view_role())
@@ -121,7 +123,7 @@ async def test_whoever_may_view_the_cluster_may_view_its_zones(
 
 
 async def test_a_tenant_has_its_pod_explained_without_names_of_others(
-    world: World, as_user: AsUser
+    world: LabCluster, as_user: AsUser
 ) -> None:
     """By the scheduler, which asks whether the tenant may get the pod."""
     for document in objects_of(["scheduler"], Choices(image=IMAGE, scheduler_name=NAME)):

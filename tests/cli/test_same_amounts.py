@@ -11,12 +11,12 @@ from tests.apps.dashboard.serving import page, served, words
 from tests.apps.dashboard.world import empty_source
 from tests.cli.conftest import Ended
 from tests.insight.explain.bundling import collected_of
-from tests.insight.explain.town import Town, pod
 
 from numakube.apps.bundle import pack
 from numakube.insight.pod_timeline import use_text
 from numakube.kubelet.admission_trace import amount
 from numakube.scheduling.numa.rejection import Kind, Rejection
+from numakube.testing import World, pod
 
 Run = Callable[..., Ended]
 
@@ -30,21 +30,21 @@ OTHERWISE = re.compile(r"12345678Ki|12641974272|11\.8|4431538Ki|4537894912")
 
 
 @pytest.fixture
-def town() -> Town:
+def world() -> World:
     """Both zones of a node have pods that hold an uneven amount of memory; another pod waits."""
-    town = Town()
-    town.add("node-a")
+    world = World()
+    world.add_node("node-a")
     for name in ("one", "two"):
-        town.run(pod(name, cpu="2", memory=HELD), "node-a")
-    town.pods.append(pod("waits", cpu="2", memory="8Gi"))
-    return town
+        world.run(pod(name, cpu="2", memory=HELD), "node-a")
+    world.pods.append(pod("waits", cpu="2", memory="8Gi"))
+    return world
 
 
 @pytest.fixture
-def bundle(town: Town, tmp_path: Path) -> Path:
+def bundle(world: World, tmp_path: Path) -> Path:
     """Return the cluster as a bundle."""
     file = tmp_path / "bundle.tgz"
-    file.write_bytes(pack(collected_of(town.facts())))
+    file.write_bytes(pack(collected_of(world.facts())))
     return file
 
 
@@ -62,9 +62,9 @@ def test_commands_agree(numakube: Run, bundle: Path) -> None:
     assert not any(OTHERWISE.search(text) for text in (*held, *free))
 
 
-async def test_pages_agree_with_commands(town: Town) -> None:
+async def test_pages_agree_with_commands(world: World) -> None:
     """The page of a node, and the explanation of a pod."""
-    facts, source = town.facts(), empty_source()
+    facts, source = world.facts(), empty_source()
     for node in facts.nodes.values():
         source.nodes.put(node)
         source.topologies.put(facts.topologies[node.metadata.name])

@@ -13,12 +13,11 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.apps.scheduler.world import NAME, World, without_election, world_of
 from tests.field.documents import Amounts, Zones, amounts, in_units, pod, zones
-from tests.waiting import until
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.errors import NotFound
 from numakube.kube.catalog import (
     CORE_EVENTS,
@@ -31,7 +30,9 @@ from numakube.kube.catalog import (
     REPLICA_SETS,
 )
 from numakube.kube.patches import merge_patch
+from numakube.testing import until
 from numakube.topology.view import NodeTopology, view_of
+from numakube_lab.testing import LabCluster, lab_cluster, without_election
 
 DEVICES = (
     "vendor.example/dev1 6, vendor.example/dev2 6, vendor.example/dev3 6,"
@@ -65,7 +66,7 @@ def phase(one: Pod) -> str:
 @contextlib.asynccontextmanager
 async def field_of(scope: str, shape: str = SHAPE) -> AsyncIterator[Field]:
     """Run three nodes under single-numa-node in a scope, with exporters and our scheduler."""
-    async with world_of(3, shape, f"policy=single-numa-node,scope={scope}") as world:
+    async with lab_cluster(3, shape, f"policy=single-numa-node,scope={scope}") as world:
         await world.start(without_election())
         yield Field(world)
 
@@ -74,7 +75,7 @@ async def field_of(scope: str, shape: str = SHAPE) -> AsyncIterator[Field]:
 class Field:
     """A cluster in which a scenario takes place."""
 
-    world: World
+    world: LabCluster
     _count: itertools.count[int] = field(default_factory=itertools.count)
 
     async def topologies(self) -> dict[str, NodeTopology]:
@@ -195,7 +196,7 @@ class Field:
     async def is_on_target(self, *names: str) -> None:
         """Pods are on the target, and our scheduler has put them there."""
         assert {self.world.pod(name).spec.node_name for name in names} == {TARGET}
-        assert await self.scheduled_by(*names) == {NAME}
+        assert await self.scheduled_by(*names) == {SCHEDULER_NAME}
 
     async def create(self, document: dict[str, Any]) -> None:
         """Create a workload."""

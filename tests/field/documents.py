@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.apps.scheduler.world import NAME
-
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.values.quantity import value
 
 SHORT = {
@@ -48,7 +47,7 @@ def pod(
     init: Sequence[Amounts] = (),
     node: str = "",
     requests_only: bool = False,
-    scheduler: str = NAME,
+    scheduler: str = SCHEDULER_NAME,
     script: Amounts | None = None,
     **spec: Any,
 ) -> dict[str, Any]:

@@ -15,15 +15,16 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_exporters,
     wanted_scheduler,
 )
-from tests.sites.labs import lab_of
-from tests.waiting import until
 
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
 from numakube.kube.catalog import DAEMON_SETS, NODES, PODS
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document
+from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.operator import OperatorManifest
+from numakube.testing import until
+from numakube_lab.testing import SiteOptions, lab_site, uniform_plans
 
 EXPORTERS = "numaresourcesoperator"
 SCHEDULER = "numaresourcesscheduler"
@@ -33,7 +34,8 @@ ALL = ("node-0", "node-1", "node-2")
 @contextlib.asynccontextmanager
 async def operated_lab() -> AsyncIterator[Client]:
     """Run three nodes with an operator, exporters and a scheduler."""
-    async with lab_of(3, rbac=True) as lab:
+    plans = uniform_plans(3, from_shape("2 sockets, 4 cores, smt 2, 16Gi"), "", "1.35")
+    async with lab_site(SiteOptions(plans=plans, exporters=False, rbac=True)) as lab:
         for document in OperatorManifest(namespace=NAMESPACE, image=IMAGE).objects():
             await create(lab.client, document)
         await want_exporters(lab.client)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.apps.scheduler.world import NAME
 from tests.field.cluster import TARGET, Field, on_others
 from tests.field.documents import Amounts, amounts, pod, workload, zones
+
+from numakube.api.scheduler_config import SCHEDULER_NAME
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 MOST_OF_A_NODE = amounts("cpu=50 mem=60Gi")
@@ -42,7 +43,7 @@ async def test_pods_without_exclusive_resources_take_from_no_zone(
     before = await cluster.reported()
     name = f"shared-{id_}"
     await cluster.placed(pod(name, [asked], requests_only=requests_only))
-    assert await cluster.scheduled_by(name) == {NAME}
+    assert await cluster.scheduled_by(name) == {SCHEDULER_NAME}
     await cluster.unchanged(before)
 
 
@@ -138,7 +139,7 @@ async def test_resources_of_the_host_do_not_matter_to_zones(
     name = f"host-{id_}"
     asked: list[Amounts] = [amounts(text) for text in containers]
     await cluster.placed(pod(name, asked, requests_only=requests_only))
-    assert await cluster.scheduled_by(name) == {NAME}
+    assert await cluster.scheduled_by(name) == {SCHEDULER_NAME}
     status = cluster.world.pod(name).status
     assert status is not None
     assert status.qos_class == quality

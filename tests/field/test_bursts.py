@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.apps.scheduler.world import NAME
 from tests.field.cluster import ALL, DEVICES, OTHERS, TARGET, Field, field_of, phase
 from tests.field.documents import Amounts, amounts, pod, workload, zones
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import JOBS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -45,7 +45,7 @@ async def all_run(cluster: Field, documents: list[dict[str, Any]]) -> None:
     """All of them run, placed by our scheduler."""
     await cluster.placed(*documents)
     names = [one["metadata"]["name"] for one in documents]
-    assert await cluster.scheduled_by(*names) == {NAME}
+    assert await cluster.scheduled_by(*names) == {SCHEDULER_NAME}
     assert cluster.world.by_phase("Failed") == set()
 
 
@@ -82,7 +82,7 @@ async def test_85779_a_deployment_grows_until_it_fills_the_nodes(cluster: Field)
     await cluster.complete("grows", [asked], count=len(ALL))
     await cluster.change("Deployment", "grows", {"replicas": 2 * len(ALL)})
     names = await cluster.complete("grows", [asked], count=2 * len(ALL))
-    assert await cluster.scheduled_by(*names) == {NAME}
+    assert await cluster.scheduled_by(*names) == {SCHEDULER_NAME}
 
 
 async def test_85786_four_pods_fill_four_zones_at_once(cluster: Field) -> None:
@@ -104,7 +104,7 @@ async def test_others_place_pods_meanwhile(
         pod(
             f"burst-{number}",
             [amounts(asked)],
-            scheduler=NAME if number % every else "default-scheduler",
+            scheduler=SCHEDULER_NAME if number % every else "default-scheduler",
             requests_only=burstable and not number % every,
         )
         for number in range(count)

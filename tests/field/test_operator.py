@@ -13,7 +13,6 @@ from tests.apps.operator.test_on_the_lab import (
     in_state,
     wanted_scheduler,
 )
-from tests.apps.scheduler.world import refusal_of
 from tests.field.operated import (
     ALL,
     EXPORTERS,
@@ -24,7 +23,6 @@ from tests.field.operated import (
     settled,
     until_on,
 )
-from tests.waiting import until
 
 from numakube.api.pod import Pod
 from numakube.apps.operator.state import OPERATORS, SCHEDULERS
@@ -41,6 +39,7 @@ from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document
+from numakube.testing import refusal_of, until
 from numakube.topology.view import NodeTopology, view_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

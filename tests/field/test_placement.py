@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.apps.scheduler.world import NAME
 from tests.field.cluster import OTHERS, TARGET, Field, on_others
 from tests.field.documents import Amounts, amounts, pod, workload, zones
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Document, Resource
@@ -54,7 +54,7 @@ async def test_47591_a_deployment_that_wants_more_stays_or_moves(cluster: Field)
     (name,) = await cluster.complete("grows", asked)
     node = cluster.world.pod(name).spec.node_name
     assert node in OTHERS
-    assert await cluster.scheduled_by(name) == {NAME}
+    assert await cluster.scheduled_by(name) == {SCHEDULER_NAME}
     freed = {TARGET: (amounts("cpu=-5 mem=-200Mi"),)}
     await cluster.until_taken(before, {**freed, node: (amounts("cpu=8 mem=200Mi"),)})
     await cluster.drop("Deployment", "grows")
@@ -80,7 +80,7 @@ async def test_47627_ten_pods_run_as_with_the_default_scheduler(cluster: Field) 
     """All on the target with either; how long each takes is not for tests to say."""
     await cluster.leave(on_others(LITTLE))
     asked: list[Amounts] = [amounts("cpu=2 mem=200Mi"), amounts("cpu=2 mem=100Mi")]
-    for scheduler in ("default-scheduler", NAME):
+    for scheduler in ("default-scheduler", SCHEDULER_NAME):
         ten = pod("ten", asked, scheduler=scheduler)
         await cluster.create(workload("ReplicaSet", ten, replicas=10))
         names = await cluster.complete("ten", asked, count=10)

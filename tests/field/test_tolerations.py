@@ -18,11 +18,11 @@ from tests.field.operated import (
     until_on,
     want_exporters,
 )
-from tests.waiting import until
 
 from numakube.apps.operator.state import OPERATORS
 from numakube.kube.catalog import DAEMON_SETS, PODS
 from numakube.kube.client import Client
+from numakube.testing import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 NODE = "node-2"

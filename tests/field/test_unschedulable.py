@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.scheduler.world import refusal_of
 from tests.field.cluster import ALL, TARGET, Field, everywhere, on_others, phase
 from tests.field.documents import amounts, pod, workload, zones
+
+from numakube.testing import refusal_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 TWELVE = "cpu=12 mem=12Gi"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.hostile.pieces import EXAMPLES, damaged, marked
-from tests.insight.doctor.world import healthy, pod
+from tests.insight.doctor.documents import healthy, pod
 
 from numakube.apps.bundle import pack
 from numakube.cli.main import run

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.apps.scheduler.world import without_election
 from tests.hostile.pieces import (
     EXAMPLES,
     damaged,
@@ -36,6 +35,7 @@ from numakube.scheduling.cycle import Chosen, Cycle, Failed, Refused
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.nrt_names import EXACT_ANNOTATION
+from numakube_lab.testing import without_election
 
 if TYPE_CHECKING:
     from numakube.kube.object_keys import KubeObject

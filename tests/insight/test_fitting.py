@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.insight.explain.town import Town, pod
 
 from numakube.api.meta import LabelSelector
 from numakube.api.nodes import Node
@@ -27,6 +26,7 @@ from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
 from numakube.scheduling.numa.topology_match import pending_changes
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World, pod
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -51,31 +51,31 @@ class Scene:
 def scene(seed: int) -> Scene:
     """Return a cluster of a few kinds of nodes, some of them equal, some odd, with pods on them."""
     rng = Random(seed)
-    town = Town()
+    world = World()
     for kind in range(rng.randint(1, 3)):
         policy, scope = rng.choice(POLICIES), rng.choice(("container", "pod"))
         shape, crowd = rng.choice(SHAPES), rng.randint(0, 2**32)
         for number in range(rng.randint(1, 3)):
             name = f"{kind}-{number}"
             odd = rng.random() < 0.25
-            _add(town, name, policy, scope, shape, rng, odd=odd)
-            _populate(town, name, Random(rng.randint(0, 2**32) if odd else crowd))
+            _add(world, name, policy, scope, shape, rng, odd=odd)
+            _populate(world, name, Random(rng.randint(0, 2**32) if odd else crowd))
     for number in range(rng.choice((0, 0, 2))):
-        town.pods.append(_pod(rng, f"waits-{number}"))
+        world.pods.append(_pod(rng, f"waits-{number}"))
     exact = rng.random() < 0.8
-    return Scene(town.facts(exact=exact), town.models, _pod(rng, "more"), exact)
+    return Scene(world.facts(exact=exact), world.kubelets, _pod(rng, "more"), exact)
 
 
 def _add(
-    town: Town, name: str, policy: str, scope: str, shape: str, rng: Random, *, odd: bool
+    world: World, name: str, policy: str, scope: str, shape: str, rng: Random, *, odd: bool
 ) -> None:
     taints = (Taint(key="team", value="x", effect="NoSchedule"),) if odd else ()
-    town.add(
-        name, policy, scope, shape=shape, labels={"zone": rng.choice("ab")},
+    world.add_node(
+        name, policy, scope, machine=shape, labels={"zone": rng.choice("ab")},
         taints=taints if rng.random() < 0.5 else (), unschedulable=odd and rng.random() < 0.5,
     )  # fmt: skip
     if odd:
-        town.nodes[name] = _with_room_for(town.nodes[name], rng.randint(0, 4))
+        world.nodes[name] = _with_room_for(world.nodes[name], rng.randint(0, 4))
 
 
 def _with_room_for(node: Node, pods: int) -> Node:
@@ -85,12 +85,12 @@ def _with_room_for(node: Node, pods: int) -> Node:
     return msgspec.structs.replace(node, status=status)
 
 
-def _populate(town: Town, name: str, rng: Random) -> None:
+def _populate(world: World, name: str, rng: Random) -> None:
     """Let the kubelet take a daemon that shares CPUs, and a few others."""
     daemon = pod(f"{name}-daemon", cpu="500m", memory="100Mi", guaranteed=False)
     for one in (daemon, *(_pod(rng, f"{name}-{number}") for number in range(rng.randint(0, 2)))):
-        if not isinstance(town.models[name].clone().admit(one), Rejected):
-            town.run(one, name)
+        if not isinstance(world.kubelets[name].clone().admit(one), Rejected):
+            world.run(one, name)
 
 
 def _pod(rng: Random, name: str) -> Pod:
@@ -162,9 +162,9 @@ def test_as_many_fit_as_can_be_placed_one_by_one(seed: int) -> None:
 
 def test_who_does_not_fit_is_named_with_the_reason() -> None:
     """The first, beside those that were placed before."""
-    town = Town()
-    town.add("only")
-    placed = place(engine_of(town.facts()), copies(pod("web", cpu="4"), 9))
+    world = World()
+    world.add_node("only")
+    placed = place(engine_of(world.facts()), copies(pod("web", cpu="4"), 9))
     assert placed.nodes == ("only",) * 3
     assert placed.first_refused is not None
     assert placed.first_refused.name == "web-4"
@@ -174,22 +174,22 @@ def test_who_does_not_fit_is_named_with_the_reason() -> None:
 
 def test_pods_that_are_not_tried_fit_nowhere() -> None:
     """As long as somebody holds them back."""
-    town = Town()
-    town.add("only")
+    world = World()
+    world.add_node("only")
     gated = pod("web", scheduling_gates=(PodSchedulingGate(name="later"),))
-    assert room_for(engine_of(town.facts()), gated) == {}
-    placed = place(engine_of(town.facts()), [gated])
+    assert room_for(engine_of(world.facts()), gated) == {}
+    placed = place(engine_of(world.facts()), [gated])
     assert (placed.nodes, placed.why) == ((), None)
 
 
 def test_nodes_that_are_alike_are_filled_once() -> None:
     """Whatever the names of their pods; one more pod makes a difference."""
-    town = Town()
+    world = World()
     for name in ("a", "b", "c"):
-        town.add(name)
-        town.run(pod(f"{name}-0", cpu="2"), name)
-        town.run(pod(f"{name}-1", cpu="1"), name)
-    town.run(pod("c-2", cpu="1"), "c")
-    engine = engine_of(town.facts())
+        world.add_node(name)
+        world.run(pod(f"{name}-0", cpu="2"), name)
+        world.run(pod(f"{name}-1", cpu="1"), name)
+    world.run(pod("c-2", cpu="1"), "c")
+    engine = engine_of(world.facts())
     groups = [[node.name for node in group] for group in alike(engine, engine.cluster.nodes())]
     assert groups == [["a", "b"], ["c"]]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from tests.insight.explain.town import Town, pod
 
 from numakube.api.pod import Pod, PodCondition, PodSchedulingGate, PodStatus
 from numakube.insight.bundle_replay import Redecision, redecide
 from numakube.insight.scheduler_engine import engine_of
+from numakube.testing import World, pod
 
 ALIGN = (
     "0/1 nodes are available: 1 cannot align container (cpu: best zone has 8 of 10 even if idle)."
@@ -23,10 +23,10 @@ def refused(one: Pod, message: str) -> Pod:
     return msgspec.structs.replace(one, status=status)
 
 
-def town() -> Town:
+def world() -> World:
     """Pods that were refused, rightly and not any more, one that is new, and some of others."""
-    made = Town()
-    made.add("node-a")
+    made = World()
+    made.add_node("node-a")
     gates = (PodSchedulingGate(name="g"),)
     made.pods += [
         refused(pod("right", cpu="10"), f"{ALIGN} preemption: anything"),
@@ -40,8 +40,8 @@ def town() -> Town:
 
 
 def decisions() -> dict[str, Redecision]:
-    """Decide about the pods of the town."""
-    facts = town().facts()
+    """Decide about the pods of the world."""
+    facts = world().facts()
     return {one.pod: one for one in redecide(facts, engine_of(facts))}
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from tests.waiting import until
 
 from numakube.api.pod import Pod
 from numakube.kube.object_keys import ObjectKey, key_of
@@ -14,6 +13,7 @@ from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import Resource
 from numakube.kube.store import Added, Change, Removed, Updated
 from numakube.kube.testing import ScriptedServer, drop, status_document
+from numakube.testing import until
 
 PODS = Resource(version="v1", plural="pods", kind="Pod", namespaced=True, object_type=Pod)
 END = {"k8s.io/initial-events-end": "true"}

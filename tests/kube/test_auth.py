@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.waiting import turns, until
 
 from numakube.errors import CredentialError
 from numakube.kube.clock import JumpingClock, ManualClock
@@ -23,6 +22,7 @@ from numakube.kube.connection.credentials import (
     authenticator_for,
 )
 from numakube.kube.connection.tls import CertificatePair
+from numakube.testing import turns, until
 
 V1 = "client.authentication.k8s.io/v1"
 V1BETA1 = "client.authentication.k8s.io/v1beta1"

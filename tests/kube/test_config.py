@@ -86,7 +86,7 @@ def test_of_several_files_the_first_to_say_something_wins(tmp_path: Path) -> Non
     )
     second = write(
         tmp_path / "second",
-        clusters={"c": {"server": "https://second", "tls-server-name": "n"}},
+        clusters={"c": {"server": "https://second", "tls-server-name": "name"}},
         users={"u": {"token": "second", "as": "somebody"}},
         contexts={"x": {"cluster": "elsewhere"}},
         current_context="x",

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from tests.waiting import turns
 
 from numakube.errors import ConfigError, LeadershipLost
 from numakube.kube.client import Client
@@ -20,6 +19,7 @@ from numakube.kube.connection.transport import Request, Response, Transport
 from numakube.kube.leader_election import LeaderElection, LeaseTiming
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.testing import ScriptedServer, drop, status_document
+from numakube.testing import turns
 
 KEY = ObjectKey("kube-system", "numakube")
 

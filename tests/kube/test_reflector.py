@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from numakube.kube.decode import Malformed
 
 from tests.kube.collection import PODS, Collection, Mirror, equal, event
-from tests.waiting import until
+
+from numakube.testing import until
 
 
 @pytest.fixture

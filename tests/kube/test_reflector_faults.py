@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.waiting import turns
 
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock
 from numakube.kube.connect import connect
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.testing import ScriptedServer
+from numakube.testing import turns
 
 if TYPE_CHECKING:
     pass

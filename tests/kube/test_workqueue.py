@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.waiting import turns
 
 from numakube.kube.clock import ManualClock
 from numakube.kube.workqueue import WorkQueue, run_workers
+from numakube.testing import turns
 
 
 @pytest.fixture

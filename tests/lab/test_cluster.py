@@ -10,7 +10,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.waiting import until
 
 from numakube.api.yamls import load_manifests
 from numakube.errors import ConfigError
@@ -20,6 +19,7 @@ from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machines.cadvisor_machine import to_cadvisor, write_devices
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import until
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.control import ControlClient
 from numakube_lab.rundir import LabInfo, RunDir

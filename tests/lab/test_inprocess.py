@@ -10,7 +10,6 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from tests.waiting import turns
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.wire import Wire
@@ -21,6 +20,7 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kube.resource_types import Resource
 from numakube.kube.watch import ObjectEvent, open_watch
+from numakube.testing import turns
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 

@@ -6,8 +6,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.waiting import elapse, until
-
 from numakube.api.meta import ObjectMeta
 from numakube.api.wire import Wire
 from numakube.errors import NumakubeError
@@ -19,6 +17,7 @@ from numakube.kube.object_keys import key_of
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
 from numakube.kube.resource_types import Resource
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import elapse, until
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.rundir import RunDir

@@ -7,16 +7,12 @@ kubelets. A machine has two NUMA nodes of eight CPUs without hyper-threads.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from tests.apps.enforcer.world import World as EnforcedWorld
-from tests.apps.scheduler.world import refusal_of
-from tests.waiting import until
+from tests.apps.enforcer.enforced import EnforcedCluster
 
 from numakube.api.codec import decode
 from numakube.api.koordinator import keys
@@ -27,10 +23,10 @@ from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import UNALIGNED, lab_configuration, parse_kubelet_options
 from numakube.manifests.components import Choices
+from numakube.testing import refusal_of, until
 from numakube.values.cpuset import CpuSet
-from numakube_lab.cluster import Lab, LabOptions
 from numakube_lab.nodes.plan import NodePlan
-from numakube_lab.rundir import RunDir
+from numakube_lab.testing import lab_cluster
 
 POLICIES = {
     "BestEffort": "best-effort",
@@ -60,15 +56,11 @@ def numa_nodes(cpus: CpuSet) -> tuple[int, ...]:
 @asynccontextmanager
 async def mixed_cluster() -> AsyncIterator[Mixed]:
     """Run the cluster with all its components."""
-    with tempfile.TemporaryDirectory(prefix="mix-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        options = LabOptions(name="t", plans=_plans(), rbac=True, exporters=True, enforcers=True)
-        async with Lab(options, folder) as lab:
-            mixed = Mixed(EnforcedWorld(lab))
-            await mixed.world.deploy("scheduler")
-            await mixed.reported()
-            yield mixed
+    async with lab_cluster(plans=_plans(), rbac=True, enforcers=True) as cluster:
+        mixed = Mixed(EnforcedCluster(cluster))
+        await mixed.world.deploy("scheduler")
+        await mixed.reported()
+        yield mixed
 
 
 def _plans() -> tuple[NodePlan, ...]:
@@ -93,13 +85,13 @@ def _plans() -> tuple[NodePlan, ...]:
 class Mixed:
     """The cluster, and what one does with it."""
 
-    world: EnforcedWorld
+    world: EnforcedCluster
 
     async def reported(self) -> None:
         """Wait until every node has told of its zones."""
 
         async def told() -> bool:
-            found = (await self.world.lab.client.list(NODE_RESOURCE_TOPOLOGIES)).items
+            found = (await self.world.cluster.client.list(NODE_RESOURCE_TOPOLOGIES)).items
             return len(found) == len(PLAIN) + len(KUBELETS)
 
         await until(told)
@@ -134,7 +126,7 @@ class Mixed:
                 ],
             },
         }
-        await self.world.lab.client.create(PODS.raw, document, namespace="default")
+        await self.world.cluster.client.create(PODS.raw, document, namespace="default")
 
     async def runs(self, name: str) -> Pod:
         """Wait until a pod runs."""
@@ -158,7 +150,7 @@ class Mixed:
         node = (await self.world.get(name)).spec.node_name
         (found,) = [
             one.cpu_ids
-            for pod in self.world.lab.pool.kubelet(node).pod_resources()
+            for pod in self.world.cluster.pool.kubelet(node).pod_resources()
             for one in pod.containers
             if (pod.name, one.name) == (name, container)
         ]
@@ -175,11 +167,11 @@ class Mixed:
             f"node.koordinator.sh/{name.replace('_', '-')}": value for name, value in labels.items()
         }
         patch = merge_patch({"metadata": {"labels": change}})
-        await self.world.lab.client.patch(NODES, node, patch)
+        await self.world.cluster.client.patch(NODES, node, patch)
 
     async def clear(self) -> None:
         """Delete all pods of tests, and the labels of nodes."""
-        found = (await self.world.lab.client.list(PODS, namespace="default")).items
+        found = (await self.world.cluster.client.list(PODS, namespace="default")).items
         for pod in found:
             await self.world.delete(pod.metadata.name)
         for node in PLAIN:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from tests.mixed_cluster.mixed import LSR, NUMA_CPUS, PLAIN, Mixed, numa_nodes
-from tests.waiting import until
 
 from numakube.api.koordinator import keys
 from numakube.kube.catalog import PODS
+from numakube.testing import until
 from numakube.values.cpuset import CpuSet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -116,7 +116,7 @@ async def test_what_a_pod_claims_for_itself_does_not_count(mixed: Mixed) -> None
 
 async def _kill_schedulers(mixed: Mixed) -> None:
     """Delete the scheduler's pods without grace; others take over."""
-    client = mixed.world.lab.client
+    client = mixed.world.cluster.client
     old = {
         one.metadata.uid: one.metadata.name
         for one in (await client.list(PODS, namespace="numakube")).items
@@ -136,7 +136,7 @@ async def _kill_schedulers(mixed: Mixed) -> None:
 
 async def _all_apart(mixed: Mixed) -> int:
     """Return how many pods hold CPUs, none of which two have."""
-    found = (await mixed.world.lab.client.list(PODS, namespace="default")).items
+    found = (await mixed.world.cluster.client.list(PODS, namespace="default")).items
     given = [await mixed.given(one.metadata.name) for one in found if one.spec.node_name]
     held = [CpuSet.parse(one.cpuset) for one in given if one is not None]
     assert not any(one & other for one, other in combinations(held, 2))

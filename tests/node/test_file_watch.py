@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.waiting import turns
 
 from numakube.kube.clock import ManualClock, SystemClock
 from numakube.node.file_watch import FileWatch
+from numakube.testing import turns
 
 
 class Seen:

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.waiting import turns
 
 from numakube.node.grpc_serving import serve_socket
+from numakube.testing import turns
 
 
 async def test_a_server_that_is_cancelled_while_it_starts_is_stopped(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.waiting import until
 
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import (
@@ -22,6 +21,7 @@ from numakube.node.podresources import (
     PodResourcesClient,
     PodResourcesServer,
 )
+from numakube.testing import until
 
 POD = PodResources(
     name="web",

@@ -22,9 +22,9 @@ from typing import Final, Self
 import aiohttp
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from tests.waiting import until_blocking
 
 from numakube.api.yamls import dump_yaml
+from numakube.testing import until_blocking
 from numakube_lab.replay.run import TOKENS, USERS
 
 VARIABLE: Final = "KUBEBUILDER_ASSETS"

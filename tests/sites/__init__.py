@@ -2,5 +2,5 @@
 
 A test that takes the fixture `sites` runs on the lab, and a second time on a real server if
 ``KUBEBUILDER_ASSETS`` names a directory with ``etcd`` and ``kube-apiserver``. What it needs of
-either is a `Site`.
+either is a `numakube_lab.testing.Site`.
 """

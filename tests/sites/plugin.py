@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 from tests.real.api_server import RealServer, assets
 from tests.sites.bare import BareOpener, bare_lab, bare_real
-from tests.sites.lab_site import lab_site
 from tests.sites.real_site import real_site
-from tests.sites.site import Opener
+
+from numakube_lab.testing import Opener, lab_site
 
 SITES = ("lab", "real") if assets() is not None else ("lab",)
 

@@ -16,7 +16,6 @@ from random import Random
 from urllib.parse import urlsplit
 
 from tests.real.api_server import RealServer
-from tests.sites.site import SiteOptions
 from tests.sites.sweeping import Sweeper
 from tests.sites.unreliable import Unreliable, Wire
 
@@ -31,6 +30,7 @@ from numakube_lab.exporters.definition import install_definition
 from numakube_lab.faults import Faults
 from numakube_lab.processes.sources import InsideAddress
 from numakube_lab.rundir import RunDir
+from numakube_lab.testing import SiteOptions
 
 
 @dataclass(frozen=True, slots=True)

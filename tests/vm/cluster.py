@@ -23,7 +23,6 @@ from tests.vm.pods import PodMaker, bound_directly
 from tests.vm.programs import Program
 from tests.vm.reports import Settled, Watcher, report_differences
 from tests.vm.truth import Truth, listing_differences, truth_of
-from tests.waiting import until
 
 from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.pod import Pod
@@ -32,6 +31,7 @@ from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS
 from numakube.kube.client import Client
 from numakube.kubelet.settings_from_config import allocatable_of
+from numakube.testing import until
 from numakube.values.cpuset import CpuSet
 from numakube.values.quantity import milli_value, value
 from numakube.values.resources import CPU

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.waiting import elapse
-
 from numakube.kubelet.machine import Device
 from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import (
@@ -18,6 +16,7 @@ from numakube.node.device_plugin.plugin_protocol import (
     DevicePluginError,
     PluginServer,
 )
+from numakube.testing import elapse
 
 _LOOK_SECONDS: Final = 0.2
 

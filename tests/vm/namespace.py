@@ -25,7 +25,6 @@ from tests.vm.fake_runtime import FakeRuntime
 from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
 from tests.vm.programs import Program, asset
-from tests.waiting import elapse
 
 from numakube.api.checkpoints import peek_cpu_manager_state
 from numakube.api.yamls import dump_yaml
@@ -33,6 +32,7 @@ from numakube.kubelet.machine import Machine
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import write_tree
+from numakube.testing import elapse
 from numakube.values.cpuset import CpuSet, union
 
 PACKAGES: Final = {"unshare": "util-linux", "mount": "mount"}

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from tests.vm.image import CACHE, Image
-from tests.waiting import until_blocking
 
 from numakube.kubelet.machine import Machine, NumaNode
+from numakube.testing import until_blocking
 
 NIC, VF = "vendor.example/nic", "vendor.example/vf"
 ACCELERATOR: Final = os.environ.get("NUMAKUBE_VM_ACCEL", "auto")

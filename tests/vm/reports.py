@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from tests.vm.truth import Block, Held, Truth
-from tests.waiting import elapse
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import Client
 from numakube.kube.watch import ObjectEvent, open_watch
+from numakube.testing import elapse
 from numakube.topology.exact_report import ExactReport, Holding, uid_hash
 from numakube.topology.nrt_names import EXACT_ANNOTATION, STALE
 from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones

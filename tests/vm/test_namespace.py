@@ -16,7 +16,8 @@ from tests.vm.kubelets import Choice, every_choice
 from tests.vm.machines import opener_of
 from tests.vm.plan import run_plan
 from tests.vm.programs import Missing
-from tests.waiting import elapse
+
+from numakube.testing import elapse
 
 pytestmark = [
     pytest.mark.vm,

@@ -20,8 +20,8 @@ from tests.vm.node import NodeFailed
 from tests.vm.plan import run_plan
 from tests.vm.programs import Missing
 from tests.vm.virtual import VirtualNode
-from tests.waiting import elapse
 
+from numakube.testing import elapse
 from numakube.values.cpuset import CpuSet
 
 pytestmark = [

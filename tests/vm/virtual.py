@@ -31,7 +31,6 @@ from tests.vm.kubelets import KubeletFile
 from tests.vm.node import NodeFailed
 from tests.vm.programs import Program, asset, search_path
 from tests.vm.qemu import NIC, VF, accelerator_of, command
-from tests.waiting import elapse
 
 from numakube.api.yamls import dump_yaml
 from numakube.kube.connection.cluster_config import load_config
@@ -40,6 +39,7 @@ from numakube.kubelet.machines.sysfs_read import from_sysfs
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.podresources import PodResources, PodResourcesClient
 from numakube.node.sysfs_machine import _PATTERNS
+from numakube.testing import elapse
 
 KIND: Final[Mapping[str, Any]] = {
     "cgroupDriver": "systemd",

@@ -14,4 +14,87 @@ From the bottom up: in `connection`, `transport` is the protocol for requests an
 them over TLS with `credentials`; `client` adds typed objects, typed errors, retries
 and pages; `watch`, `store` and `reflector` mirror collections; `workqueue`, `leader_election` and
 `event_recorder` are what a controller needs besides. `clock` and `testing` have fakes for tests.
+
+What `__all__` names is public; the modules themselves may change. A name is loaded when it is first
+used, because most commands of the command line need no HTTP client.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS, resource_of
+    from numakube.kube.client import Client
+    from numakube.kube.clock import Clock, SystemClock
+    from numakube.kube.connect import connect
+    from numakube.kube.connection.cluster_config import ClusterConfig, UserConfig, load_config
+    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube.leader_election import LeaderElection, LeaseTiming
+    from numakube.kube.object_keys import ObjectKey, key_of
+    from numakube.kube.patches import Patch, json_patch, merge_patch, strategic_patch
+    from numakube.kube.reflector import Reflector, reflecting, wait_synced
+    from numakube.kube.resource_types import Resource
+    from numakube.kube.store import Added, Removed, Store, Updated
+    from numakube.kube.subresources import bind_pod, evict_pod
+    from numakube.kube.workqueue import WorkQueue, run_workers
+
+__all__ = [
+    "NODES",
+    "NODE_RESOURCE_TOPOLOGIES",
+    "PODS",
+    "Added",
+    "Client",
+    "Clock",
+    "ClusterConfig",
+    "EventRecorder",
+    "LeaderElection",
+    "LeaseTiming",
+    "ObjectKey",
+    "Patch",
+    "Reflector",
+    "Removed",
+    "Resource",
+    "Store",
+    "SystemClock",
+    "Updated",
+    "UserConfig",
+    "WorkQueue",
+    "bind_pod",
+    "connect",
+    "evict_pod",
+    "json_patch",
+    "key_of",
+    "load_config",
+    "merge_patch",
+    "reflecting",
+    "resource_of",
+    "run_workers",
+    "strategic_patch",
+    "wait_synced",
+]
+
+_MODULES = {
+    "catalog": "NODE_RESOURCE_TOPOLOGIES NODES PODS resource_of",
+    "client": "Client",
+    "clock": "Clock SystemClock",
+    "connection.cluster_config": "ClusterConfig UserConfig load_config",
+    "connect": "connect",
+    "event_recorder": "EventRecorder",
+    "leader_election": "LeaderElection LeaseTiming",
+    "object_keys": "ObjectKey key_of",
+    "patches": "Patch json_patch merge_patch strategic_patch",
+    "reflector": "Reflector reflecting wait_synced",
+    "resource_types": "Resource",
+    "store": "Added Removed Store Updated",
+    "subresources": "bind_pod evict_pod",
+    "workqueue": "WorkQueue run_workers",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,1 +1,40 @@
-"""The exact model of a kubelet's Topology, CPU, Memory and Device Managers. Pure."""
+"""The exact model of a kubelet's Topology, CPU, Memory and Device Managers. Pure.
+
+    machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi")
+    node = KubeletNode(machine, settings_of(config, machine))
+    outcome = node.admit(pod)      # Admitted, or Rejected in the kubelet's words
+
+What `__all__` names is public; the modules themselves may change.
+"""
+
+from numakube.kubelet.admission_trace import AdmissionTrace
+from numakube.kubelet.machine import Core, Device, HugePages, Machine, NumaNode
+from numakube.kubelet.machines.cadvisor_machine import from_cadvisor
+from numakube.kubelet.machines.presets import PRESETS
+from numakube.kubelet.machines.synthetic import from_shape, to_shape
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.outcome import Admitted, ContainerPlacement, MemoryBlock, Rejected
+from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
+
+__all__ = [
+    "PRESETS",
+    "AdmissionTrace",
+    "Admitted",
+    "ContainerPlacement",
+    "Core",
+    "Device",
+    "HugePages",
+    "KubeletNode",
+    "KubeletSettings",
+    "Machine",
+    "MemoryBlock",
+    "NumaNode",
+    "Rejected",
+    "allocatable_of",
+    "capacity_of",
+    "from_cadvisor",
+    "from_shape",
+    "settings_of",
+    "to_shape",
+]

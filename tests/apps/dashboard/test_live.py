@@ -16,11 +16,11 @@ from tests.apps.dashboard.world import (
     report_of,
     small_world,
 )
-from tests.waiting import PATIENCE_SECONDS, until
 
 from numakube.apps.dashboard import live as live_module
 from numakube.apps.dashboard.dashboard import PREFIX
 from numakube.apps.dashboard.live import Live
+from numakube.testing.waiting import PATIENCE_SECONDS, until
 
 if TYPE_CHECKING:
     import aiohttp

@@ -10,9 +10,6 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from tests.apps.dashboard.serving import words
-from tests.apps.scheduler.world import World, pod_document, without_election, world_of
-from tests.sites.site import Opener
-from tests.waiting import until
 
 from numakube.apps.dashboard import mounting
 from numakube.apps.dashboard.decider import Decider
@@ -20,14 +17,16 @@ from numakube.apps.dashboard.mounting import PREFIX, mounted
 from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess
 from numakube.scheduling.numa.caches.mispredictions import Misprediction, Refusal
+from numakube.testing import pod_document, until
+from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """One node with a pod, and one that waits."""
-    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         await world.start()
         await world.create(pod_document("runs"), pod_document("waits", "40"))
         await world.runs("runs")
@@ -35,7 +34,7 @@ async def world(sites: Opener) -> AsyncIterator[World]:
         yield world
 
 
-def serving(world: World) -> Serving:
+def serving(world: LabCluster) -> Serving:
     """Return a server of the scheduler's dashboard."""
     (running,) = world.running
     process = running.process
@@ -62,7 +61,7 @@ async def shown(session: aiohttp.ClientSession, path: str, *texts: str) -> str:
     return await until(page, lambda seen: all(text in seen for text in texts))
 
 
-async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> None:
+async def test_a_schedulers_dashboard_shows_what_it_decided(world: LabCluster) -> None:
     """The queue, the timeline, what it believes, the explanation, mispredictions."""
     async with serving(world) as server, aiohttp.ClientSession(server.url) as session:
         pending = await shown(session, "pending")
@@ -86,7 +85,7 @@ async def test_a_schedulers_dashboard_shows_what_it_decided(world: World) -> Non
         await shown(session, "", "expected zone 0: cpu 2, got refusal")
 
 
-async def test_it_is_served_where_the_scheduler_listens(world: World) -> None:
+async def test_it_is_served_where_the_scheduler_listens(world: LabCluster) -> None:
     """Which ends although a stream is open."""
     client = world.connect()
     process, stop = SchedulerProcess(without_election(), client), asyncio.Event()
@@ -103,7 +102,7 @@ async def test_it_is_served_where_the_scheduler_listens(world: World) -> None:
 
 
 async def test_without_templates_a_line_says_what_is_missing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: LabCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler runs all the same."""
     for name in [name for name in sys.modules if name.startswith("numakube.apps.dashboard.")]:

@@ -10,7 +10,6 @@ import aiohttp
 import msgspec
 import pytest
 from tests.apps.dashboard.world import kubelet, node_object, pod_object, report_of
-from tests.waiting import until
 
 from numakube.api.yamls import dump_yaml
 from numakube.apps.bundle import pack
@@ -20,6 +19,7 @@ from numakube.errors import ConfigError
 from numakube.insight.collected import NODES, PODS, TOPOLOGIES, Collected, list_file
 from numakube.kube import catalog
 from numakube.kube.client import Client
+from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.inprocess import InProcess

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from tests.apps.operator.test_on_the_lab import remove_definition
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import until
 
 from numakube.apps.deployer.adoption import put_to_rest, wake_all
 from numakube.apps.deployer.detection import control_plane_nodes, installations, platform_of
@@ -29,7 +27,9 @@ from numakube.kube.client import Client
 from numakube.kube.resource_types import Document
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
+from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 from tests.apps.operator.test_on_the_lab import remove_definition
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import until
 
 from numakube.kube.catalog import (
     CLUSTER_ROLES,
@@ -21,7 +19,9 @@ from numakube.kube.catalog import (
     NODE_RESOURCE_TOPOLOGIES,
 )
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 HELM = shutil.which("helm")
 CHART = Path(__file__).parents[3] / "deploy" / "chart"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.apps.enforcer.world import NODE, World, enforced_lab
+from tests.apps.enforcer.enforced import NODE, EnforcedCluster, enforced_lab
 
 from numakube.apps.enforcer.process import PROGRAM
 from numakube.apps.host.surroundings import Surroundings
@@ -18,12 +18,12 @@ from numakube.node.cgroups.group_files import Version
 pytestmark = pytest.mark.timeout(300)
 
 
-async def call(world: World, folder: Path, *words: str) -> tuple[int, list[str]]:
+async def call(world: EnforcedCluster, folder: Path, *words: str) -> tuple[int, list[str]]:
     """Run the enforcer of the node on the host; return its exit code and what it printed."""
-    await world.lab.pool.folder(NODE)
+    await world.cluster.pool.folder(NODE)
     tree = world.tree()
     line = (
-        f"--kubeconfig={world.lab.info().kubeconfig}",
+        f"--kubeconfig={world.cluster.site.kubeconfig}",
         f"--hostname={NODE}",
         f"--cgroup-root={tree.root}",
         f"--sysfs={tree.root.parents[1]}",

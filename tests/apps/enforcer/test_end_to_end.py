@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.apps.enforcer.world import NODE, World, enforced_lab
-from tests.waiting import until
+from tests.apps.enforcer.enforced import NODE, EnforcedCluster, enforced_lab
 
 from numakube.node.cgroups.group_files import CPUS
+from numakube.testing import until
 from numakube.values.cpuset import CpuSet
 
 pytestmark = pytest.mark.timeout(300)
@@ -17,7 +17,7 @@ EVERYTHING = "0-7"
 
 
 @pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-async def any_world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def any_world(request: pytest.FixtureRequest) -> AsyncIterator[EnforcedCluster]:
     """The same with control groups of either version."""
     async with enforced_lab(cgroups=request.param) as world:
         await world.deploy()
@@ -25,14 +25,16 @@ async def any_world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world() -> AsyncIterator[EnforcedCluster]:
     """A lab with one node of two NUMA nodes with four CPUs each, and the enforcer."""
     async with enforced_lab() as world:
         await world.deploy()
         yield world
 
 
-async def test_a_bound_pod_has_its_cpus_for_itself_until_it_ends(any_world: World) -> None:
+async def test_a_bound_pod_has_its_cpus_for_itself_until_it_ends(
+    any_world: EnforcedCluster,
+) -> None:
     """Others move off, come back, and drift does not last."""
     world = any_world
     await world.create("shared")
@@ -52,7 +54,7 @@ async def test_a_bound_pod_has_its_cpus_for_itself_until_it_ends(any_world: Worl
     # Somebody widens the container, then the kubelet starts again and writes everything anew.
     tree.files.write(group, CPUS, EVERYTHING)
     await world.runs_on("bound", "0-1")
-    await world.lab.pool.restart(NODE)
+    await world.cluster.pool.restart(NODE)
     await world.runs_on("bound", "0-1")
     await world.runs_on("shared", "2-7")
 
@@ -60,7 +62,7 @@ async def test_a_bound_pod_has_its_cpus_for_itself_until_it_ends(any_world: Worl
     await world.runs_on("shared", EVERYTHING)
 
 
-async def test_each_container_gets_its_own(world: World) -> None:
+async def test_each_container_gets_its_own(world: EnforcedCluster) -> None:
     """By its name; one that was not aligned runs near the others, off their CPUs."""
     own = [
         {"name": "a", "cpuset": "0-1", "numaNodeResources": [{"node": 0, "resources": {"cpu": 2}}]},
@@ -80,7 +82,7 @@ async def test_each_container_gets_its_own(world: World) -> None:
     await world.runs_on("pod", "2-3,5-7", container="side")
 
 
-async def test_a_pod_without_cpus_of_its_own_stays_near_its_memory(world: World) -> None:
+async def test_a_pod_without_cpus_of_its_own_stays_near_its_memory(world: EnforcedCluster) -> None:
     """It shares the pool of its NUMA node."""
     near = {"numaNodeResources": [{"node": 1, "resources": {"cpu": "2", "memory": "64Mi"}}]}
     await world.create("near", status=near)
@@ -90,7 +92,7 @@ async def test_a_pod_without_cpus_of_its_own_stays_near_its_memory(world: World)
     await until(lambda: world.tree().mems(group), lambda mems: mems == "1")
 
 
-async def test_what_cannot_be_read_is_told_and_left_alone(world: World) -> None:
+async def test_what_cannot_be_read_is_told_and_left_alone(world: EnforcedCluster) -> None:
     """With the field, on the pod itself."""
     await world.create("bad", status={"cpuset": "0-x"})
     message = await world.told("bad", "InvalidAllotment")
@@ -101,7 +103,7 @@ async def test_what_cannot_be_read_is_told_and_left_alone(world: World) -> None:
     assert await world.cpus("bad") == EVERYTHING
 
 
-async def test_everything_is_put_back_when_the_enforcer_goes(any_world: World) -> None:
+async def test_everything_is_put_back_when_the_enforcer_goes(any_world: EnforcedCluster) -> None:
     """And a new one begins where the old one ended."""
     world = any_world
     await world.create("bound", cpuset="0-1")

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from tests.apps.enforcer.single import Node, allotted, group_of, pod_of
-from tests.waiting import turns
 
 from numakube.apps.enforcer.deciding import NodeState
 from numakube.apps.enforcer.enforcer import Enforcer
@@ -25,6 +24,7 @@ from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.nri.fake_runtime import FakeRuntime
 from numakube.node.nri.nri_objects import Container, Cpu, Sandbox, Update
 from numakube.node.nri.nri_plugin import Event
+from numakube.testing import turns
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.apps.enforcer.world import NODE, World, enforced_lab
-from tests.waiting import until
+from tests.apps.enforcer.enforced import NODE, EnforcedCluster, enforced_lab
 
 from numakube.apps.enforcer.originals import FILE
 from numakube.node.cgroups.group_files import CPUS
 from numakube.node.nri.fake_runtime import FakeRuntime
 from numakube.node.nri.nri_objects import Container, Cpu, Sandbox
+from numakube.testing import until
 from numakube_lab.nodes.cgroups import group_of
 
 pytestmark = pytest.mark.timeout(300)
@@ -28,14 +28,14 @@ PROGRAM = "from numakube.cli.main import main; main()"
 
 @contextlib.asynccontextmanager
 async def running(
-    world: World, folder: Path, *options: str
+    world: EnforcedCluster, folder: Path, *options: str
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run the program for the lab's node."""
-    await world.lab.pool.folder(NODE)
+    await world.cluster.pool.folder(NODE)
     tree = world.tree()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", PROGRAM, "enforcer", "--log-format", "json"),
-        *("--kubeconfig", str(world.lab.info().kubeconfig), "--hostname", NODE),
+        *("--kubeconfig", str(world.cluster.site.kubeconfig), "--hostname", NODE),
         *("--cgroup-root", str(tree.root), "--sysfs", str(tree.root.parents[1])),
         *("--kubelet-state-dir", str(tree.root.parents[2]), "--state-dir", str(folder)),
         *("--bind-address", "127.0.0.1:0", "--nri-socket", str(folder / "nri.sock")),

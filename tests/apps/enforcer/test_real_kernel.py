@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.waiting import until_blocking
 
 from numakube.apps.enforcer.deciding import NodeState, PodState, decide
 from numakube.apps.enforcer.executing import Executor
@@ -25,6 +24,7 @@ from numakube.koordinator.node.node_facts import CpuLayout, CpuPlace
 from numakube.node.cgroups.group_files import CPUS, MEMS, CgroupFiles, Hierarchy, Version
 from numakube.node.cgroups.group_names import container_group, pod_group
 from numakube.node.inotify import Inotify
+from numakube.testing import until_blocking
 from numakube.values.cpuset import CpuMask, CpuSet, iter_bits
 
 MOUNT = Path("/sys/fs/cgroup/cpuset")

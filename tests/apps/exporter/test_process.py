@@ -11,8 +11,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import until
 
 from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.process import PROGRAM
@@ -25,9 +23,11 @@ from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import PluginServer
+from numakube.testing import until
 from numakube.topology import nrt_names
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.definition import install_definition
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"
 NODE = "node-0"

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.sites.site import Opener, Site, SiteOptions
 
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 PROGRAM = "from numakube.cli.main import main; main()"
 MEGABYTE = 1024

@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 from tests.apps.exporter.test_process import NODE, Host, create, is_true
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import elapse, until
 
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import PODS
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import elapse, until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.faults import FaultKind, FaultRule
 from numakube_lab.nodes.kubelet import KubeletState
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 STEPS = 30
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.sites.bare import BareOpener, BareServer, bare_lab
-from tests.waiting import until
 
+from numakube import testing
 from numakube.api.nrt import zone_name
 from numakube.api.pod import Pod
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
@@ -25,6 +25,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import until
 
 ZONE = {"cpu": "8", "memory": "16Gi"}
 
@@ -66,17 +67,8 @@ def report(name: str, *free_cpus: int, of: int = 8) -> dict[str, Any]:
 
 
 def pod_document(name: str, cpu: str = "6", **spec: Any) -> dict[str, Any]:
-    """Return a guaranteed pod."""
-    amounts = {"cpu": cpu, "memory": "1Gi"}
-    container = {
-        "name": "main",
-        "image": "registry.example/app:1",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"schedulerName": "kube", "containers": [container], **spec},
-    }
+    """Return a guaranteed pod for a scheduler that asks extenders."""
+    return testing.pod_document(name, cpu, **{"schedulerName": "kube", **spec})
 
 
 @dataclass(slots=True)

@@ -10,29 +10,29 @@ from typing import Any
 
 import pytest
 from tests.apps.extender.standin import KubeScheduler
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import NAMESPACES, PRIORITY_CLASSES
 from numakube.kubelet.outcome import Rejected
+from numakube.testing import pod_document
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 NAME = "numa-scheduler"
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """Three nodes of two NUMA nodes with 16 CPUs each."""
-    async with world_of(3, on=sites) as world:
+    async with lab_cluster(3, on=sites) as world:
         await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
         yield world
 
 
 @contextlib.asynccontextmanager
 async def extended(
-    world: World, *, replicas: int = 1, names_only: bool = True
+    world: LabCluster, *, replicas: int = 1, names_only: bool = True
 ) -> AsyncIterator[tuple[KubeScheduler, list[ExtenderProcess]]]:
     """Run extenders and who calls them."""
     stop = asyncio.Event()
@@ -64,7 +64,7 @@ def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
     return pod_document(name, cpu, **{"schedulerName": NAME, **spec})
 
 
-def would_fit(world: World, name: str) -> list[str]:
+def would_fit(world: LabCluster, name: str) -> list[str]:
     """Return the nodes whose kubelets would take a pod now."""
     found = []
     for node, kubelet in world.pool.kubelets.items():
@@ -79,7 +79,7 @@ def would_fit(world: World, name: str) -> list[str]:
     ("replicas", "names_only"), [(1, True), (1, False), (2, True)], ids=["names", "objects", "two"]
 )
 async def test_everything_that_fits_runs_and_no_kubelet_rejects_a_pod(
-    world: World, replicas: int, names_only: bool
+    world: LabCluster, replicas: int, names_only: bool
 ) -> None:
     """With bindings under way while the next pods are filtered."""
     async with extended(world, replicas=replicas, names_only=names_only) as (scheduler, _):
@@ -95,7 +95,7 @@ async def test_everything_that_fits_runs_and_no_kubelet_rejects_a_pod(
         assert scheduler.log.calls["filter"] < 200
 
 
-async def test_a_refused_pod_runs_soon_after_a_report_makes_it_fit(world: World) -> None:
+async def test_a_refused_pod_runs_soon_after_a_report_makes_it_fit(world: LabCluster) -> None:
     """Nothing that kube-scheduler watches tells it of the report."""
     async with extended(world) as (_, (extender,)):
         await world.create(*(pod(f"p{number}", "14") for number in range(6)))
@@ -108,7 +108,7 @@ async def test_a_refused_pod_runs_soon_after_a_report_makes_it_fit(world: World)
         await world.until(lambda: len(extender.waking) == 0)
 
 
-async def test_an_important_pod_gets_a_zone_cleared_for_it(world: World) -> None:
+async def test_an_important_pod_gets_a_zone_cleared_for_it(world: LabCluster) -> None:
     """Both of the pods on one zone go, and no other."""
     urgent = {"metadata": {"name": "urgent"}, "value": 1000}
     await world.client.create(PRIORITY_CLASSES, urgent)
@@ -121,7 +121,7 @@ async def test_an_important_pod_gets_a_zone_cleared_for_it(world: World) -> None
         assert world.by_phase("Failed") == set()
 
 
-async def test_as_many_pods_run_as_with_our_own_scheduler(world: World) -> None:
+async def test_as_many_pods_run_as_with_our_own_scheduler(world: LabCluster) -> None:
     """The same workload, one after the other on the same nodes."""
     rng = Random(5)
     # Two of them fill a zone, in any combination: how many fit is no matter of luck.
@@ -143,7 +143,7 @@ async def test_as_many_pods_run_as_with_our_own_scheduler(world: World) -> None:
         await world.until(lambda: len(world.by_phase("Running")) == ours)
 
 
-async def test_whoever_waits_in_the_end_fits_nowhere(world: World) -> None:
+async def test_whoever_waits_in_the_end_fits_nowhere(world: LabCluster) -> None:
     """Pods of all sizes, many at once, through two replicas."""
     rng = Random(7)
     async with extended(world, replicas=2):

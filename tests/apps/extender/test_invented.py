@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 from tests.apps.extender.place import Place, asked, pod_document
-from tests.waiting import turns
 
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
 from numakube.kube.catalog import PODS
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import turns
 
 
 def invented(name: str, cpu: str = "6") -> Pod:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.apps.scheduler.world import World, pod_document, refusal_of, world_of
-from tests.sites.site import Opener
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
+from numakube.testing import pod_document, refusal_of
 from numakube_lab.exporters.exporter_faults import Skew
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 SCHEDULER = shutil.which(
     "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])
@@ -34,7 +34,7 @@ pytestmark = [
 
 @contextlib.asynccontextmanager
 async def extended(
-    world: World, folder: Path, *, token: str = "", replicas: int = 1, tls: bool = False
+    world: LabCluster, folder: Path, *, token: str = "", replicas: int = 1, tls: bool = False
 ) -> AsyncIterator[list[ExtenderProcess]]:
     """Run extenders, and a kube-scheduler that calls the first of them."""
     await world.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
@@ -117,7 +117,7 @@ async def test_pods_run_where_they_are_aligned_and_the_rest_waits(
 ) -> None:
     """No kubelet rejects one, and those that wait are not tried without end."""
     async with (
-        world_of(3, on=sites) as world,
+        lab_cluster(3, on=sites) as world,
         extended(world, tmp_path, token="secret", replicas=2) as (extender, _),
     ):
         await world.create(*(pod(f"p{number}", "6") for number in range(15)))
@@ -144,7 +144,10 @@ async def test_pods_run_where_they_are_aligned_and_the_rest_waits(
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 async def test_kube_scheduler_shows_its_certificate(sites: Opener, tmp_path: Path) -> None:
     """As we configure it, with certificates that are made as we say."""
-    async with world_of(1, on=sites) as world, extended(world, tmp_path, tls=True) as (extender,):
+    async with (
+        lab_cluster(1, on=sites) as world,
+        extended(world, tmp_path, tls=True) as (extender,),
+    ):
         assert extender.url.startswith("https://")
         await world.create(pod("p", "6"))
         await world.runs("p")
@@ -153,7 +156,7 @@ async def test_kube_scheduler_shows_its_certificate(sites: Opener, tmp_path: Pat
 
 async def test_a_zone_is_cleared_for_an_important_pod(sites: Opener, tmp_path: Path) -> None:
     """By eviction of both pods of one zone, and of no others."""
-    async with world_of(2, on=sites) as world, extended(world, tmp_path):
+    async with lab_cluster(2, on=sites) as world, extended(world, tmp_path):
         urgent = {"metadata": {"name": "urgent"}, "value": 1000}
         await world.client.create(PRIORITY_CLASSES, urgent)
         await world.create(*(pod(f"p{number}", "7") for number in range(8)))
@@ -166,7 +169,7 @@ async def test_a_zone_is_cleared_for_an_important_pod(sites: Opener, tmp_path: P
 
 async def test_a_report_alone_brings_a_refused_pod_back(sites: Opener, tmp_path: Path) -> None:
     """kube-scheduler itself would look at it again after five minutes."""
-    async with world_of(1, on=sites) as world, extended(world, tmp_path) as (extender,):
+    async with lab_cluster(1, on=sites) as world, extended(world, tmp_path) as (extender,):
         world.exporters.skew(["node-0"], Skew(amounts={"cpu": -10}))
         await world.until(lambda: _most_free_cpus(extender, "node-0") <= 6)
         await world.create(pod("waits", "12"))

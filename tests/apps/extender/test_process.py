@@ -18,7 +18,6 @@ import yaml
 from click.testing import CliRunner
 from tests.apps.extender.place import node_document, pod_document, report
 from tests.sites.bare import BareOpener, BareServer
-from tests.waiting import until
 
 from numakube.apps.extender.process import PROGRAM
 from numakube.apps.host.certificates import TlsFiles
@@ -37,6 +36,7 @@ from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.extender import ExtenderManifest
+from numakube.testing import until
 from numakube_lab.api.access.certificates import Authority
 
 PORT, HEALTH_PORT = 1, 2

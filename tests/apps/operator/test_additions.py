@@ -25,8 +25,6 @@ from tests.apps.operator.test_plans import (
     scheduler_plan,
     wanted,
 )
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import until
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from numakube.api.nodetopology import (
@@ -59,7 +57,9 @@ from numakube.kube.catalog import (
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 pytestmark = pytest.mark.timeout(240)
 

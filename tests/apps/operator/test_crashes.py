@@ -18,8 +18,6 @@ from tests.apps.operator.test_on_the_lab import (
     wanted_exporters,
     wanted_scheduler,
 )
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import until
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd
 from numakube.apps.operator.exporters_plan import Setup
@@ -49,7 +47,9 @@ from numakube.kube.connection.http import HttpTransport
 from numakube.kube.connection.transport import Request, Response, Stream, Transport
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.operator import LEASE
+from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 pytestmark = pytest.mark.timeout(240)
 

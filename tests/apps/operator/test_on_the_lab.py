@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import until
 
 from numakube.apps.operator.state import NRT_DEFINITION, OPERATORS, SCHEDULERS
 from numakube.errors import Conflict
@@ -27,7 +25,9 @@ from numakube.kube.patches import json_patch, merge_patch
 from numakube.kube.resource_types import Document, Resource
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.operator import OperatorManifest
+from numakube.testing import until
 from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import Opener, Site, SiteOptions
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.apps.scheduler.world import World
-
 from numakube.api.containers import Container
 from numakube.api.pod import Pod
 from numakube.kubelet.outcome import Admitted
 from numakube.values.quantity import milli_value, value
 from numakube_lab.nodes.kubelet_admission import Admission
+from numakube_lab.testing import LabCluster
 
 
 def requests_of(pod: Pod) -> Counter[str]:
@@ -53,7 +52,7 @@ def fits(admission: Admission, pod: Pod) -> bool:
     return enough and isinstance(admission.model.clone().admit(pod), Admitted)
 
 
-def nodes_for(world: World, pod: Pod) -> list[str]:
+def nodes_for(world: LabCluster, pod: Pod) -> list[str]:
     """Return every node that would take *pod* now."""
     return [
         name

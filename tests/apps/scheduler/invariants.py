@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tests.apps.scheduler.world import NAME, Running, World
 from tests.lab.exporters.truth import true_zones
-from tests.waiting import until
 
 from numakube.api.pod import Pod
 from numakube.api.pod_phase import has_ended
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.kube.store import Change, Removed
 from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.testing import until
+from numakube_lab.testing import LabCluster, RunningScheduler
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Ledger:
     rejected: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, world: World) -> Ledger:
+    def of(cls, world: LabCluster) -> Ledger:
         """Keep a ledger of *world* from now on."""
         ledger = cls()
         world.pods.store.subscribe(ledger.note)
@@ -50,7 +51,11 @@ class Ledger:
         if pod.spec.node_name:
             seen.add(pod.spec.node_name)
         status = pod.status
-        if pod.spec.scheduler_name == NAME and status is not None and status.phase == "Failed":
+        if (
+            pod.spec.scheduler_name == SCHEDULER_NAME
+            and status is not None
+            and status.phase == "Failed"
+        ):
             self.rejected[pod.metadata.name] = f"{status.reason}: {status.message}"
 
     def bound_twice(self) -> dict[str, set[str]]:
@@ -59,7 +64,7 @@ class Ledger:
 
 
 async def assert_invariants(
-    world: World, ledger: Ledger, *, deleted: Iterable[str] = (), truthful: bool = True
+    world: LabCluster, ledger: Ledger, *, deleted: Iterable[str] = (), truthful: bool = True
 ) -> None:
     """Assert what must hold once things are quiet.
 
@@ -80,7 +85,7 @@ async def assert_invariants(
             await assert_caches_are_fresh(world, running)
 
 
-async def assert_told_once(world: World) -> None:
+async def assert_told_once(world: LabCluster) -> None:
     """Assert that no pod was said to be scheduled twice."""
     told: dict[str, int] = {}
     for event in (await world.client.list(CORE_EVENTS)).items:
@@ -90,7 +95,7 @@ async def assert_told_once(world: World) -> None:
     assert {uid: times for uid, times in told.items() if times > 1} == {}
 
 
-def assert_zones_hold(world: World) -> None:
+def assert_zones_hold(world: LabCluster) -> None:
     """Assert that no zone of any kubelet or in any belief holds more than it has."""
     for name, kubelet in world.pool.kubelets.items():
         if kubelet.admission is not None:
@@ -104,7 +109,7 @@ def assert_zones_hold(world: World) -> None:
                 assert all(amount >= 0 for amount in free.values()), (node.name, free)
 
 
-async def assert_caches_are_fresh(world: World, running: Running) -> None:
+async def assert_caches_are_fresh(world: LabCluster, running: RunningScheduler) -> None:
     """Assert that a scheduler comes to know exactly what the server says."""
     mirror = running.process.mirror
 

@@ -25,8 +25,6 @@ from statistics import median, quantiles
 
 import aiohttp
 import pytest
-from tests.apps.scheduler.world import pod_document
-from tests.waiting import until
 
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import Client
@@ -34,6 +32,7 @@ from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.patches import merge_patch
 from numakube.scheduling.queue.queue import MAX_UNSCHEDULABLE_SECONDS
+from numakube.testing import pod_document, until
 from numakube_lab.rundir import RunDir
 
 PROGRAM = Path(sys.executable).with_name("numakube")

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 import structlog
-from tests.apps.scheduler.world import NAME, pod_document, refusal_of, world_of
-from tests.sites.site import Opener
 
-from numakube.api.scheduler_config import KubeSchedulerConfiguration
+from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.settings import configuration_of
@@ -27,6 +25,8 @@ from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.testing import pod_document, refusal_of
+from numakube_lab.testing import Opener, lab_cluster
 
 UPSTREAM = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -246,7 +246,7 @@ async def test_the_configuration_of_upstreams_users_works(
     """Unchanged with our cache, or with upstream's, whose resync lets in who had to wait."""
     config = configuration(text)
     name = "topo-aware-scheduler"
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         running = await world.start(config)
         assert isinstance(running.process.mirror.cache, cache)
         pods = [pod_document(f"p{number}", "6", schedulerName=name) for number in range(6)]
@@ -264,7 +264,7 @@ async def test_the_configuration_of_upstreams_users_works(
 async def test_two_profiles_serve_two_names(sites: Opener) -> None:
     """One aligns, the other does not; pods of a third name are nobody's."""
     config = configuration(TWO)
-    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         await world.start(config)
         names = {"a": "packs", "b": "blind", "c": "other"}
         await world.create(
@@ -279,12 +279,12 @@ async def test_two_profiles_serve_two_names(sites: Opener) -> None:
 @pytest.mark.timeout(180)
 async def test_a_pod_with_resource_claims_is_told_who_handles_them(sites: Opener) -> None:
     """It is not placed without its devices."""
-    async with world_of(1, shape="1 socket, 4 cores, smt 1, 8Gi", on=sites) as world:
+    async with lab_cluster(1, shape="1 socket, 4 cores, smt 1, 8Gi", on=sites) as world:
         await world.start()
         claims = [{"name": "gpu", "resourceClaimName": "some-gpu"}]
         await world.create(pod_document("p", resourceClaims=claims))
         (text,) = await world.some_events("FailedScheduling")
         assert "resource claims" in text
         assert "numakube extender" in text
-        assert world.pod("p").spec.scheduler_name == NAME
+        assert world.pod("p").spec.scheduler_name == SCHEDULER_NAME
         assert not world.pod("p").spec.node_name

@@ -6,25 +6,26 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-from tests.apps.scheduler.world import NAME, World, pod_document, world_of
-from tests.sites.site import Opener
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import NODES, PODS, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.assembly import default_configuration
+from numakube.testing import pod_document
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """Three nodes of two NUMA nodes with 16 CPUs each."""
-    async with world_of(3, on=sites) as world:
+    async with lab_cluster(3, on=sites) as world:
         yield world
 
 
-async def test_every_pod_that_fits_runs_and_no_kubelet_rejects_one(world: World) -> None:
+async def test_every_pod_that_fits_runs_and_no_kubelet_rejects_one(world: LabCluster) -> None:
     """As many as the zones hold: after that, each refusal is one that the kubelets confirm."""
     await world.start()
     await world.create(*(pod_document(f"p{number}", "6") for number in range(14)))
@@ -39,7 +40,7 @@ async def test_every_pod_that_fits_runs_and_no_kubelet_rejects_one(world: World)
             assert isinstance(outcome, Rejected), f"{name} would fit {node}"
 
 
-async def test_a_refusal_says_what_is_missing(world: World) -> None:
+async def test_a_refusal_says_what_is_missing(world: LabCluster) -> None:
     """In the event and in the condition, in words that one can act on."""
     await world.start()
     await world.create(pod_document("wide", "20"))
@@ -52,7 +53,7 @@ async def test_a_refusal_says_what_is_missing(world: World) -> None:
     assert await world.some_events("FailedScheduling") == [text]
 
 
-async def test_a_waiting_pod_runs_as_soon_as_room_appears(world: World) -> None:
+async def test_a_waiting_pod_runs_as_soon_as_room_appears(world: LabCluster) -> None:
     """Within one report, not after minutes."""
     await world.start()
     await world.create(*(pod_document(f"p{number}", "14") for number in range(6)))
@@ -63,7 +64,7 @@ async def test_a_waiting_pod_runs_as_soon_as_room_appears(world: World) -> None:
     await world.runs("waits")
 
 
-async def test_a_pod_of_higher_priority_takes_the_room_of_the_fewest(world: World) -> None:
+async def test_a_pod_of_higher_priority_takes_the_room_of_the_fewest(world: LabCluster) -> None:
     """One victim in the right zone, with its event and condition."""
     await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
     await world.start()
@@ -77,7 +78,7 @@ async def test_a_pod_of_higher_priority_takes_the_room_of_the_fewest(world: Worl
     assert world.by_phase("Failed") == set()
 
 
-async def test_a_scheduler_that_is_killed_is_replaced_without_loss(world: World) -> None:
+async def test_a_scheduler_that_is_killed_is_replaced_without_loss(world: LabCluster) -> None:
     """Nothing is bound twice, nothing is lost, nothing is double-booked."""
     first = await world.start()
     await world.create(*(pod_document(f"p{number}", "6") for number in range(6)))
@@ -88,7 +89,7 @@ async def test_a_scheduler_that_is_killed_is_replaced_without_loss(world: World)
     assert world.by_phase("Failed") == set()
 
 
-async def test_pods_of_others_are_left_alone_but_counted(world: World) -> None:
+async def test_pods_of_others_are_left_alone_but_counted(world: LabCluster) -> None:
     """The default scheduler is at work on the same nodes."""
     await world.start()
     foreign = [
@@ -102,7 +103,7 @@ async def test_pods_of_others_are_left_alone_but_counted(world: World) -> None:
     assert world.by_phase("Failed") == failed
 
 
-async def test_a_gate_keeps_a_pod_back_until_it_is_removed(world: World) -> None:
+async def test_a_gate_keeps_a_pod_back_until_it_is_removed(world: LabCluster) -> None:
     """Nothing is said about a pod that is not to be scheduled yet."""
     running = await world.start()
     await world.create(pod_document("gated", schedulingGates=[{"name": "example.com/quota"}]))
@@ -113,7 +114,7 @@ async def test_a_gate_keeps_a_pod_back_until_it_is_removed(world: World) -> None
     await world.runs("gated")
 
 
-async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: World) -> None:
+async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: LabCluster) -> None:
     """The change of the node wakes the pod."""
     cluster = (await world.start()).process.mirror.cluster
     for number in range(3):
@@ -128,9 +129,9 @@ async def test_a_cordoned_node_gets_no_pods_until_it_is_uncordoned(world: World)
     assert world.pod("waits").spec.node_name == "node-1"
 
 
-async def test_two_schedulers_agree_on_one_that_works(world: World) -> None:
+async def test_two_schedulers_agree_on_one_that_works(world: LabCluster) -> None:
     """When the leader is killed the other takes over, and nothing is bound twice."""
-    config = default_configuration(NAME)
+    config = default_configuration(SCHEDULER_NAME)
     election = msgspec.structs.replace(
         config.leader_election, lease_duration="6s", renew_deadline="5s", retry_period="500ms"
     )
@@ -147,7 +148,7 @@ async def test_two_schedulers_agree_on_one_that_works(world: World) -> None:
     assert world.by_phase("Failed") == set()
 
 
-async def test_it_stops_when_it_is_told_to(world: World) -> None:
+async def test_it_stops_when_it_is_told_to(world: LabCluster) -> None:
     """With exit code 0 and its last events written."""
     running = await world.start()
     await world.create(pod_document("a"))

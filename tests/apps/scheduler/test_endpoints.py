@@ -7,8 +7,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.apps.scheduler.world import World, pod_document, without_election, world_of
-from tests.sites.site import Opener
 
 from numakube.apps.host.access import Access
 from numakube.apps.host.loglevel import SWITCH
@@ -17,14 +15,18 @@ from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
+from numakube.testing import pod_document
+from numakube_lab.testing import LabCluster, Opener, lab_cluster, without_election
 
 pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """One node with a pod, and one that waits."""
-    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", rbac=True, on=sites) as world:
+    async with lab_cluster(
+        1, shape="2 sockets, 4 cores, smt 2, 16Gi", rbac=True, on=sites
+    ) as world:
         await world.start()
         await world.create(pod_document("runs"), pod_document("waits", "40"))
         await world.runs("runs")
@@ -40,7 +42,7 @@ async def restored() -> AsyncIterator[None]:
     SWITCH.set(level)
 
 
-def serving(world: World, host: str) -> Serving:
+def serving(world: LabCluster, host: str) -> Serving:
     """Return a server of the endpoints, as if it listened on *host*."""
     (running,) = world.running
     process = running.process
@@ -60,7 +62,7 @@ async def get(session: aiohttp.ClientSession, path: str) -> Any:
 
 
 @pytest.mark.usefixtures("restored")
-async def test_on_loopback_everything_can_be_looked_at(world: World) -> None:
+async def test_on_loopback_everything_can_be_looked_at(world: LabCluster) -> None:
     """Queue, cache, pods, configuration, metrics and the level of the log."""
     async with (
         serving(world, "127.0.0.1") as server,
@@ -104,7 +106,7 @@ async def levels_can_be_set(session: aiohttp.ClientSession) -> None:
     assert SWITCH.level == "warning"
 
 
-async def test_elsewhere_a_caller_needs_a_token_and_the_right(world: World) -> None:
+async def test_elsewhere_a_caller_needs_a_token_and_the_right(world: LabCluster) -> None:
     """Health and metrics stay open; what the API server says decides about the rest."""
     reader, stranger = await account(world, "reader"), await account(world, "stranger")
     await allow(world, "reader")
@@ -127,14 +129,14 @@ async def status(session: aiohttp.ClientSession, path: str, token: str = "") -> 
         return response.status
 
 
-async def account(world: World, name: str) -> str:
+async def account(world: LabCluster, name: str) -> str:
     """Return the token of a new account."""
     document = {"metadata": {"name": name}}
     await world.client.create(SERVICE_ACCOUNTS, document, namespace="default")
     return (await request_token(world.client, ObjectKey("default", name))).token
 
 
-async def allow(world: World, name: str) -> None:
+async def allow(world: LabCluster, name: str) -> None:
     """Let an account read the configuration."""
     rules = [{"nonResourceURLs": ["/configz"], "verbs": ["get"]}]
     role = {"metadata": {"name": "configz"}, "rules": rules}

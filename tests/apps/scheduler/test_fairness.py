@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
-from tests.apps.scheduler.world import NAME, Running, World, pod_document, refusal_of, world_of
-from tests.sites.site import Opener
-from tests.waiting import until
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import PRIORITY_CLASSES
+from numakube.testing import pod_document, refusal_of, until
+from numakube_lab.testing import LabCluster, Opener, RunningScheduler, lab_cluster
 
 SHAPE = "1 socket, 8 cores, smt 1, 32Gi"
 IMPOSSIBLE = 40
@@ -19,7 +19,7 @@ MINUTES = 1000.0
 @pytest.mark.timeout(180)
 async def test_everybody_gets_a_turn(sites: Opener) -> None:
     """Each time that room appears, one of those who wait gets it at once, until all have run."""
-    async with world_of(1, shape=SHAPE, on=sites) as world:
+    async with lab_cluster(1, shape=SHAPE, on=sites) as world:
         ledger = Ledger.of(world)
         await world.start()
         names = [f"p{number}" for number in range(5)]
@@ -37,7 +37,7 @@ async def test_everybody_gets_a_turn(sites: Opener) -> None:
         await assert_invariants(world, ledger, deleted=deleted)
 
 
-def refused(world: World) -> set[str]:
+def refused(world: LabCluster) -> set[str]:
     """Return the names of the pods that were told that they do not fit."""
     return {pod.metadata.name for pod in world.pods.store if refusal_of(pod)}
 
@@ -45,7 +45,7 @@ def refused(world: World) -> set[str]:
 @pytest.mark.timeout(180)
 async def test_the_urgent_who_fit_nowhere_keep_nobody_waiting(sites: Opener) -> None:
     """They are tried first, and then let others pass, time and again."""
-    async with world_of(2, shape=SHAPE, on=sites) as world:
+    async with lab_cluster(2, shape=SHAPE, on=sites) as world:
         await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
         await world.start()
         await world.create(
@@ -69,7 +69,7 @@ async def test_the_urgent_who_fit_nowhere_keep_nobody_waiting(sites: Opener) -> 
 @pytest.mark.timeout(1200)
 async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
     """Once they have been refused, what fits is placed before they are tried again."""
-    async with world_of(10, shape=SHAPE) as world:
+    async with lab_cluster(10, shape=SHAPE) as world:
         running = await world.start()
         for start in range(0, CROWD, 500):
             await world.create(*(pod_document(f"huge{start + n}", "60") for n in range(500)))
@@ -83,9 +83,12 @@ async def test_ten_thousand_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
         assert most < CROWD / 10
 
 
-def attempts(running: Running) -> float:
+def attempts(running: RunningScheduler) -> float:
     """Return how often a scheduler has tried to place somebody."""
     metric = "scheduler_schedule_attempts_total"
-    results = [{"result": one, "profile": NAME} for one in ("scheduled", "unschedulable", "error")]
+    results = [
+        {"result": one, "profile": SCHEDULER_NAME}
+        for one in ("scheduled", "unschedulable", "error")
+    ]
     registry = running.process.registry
     return sum(registry.get_sample_value(metric, labels) or 0.0 for labels in results)

@@ -9,11 +9,10 @@ from random import Random
 
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
-from tests.waiting import until
 
 from numakube.kube.catalog import LEASES
+from numakube.testing import pod_document, until
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 PROGRAM = Path(sys.executable).with_name("numakube")
 KILLS = 2
@@ -32,7 +31,7 @@ profiles:
 """
 
 
-async def launch(world: World) -> asyncio.subprocess.Process:
+async def launch(world: LabCluster) -> asyncio.subprocess.Process:
     """Start the program."""
     config = world.site.folder / "config.yaml"
     config.write_text(CONFIG)
@@ -41,7 +40,7 @@ async def launch(world: World) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(PROGRAM, *words)
 
 
-async def leader(world: World) -> str:
+async def leader(world: LabCluster) -> str:
     """Return who leads as soon as somebody does."""
 
     async def holder() -> str:
@@ -52,7 +51,7 @@ async def leader(world: World) -> str:
     return await until(holder)
 
 
-def placed(world: World, prefix: str) -> int:
+def placed(world: LabCluster, prefix: str) -> int:
     """Return how many of the pods with such names are on nodes."""
     return sum(
         pod.metadata.name.startswith(prefix) and bool(pod.spec.node_name)
@@ -64,7 +63,7 @@ def placed(world: World, prefix: str) -> int:
 async def test_killing_the_leader_at_any_moment_loses_nothing(sites: Opener) -> None:
     """The other one takes over; no pod is bound twice, lost or rejected."""
     rng = Random(3)
-    async with world_of(3, shape="2 sockets, 8 cores, smt 2, 64Gi", on=sites) as world:
+    async with lab_cluster(3, shape="2 sockets, 8 cores, smt 2, 64Gi", on=sites) as world:
         ledger = Ledger.of(world)
         processes = [await launch(world)]
         try:

@@ -6,8 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
 
 from numakube.api.koordinator import keys
 from numakube.koordinator.ledger.annotations import allotment_of
@@ -16,7 +14,9 @@ from numakube.koordinator.refusals import Why
 from numakube.kube.catalog import NODES, PRIORITY_CLASSES
 from numakube.kube.patches import merge_patch
 from numakube.kubelet.option_words import UNALIGNED
+from numakube.testing import pod_document
 from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -34,7 +34,7 @@ def aligned(name: str, cpu: str, spec: dict[str, str], **more: Any) -> dict[str,
     return pod_document(name, cpu, metadata=metadata, **more)
 
 
-def given(world: World, name: str) -> Allotment:
+def given(world: LabCluster, name: str) -> Allotment:
     """Return what a pod was given."""
     problems: list[str] = []
     allotment = allotment_of(world.pod(name), problems)
@@ -45,7 +45,7 @@ def given(world: World, name: str) -> Allotment:
 
 async def test_what_a_pod_is_given_is_written_with_its_binding(sites: Opener) -> None:
     """No version of the pod is bound without it, and none has it without being bound."""
-    async with world_of(2, SHAPE, UNALIGNED, on=sites) as world:
+    async with lab_cluster(2, SHAPE, UNALIGNED, on=sites) as world:
         versions: list[tuple[str, bool]] = []
 
         def note(change: Any) -> None:
@@ -73,7 +73,7 @@ async def test_what_a_pod_is_given_is_written_with_its_binding(sites: Opener) ->
 
 async def test_a_new_scheduler_knows_what_the_old_one_gave(sites: Opener) -> None:
     """It reads it from the pods."""
-    async with world_of(1, SHAPE, UNALIGNED, on=sites) as world:
+    async with lab_cluster(1, SHAPE, UNALIGNED, on=sites) as world:
         first = await world.start()
         await world.create(aligned("a", "6", SINGLE), aligned("b", "6", SINGLE))
         await world.until(lambda: world.by_phase("Running") == {"a", "b"})
@@ -90,7 +90,7 @@ async def test_a_new_scheduler_knows_what_the_old_one_gave(sites: Opener) -> Non
 
 async def test_lost_answers_lose_no_cpus_and_give_none_twice(sites: Opener) -> None:
     """A binding that was carried out without an answer is found out by looking."""
-    async with world_of(1, SHAPE, UNALIGNED, on=sites) as world:
+    async with lab_cluster(1, SHAPE, UNALIGNED, on=sites) as world:
         lost = FaultRule(kind=FaultKind.DROP, methods=("POST",), path="/binding$", times=2)
         world.site.faults.add(lost)
         await world.start()
@@ -103,7 +103,7 @@ async def test_lost_answers_lose_no_cpus_and_give_none_twice(sites: Opener) -> N
 
 async def test_mixed_clusters_place_each_pod_where_its_wish_is_met(sites: Opener) -> None:
     """A kubelet that aligns by another policy is refused, a label counts, others pass."""
-    async with world_of(1, SHAPE, "policy=best-effort", on=sites) as world:
+    async with lab_cluster(1, SHAPE, "policy=best-effort", on=sites) as world:
         await world.start()
         await world.create(aligned("strict", "2", SINGLE))
         await world.refuses("strict", Why.KUBELET_POLICY.value)
@@ -116,7 +116,7 @@ async def test_labels_align_pods_that_say_nothing_and_container_scope_fits_more(
     sites: Opener,
 ) -> None:
     """Two containers of five CPUs fit no NUMA node together."""
-    async with world_of(1, SHAPE, UNALIGNED, on=sites) as world:
+    async with lab_cluster(1, SHAPE, UNALIGNED, on=sites) as world:
         labels = {keys.NODE_POLICY: "SingleNUMANode"}
         await label(world, labels)
         await world.start()
@@ -131,14 +131,14 @@ async def test_labels_align_pods_that_say_nothing_and_container_scope_fits_more(
         assert sorted(share.mask for share in shares.values()) == [0b01, 0b10]
 
 
-async def label(world: World, labels: dict[str, str]) -> None:
+async def label(world: LabCluster, labels: dict[str, str]) -> None:
     """Label node-0."""
     await world.client.patch(NODES, "node-0", merge_patch({"metadata": {"labels": labels}}))
 
 
 async def test_preemption_makes_room_in_one_numa_node(sites: Opener) -> None:
     """The victim is whoever holds it; the others stay."""
-    async with world_of(1, SHAPE, UNALIGNED, on=sites) as world:
+    async with lab_cluster(1, SHAPE, UNALIGNED, on=sites) as world:
         await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
         await world.start()
         await world.create(aligned("big", "8", SINGLE))

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.test_koordinator import given
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
 
 from numakube.api.koordinator import keys
 from numakube.koordinator.refusals import Why
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import UNALIGNED, lab_configuration, parse_kubelet_options
+from numakube.testing import pod_document
 from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -66,7 +66,7 @@ def pair(policy: str, scope: str, decided_by: str) -> dict[str, Any]:
 async def test_each_cell_does_what_it_says(sites: Opener, decided_by: str) -> None:
     """Only a single NUMA node for the pod as a whole cannot be had."""
     plans = tuple(plan(policy, scope, decided_by) for policy, scope in CELLS)
-    async with world_of(0, plans=plans, on=sites) as world:
+    async with lab_cluster(0, plans=plans, on=sites) as world:
         await world.start()
         await world.create(*(pair(policy, scope, decided_by) for policy, scope in CELLS))
         impossible = name_of("SingleNUMANode", "pod")
@@ -79,7 +79,7 @@ async def test_each_cell_does_what_it_says(sites: Opener, decided_by: str) -> No
                 check(world, policy, scope, by_scheduler=bool(policy) and not kubelets)
 
 
-def check(world: World, policy: str, scope: str, *, by_scheduler: bool) -> None:
+def check(world: LabCluster, policy: str, scope: str, *, by_scheduler: bool) -> None:
     """Check what a pod was given."""
     name = name_of(policy, scope)
     if not by_scheduler:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.waiting import until
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
@@ -25,6 +24,7 @@ from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.testing import Received, ScriptedServer
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import until
 
 
 def pod(name: str) -> PodInfo:

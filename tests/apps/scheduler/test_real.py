@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
-from tests.apps.scheduler.world import World, pod_document, world_of
 from tests.real.api_server import RealServer
 from tests.real.marks import needs_assets
 from tests.sites.real_site import RealSite, real_site
-from tests.waiting import until
 
 from numakube.errors import AlreadyExists, ApiError, ClusterUnreachable
 from numakube.kube.catalog import PODS
+from numakube.testing import pod_document, until
+from numakube_lab.testing import LabCluster, lab_cluster
 
 pytestmark = [needs_assets, pytest.mark.timeout(400)]
 
@@ -30,7 +30,7 @@ async def test_a_killed_server_loses_nothing_and_nothing_is_bound_twice(
     """Pods are created all the while; in the end every one of them runs."""
     rng = Random(7)
     on = partial(real_site, shared_server)
-    async with world_of(3, shape="2 sockets, 8 cores, smt 2, 64Gi", on=on) as world:
+    async with lab_cluster(3, shape="2 sockets, 8 cores, smt 2, 64Gi", on=on) as world:
         assert isinstance(world.site, RealSite)
         ledger = Ledger.of(world)
         running = await world.start()
@@ -47,13 +47,13 @@ async def test_a_killed_server_loses_nothing_and_nothing_is_bound_twice(
         assert not running.task.done()
 
 
-async def create_in_the_end(world: World, documents: list[dict[str, Any]]) -> None:
+async def create_in_the_end(world: LabCluster, documents: list[dict[str, Any]]) -> None:
     """Create pods one after the other, however long the server is away."""
     for document in documents:
         await until(lambda: is_created(world, document))  # noqa: B023
 
 
-async def is_created(world: World, document: dict[str, Any]) -> bool:
+async def is_created(world: LabCluster, document: dict[str, Any]) -> bool:
     """Try to create a pod; tell whether it is there."""
     try:
         await world.client.create(PODS.raw, document, namespace="default")

@@ -9,16 +9,17 @@ import aiohttp
 import pytest
 from tests.apps.scheduler.test_endpoints import get, serving
 from tests.apps.scheduler.test_rejections import LIES
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
+
+from numakube.testing import pod_document
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """One node with three CPUs left in either zone at most."""
-    async with world_of(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(1, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         await world.create(
             pod_document("big", "5", nodeName="node-0"),
             pod_document("small", "5", nodeName="node-0"),
@@ -27,7 +28,7 @@ async def world(sites: Opener) -> AsyncIterator[World]:
         yield world
 
 
-async def story(world: World, name: str) -> list[dict[str, Any]]:
+async def story(world: LabCluster, name: str) -> list[dict[str, Any]]:
     """Return the attempts of a pod, oldest first."""
     async with (
         serving(world, "127.0.0.1") as server,
@@ -46,7 +47,7 @@ async def story(world: World, name: str) -> list[dict[str, Any]]:
     return attempts
 
 
-def events_of(world: World, name: str) -> list[str]:
+def events_of(world: LabCluster, name: str) -> list[str]:
     """Return what was noted of a pod so far."""
     (running,) = [one for one in world.running if not one.task.done()]
     flights = running.process.scheduler.recording.recorder.called("default", name)
@@ -58,7 +59,9 @@ def events_of(world: World, name: str) -> list[str]:
     ]
 
 
-async def test_a_pod_that_is_refused_then_placed_and_admitted_tells_all_of_it(world: World) -> None:
+async def test_a_pod_that_is_refused_then_placed_and_admitted_tells_all_of_it(
+    world: LabCluster,
+) -> None:
     """Why refused, what woke it, where it went, what was predicted and what it got."""
     await world.start()
     await world.create(pod_document("late", "4"))
@@ -84,7 +87,7 @@ async def test_a_pod_that_is_refused_then_placed_and_admitted_tells_all_of_it(wo
     assert "mispredicted" not in events
 
 
-async def test_a_rejection_by_the_kubelet_is_part_of_the_story(world: World) -> None:
+async def test_a_rejection_by_the_kubelet_is_part_of_the_story(world: LabCluster) -> None:
     """Reports that lie are believed until then."""
     world.exporters.skew(["node-0"], LIES)
     running = await world.start()
@@ -104,7 +107,7 @@ async def test_a_rejection_by_the_kubelet_is_part_of_the_story(world: World) -> 
     assert rejected["reason"]
 
 
-async def test_a_scheduler_that_starts_anew_says_since_when_it_records(world: World) -> None:
+async def test_a_scheduler_that_starts_anew_says_since_when_it_records(world: LabCluster) -> None:
     """What was before is gone; what waits is tried and recorded again."""
     first = await world.start()
     await world.create(pod_document("late", "4"))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.apps.scheduler.world import NAME, World, pod_document, world_of
-from tests.sites.site import Opener
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.kube.catalog import CORE_EVENTS, REPLICA_SETS
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import default_configuration
@@ -18,7 +17,9 @@ from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import pod_document
 from numakube_lab.exporters.exporter_faults import Skew
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -27,9 +28,9 @@ GUARD = "node(s) whose kubelet rejected a pod like this"
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """Two nodes with one CPU left in either zone, and exporters that say there are more."""
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         for node in ("node-0", "node-1"):
             for cpus in ("7", "5"):
                 await world.create(pod_document(f"fills-{node}-{cpus}", cpus, nodeName=node))
@@ -38,7 +39,7 @@ async def world(sites: Opener) -> AsyncIterator[World]:
         yield world
 
 
-async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: World) -> None:
+async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: LabCluster) -> None:
     """One rejection per node; then the pods wait, and say why."""
     running = await world.start()
     await lies_are_believed(world)
@@ -62,9 +63,9 @@ def is_kept_away(guard: RejectionGuard, pod: Pod) -> bool:
     return not guard.filter(CycleState(), rejected, node).ok
 
 
-async def test_a_replica_set_that_is_rejected_does_not_run_away(world: World) -> None:
+async def test_a_replica_set_that_is_rejected_does_not_run_away(world: LabCluster) -> None:
     """A handful of failed pods, and one event on the owner though two schedulers see it."""
-    config = default_configuration(NAME)
+    config = default_configuration(SCHEDULER_NAME)
     leader = await world.start(config)
     await world.until(lambda: leader.process.leading)
     await world.start(config)
@@ -88,7 +89,7 @@ async def test_a_replica_set_that_is_rejected_does_not_run_away(world: World) ->
     assert (told.count or 1) == 1
 
 
-async def lies_are_believed(world: World) -> None:
+async def lies_are_believed(world: LabCluster) -> None:
     """Wait until every scheduler has the wrong reports."""
 
     def all_wrong() -> bool:
@@ -101,7 +102,7 @@ async def lies_are_believed(world: World) -> None:
     await world.until(all_wrong)
 
 
-async def test_old_rejections_are_no_reason_to_be_careful(world: World) -> None:
+async def test_old_rejections_are_no_reason_to_be_careful(world: LabCluster) -> None:
     """A scheduler that starts finds failed pods of long ago; they say nothing about today."""
     first = await world.start()
     await lies_are_believed(world)

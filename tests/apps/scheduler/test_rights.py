@@ -11,9 +11,8 @@ import msgspec
 import pytest
 from tests.apps.scheduler.devices import device_definition
 from tests.apps.scheduler.test_volumes import claim, disk, offer, storage_class
-from tests.apps.scheduler.world import NAME, World, pod_document, world_of
-from tests.sites.site import Opener
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.host.access import Access
 from numakube.apps.watched_kinds import CLAIMS, VOLUMES
 from numakube.kube.catalog import (
@@ -36,7 +35,9 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.scheduler import SchedulerManifest, cluster_rules, lease_rules
 from numakube.scheduling.assembly import default_configuration
+from numakube.testing import pod_document
 from numakube_lab.api.wire.request_info import parse_request
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -102,7 +103,7 @@ def granted() -> set[Right]:
     """Return every right of the roles that we ship."""
     return {
         Right(group, resource, verb)
-        for rule in (*cluster_rules(), *lease_rules(NAME))
+        for rule in (*cluster_rules(), *lease_rules(SCHEDULER_NAME))
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -110,9 +111,9 @@ def granted() -> set[Right]:
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """A cluster where rights count."""
-    async with world_of(1, shape="1 socket, 6 cores, smt 1, 16Gi", rbac=True, on=sites) as world:
+    async with lab_cluster(1, shape="1 socket, 6 cores, smt 1, 16Gi", rbac=True, on=sites) as world:
         await world.client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         await world.client.create(CUSTOM_RESOURCE_DEFINITIONS, device_definition())
         for document in SchedulerManifest(namespace=NAMESPACE).access():
@@ -122,9 +123,9 @@ async def world(sites: Opener) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def transport(world: World) -> Recording:
+async def transport(world: LabCluster) -> Recording:
     """A connection as the scheduler's account."""
-    key = ObjectKey(NAMESPACE, NAME)
+    key = ObjectKey(NAMESPACE, SCHEDULER_NAME)
     token = (await request_token(world.client, key)).token
     user = UserConfig(token=token)
     auth = authenticator_for(user, clock=SystemClock(), env={}, interactive=False)
@@ -134,10 +135,10 @@ async def transport(world: World) -> Recording:
 
 
 async def test_the_role_is_enough_and_nothing_in_it_is_idle(
-    world: World, transport: Recording
+    world: LabCluster, transport: Recording
 ) -> None:
     """Scheduling, preemption, volumes, the lease, events and the check of callers."""
-    config = default_configuration(NAME)
+    config = default_configuration(SCHEDULER_NAME)
     election = msgspec.structs.replace(config.leader_election, resource_namespace=NAMESPACE)
     client = Client(transport, rate=0)
     running = await world.start(
@@ -161,7 +162,7 @@ async def test_the_role_is_enough_and_nothing_in_it_is_idle(
     assert {right for right in idle if right.verb not in FAMILIAR} == set()
 
 
-async def with_volumes(world: World) -> None:
+async def with_volumes(world: LabCluster) -> None:
     """Let the scheduler bind a volume, and ask for another one to be made."""
     admin = world.client
     await storage_class(admin, "static", "kubernetes.io/no-provisioner")

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from tests.apps.scheduler.brute_force import nodes_for
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
-from tests.waiting import until
 
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import pod_document, until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -74,7 +73,7 @@ async def test_whoever_waits_fits_nowhere_and_whoever_is_placed_is_admitted(
 ) -> None:
     """On nodes of every policy and scope, after pods have come and gone."""
     rng = Random(seed)
-    async with world_of(0, plans=mixed_plans(rng, 6), on=sites) as world:
+    async with lab_cluster(0, plans=mixed_plans(rng, 6), on=sites) as world:
         ledger = Ledger.of(world)
         await world.start()
         deleted: set[str] = set()
@@ -90,13 +89,13 @@ async def test_whoever_waits_fits_nowhere_and_whoever_is_placed_is_admitted(
         await assert_invariants(world, ledger, deleted=deleted)
 
 
-async def settle(world: World) -> None:
+async def settle(world: LabCluster) -> None:
     """Wait until every pod was tried, and none waits that would fit."""
     await world.settled()
     await nobody_fits(world)
 
 
-async def nobody_fits(world: World) -> None:
+async def nobody_fits(world: LabCluster) -> None:
     """Wait until no pod waits that would fit; the failure shows those that would."""
 
     def would_fit() -> dict[str, list[str]]:

@@ -10,10 +10,10 @@ import pytest
 from tests.apps.scheduler.invariants import Ledger, assert_invariants
 from tests.apps.scheduler.test_side_by_side import mixed_plans
 from tests.apps.scheduler.turmoil import Turmoil
-from tests.apps.scheduler.world import pod_document, world_of
-from tests.sites.site import Opener
 
 from numakube.kube.clock import SystemClock
+from numakube.testing import pod_document
+from numakube_lab.testing import Opener, lab_cluster
 
 SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "300"))
 
@@ -21,7 +21,7 @@ SOAK_SECONDS = float(os.environ.get("SOAK_SECONDS", "300"))
 async def live_through(sites: Opener, seconds: float, seed: int, *, truthful: bool) -> None:
     """Let a cluster with a scheduler have such a day."""
     rng = Random(seed)
-    async with world_of(0, plans=mixed_plans(rng, 5), on=sites) as world:
+    async with lab_cluster(0, plans=mixed_plans(rng, 5), on=sites) as world:
         turmoil = Turmoil(world, rng, Ledger.of(world), truthful=truthful)
         await world.start()
         await turmoil.last(seconds)
@@ -65,7 +65,7 @@ class LeapingClock(SystemClock):
 async def test_clocks_that_jump_stop_nothing(sites: Opener) -> None:
     """An hour back, a year forward, and a machine that slept for ten minutes."""
     clock = LeapingClock()
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         ledger = Ledger.of(world)
         await world.start(client=world.site.connect(clock=clock))
         leaps = (timedelta(hours=-1), timedelta(days=365), timedelta())
@@ -80,7 +80,7 @@ async def test_clocks_that_jump_stop_nothing(sites: Opener) -> None:
 @pytest.mark.timeout(180)
 async def test_nodes_that_go_and_come_back_are_used_again(sites: Opener) -> None:
     """A pod that waits for room runs on the node that came."""
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         ledger = Ledger.of(world)
         await world.start()
         await world.create(*(pod_document(f"p{number}", "6") for number in range(5)))
@@ -102,7 +102,7 @@ async def test_nodes_that_go_and_come_back_are_used_again(sites: Opener) -> None
 @pytest.mark.timeout(180)
 async def test_who_is_stopped_in_a_burst_blames_nobody(sites: Opener) -> None:
     """What was under way is finished or left to the next one; no event tells of failures."""
-    async with world_of(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
+    async with lab_cluster(2, shape="2 sockets, 4 cores, smt 2, 16Gi", on=sites) as world:
         ledger = Ledger.of(world)
         first = await world.start()
         await world.create(*(pod_document(f"p{number}", "1") for number in range(16)))

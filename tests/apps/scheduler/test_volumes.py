@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.apps.scheduler.world import World, pod_document, world_of
-from tests.sites.site import Opener
 
 from numakube.apps.watched_kinds import CLAIMS, RESOURCES, VOLUMES
 from numakube.kube.client import Client
 from numakube.kube.patches import merge_patch
+from numakube.testing import pod_document
+from numakube_lab.testing import LabCluster, Opener, lab_cluster
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -68,13 +68,13 @@ def user_of(name: str, claimed: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def world(sites: Opener) -> AsyncIterator[World]:
+async def world(sites: Opener) -> AsyncIterator[LabCluster]:
     """Three nodes."""
-    async with world_of(3, shape="1 socket, 6 cores, smt 1, 16Gi", on=sites) as world:
+    async with lab_cluster(3, shape="1 socket, 6 cores, smt 1, 16Gi", on=sites) as world:
         yield world
 
 
-async def test_a_claim_is_told_its_node_and_the_pod_waits_for_the_volume(world: World) -> None:
+async def test_a_claim_is_told_its_node_and_the_pod_waits_for_the_volume(world: LabCluster) -> None:
     """The provisioner makes the volume there; only then is the pod bound, to that node."""
     admin = world.client
     await storage_class(admin, "made", "example.com/disks")
@@ -110,7 +110,7 @@ async def provision(admin: Client, node: str) -> None:
     await admin.patch(CLAIMS.raw, "data", phase, namespace="default", subresource="status")
 
 
-async def test_a_volume_that_is_bound_decides_about_the_node(world: World) -> None:
+async def test_a_volume_that_is_bound_decides_about_the_node(world: LabCluster) -> None:
     """Wherever the scores would rather have it."""
     admin = world.client
     await storage_class(admin, "static", "kubernetes.io/no-provisioner")
@@ -129,7 +129,7 @@ async def test_a_volume_that_is_bound_decides_about_the_node(world: World) -> No
     assert world.pod("p").spec.node_name == "node-2"
 
 
-async def test_a_pod_whose_claim_is_missing_waits_until_it_is_there(world: World) -> None:
+async def test_a_pod_whose_claim_is_missing_waits_until_it_is_there(world: LabCluster) -> None:
     """The new claim wakes it."""
     admin = world.client
     await storage_class(admin, "static", "kubernetes.io/no-provisioner")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from tests.scheduling.conftest import pod_of
-from tests.waiting import until
 
 from numakube.apps.scheduler.waiting_pods import WaitingPods
 from numakube.kube.clock import SystemClock
+from numakube.testing import until
 
 
 async def test_a_pod_waits_until_it_is_allowed() -> None:

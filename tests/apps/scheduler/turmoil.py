@@ -14,13 +14,13 @@ from random import Random
 
 from tests.apps.scheduler.invariants import Ledger
 from tests.apps.scheduler.test_side_by_side import nobody_fits, random_pod
-from tests.apps.scheduler.world import World
-from tests.waiting import elapse
 
 from numakube.errors import NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kube.patches import merge_patch
+from numakube.testing import elapse
 from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.testing import LabCluster
 
 MOST_PODS = 60
 PAUSE_SECONDS = 0.15
@@ -55,7 +55,7 @@ class Turmoil:
         deleted: uids of the pods whose deletion was on purpose.
     """
 
-    world: World
+    world: LabCluster
     rng: Random
     ledger: Ledger
     truthful: bool = True

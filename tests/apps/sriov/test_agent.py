@@ -13,7 +13,6 @@ import pytest
 from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder
 from tests.lab.nodes.build import Lab
-from tests.waiting import until
 
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
 from numakube.apps.sriov.survey import SurveyOptions
@@ -22,6 +21,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginClient
 from numakube.node.device_plugin.plugin_registration import RegistryClient
+from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

@@ -12,7 +12,6 @@ import pytest
 from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import Plugin, folders_of, short_folder
 from tests.lab.nodes.build import Lab
-from tests.waiting import until
 
 from numakube.apps.exporter.exact import exact_report
 from numakube.apps.exporter.inputs import PodName
@@ -27,6 +26,7 @@ from numakube.kube.clock import ManualClock
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.node.podresources import PodResourcesClient
+from numakube.testing import until
 from numakube.topology.exact_report import ExactReport
 from numakube.topology.rebuild import node_of
 from numakube.topology.report_codec import decode_report, encode_report

@@ -7,16 +7,12 @@ scheduler places pods by that.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apps.scheduler.world import refusal_of
 from tests.apps.sriov.build import pool
-from tests.waiting import until
 
 from numakube.api.nrt import NodeResourceTopology
 from numakube.api.pod import Pod
@@ -39,9 +35,8 @@ from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
 from numakube.manifests.sriov import SriovManifest
 from numakube.node.pci.fake_pci import FakePci
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.exporters.definition import install_definition
-from numakube_lab.rundir import RunDir
+from numakube.testing import refusal_of, until
+from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -62,29 +57,25 @@ KINDS: dict[str, Any] = {
 
 
 @pytest.fixture
-async def lab() -> AsyncIterator[Lab]:
+async def lab() -> AsyncIterator[LabCluster]:
     """A lab of one node whose cards have two virtual functions on NUMA node 0 and one on 1."""
-    with tempfile.TemporaryDirectory(prefix="e2e-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        (plan,) = uniform_plans(1, from_shape(SHAPE), "", "1.35")
-        plans = (replace(plan, virtual_functions=2),)
-        async with Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab:
-            await install_definition(lab.client)
-            await lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
-            await lab.pool.folder(NODE)
-            fake_pci(lab).vfs(CARDS[1][0], 1)
-            yield lab
+    (plan,) = uniform_plans(1, from_shape(SHAPE), "", "1.35")
+    plans = (replace(plan, virtual_functions=2),)
+    async with lab_cluster(plans=plans, rbac=True, exporters=False) as lab:
+        await lab.client.create(NAMESPACES, {"metadata": {"name": "numakube"}})
+        await lab.pool.folder(NODE)
+        fake_pci(lab).vfs(CARDS[1][0], 1)
+        yield lab
 
 
-def fake_pci(lab: Lab) -> FakePci:
+def fake_pci(lab: LabCluster) -> FakePci:
     """Return the PCI bus of the node."""
     sockets = lab.pool.sockets(NODE)
     assert sockets is not None
     return FakePci(sockets.registry.parent / "sys")
 
 
-async def deploy(lab: Lab) -> None:
+async def deploy(lab: LabCluster) -> None:
     """Apply what we ship."""
     manifests = (
         ExporterManifest(),
@@ -99,7 +90,7 @@ async def deploy(lab: Lab) -> None:
             await lab.client.create(KINDS[document["kind"]], document, namespace=namespace)
 
 
-async def available(lab: Lab) -> dict[str, int]:
+async def available(lab: LabCluster) -> dict[str, int]:
     """Return how many virtual functions the node's report says are free, by zone."""
     try:
         report: NodeResourceTopology = await lab.client.get(NODE_RESOURCE_TOPOLOGIES, NODE)
@@ -113,13 +104,13 @@ async def available(lab: Lab) -> dict[str, int]:
     }
 
 
-async def reports(lab: Lab, **zones: int) -> None:
+async def reports(lab: LabCluster, **zones: int) -> None:
     """Wait until the report says so."""
     wanted = {name.replace("_", "-"): count for name, count in zones.items()}
     await until(lambda: available(lab), lambda found: found == wanted)
 
 
-async def create(lab: Lab, name: str) -> None:
+async def create(lab: LabCluster, name: str) -> None:
     """Create a pod that wants CPUs, hugepages and a virtual function of one NUMA node."""
     amounts = {"cpu": "2", "memory": "512Mi", "hugepages-2Mi": "64Mi", VF: "1"}
     container = {
@@ -134,12 +125,12 @@ async def create(lab: Lab, name: str) -> None:
     await lab.client.create(PODS.raw, document, namespace="default")
 
 
-async def get(lab: Lab, name: str) -> Pod:
+async def get(lab: LabCluster, name: str) -> Pod:
     """Return a pod."""
     return await lab.client.get(PODS, name, namespace="default")
 
 
-async def runs(lab: Lab, name: str) -> None:
+async def runs(lab: LabCluster, name: str) -> None:
     """Wait until a pod runs."""
     await until(
         lambda: get(lab, name),
@@ -147,7 +138,7 @@ async def runs(lab: Lab, name: str) -> None:
     )
 
 
-def zones_of(lab: Lab, name: str) -> set[int]:
+def zones_of(lab: LabCluster, name: str) -> set[int]:
     """Return the NUMA nodes of everything that a pod holds."""
     (held,) = (one for one in lab.pool.kubelet(NODE).pod_resources() if one.name == name)
     (container,) = held.containers
@@ -159,7 +150,7 @@ def zones_of(lab: Lab, name: str) -> set[int]:
     return zones | {node for one in container.memory for node in one.numa_nodes}
 
 
-async def refusal(lab: Lab, name: str) -> str:
+async def refusal(lab: LabCluster, name: str) -> str:
     """Wait until the scheduler has said why a pod cannot run; return it."""
 
     async def said() -> str:
@@ -168,7 +159,7 @@ async def refusal(lab: Lab, name: str) -> str:
     return await until(said)
 
 
-async def test_pods_get_cpus_hugepages_and_a_function_of_one_numa_node(lab: Lab) -> None:
+async def test_pods_get_cpus_hugepages_and_a_function_of_one_numa_node(lab: LabCluster) -> None:
     """As long as there is one beside the rest; then they wait, and are told what is missing."""
     await deploy(lab)
     await reports(lab, node_0=2, node_1=1)
@@ -188,7 +179,7 @@ async def test_pods_get_cpus_hugepages_and_a_function_of_one_numa_node(lab: Lab)
     assert zones_of(lab, "d") == {1}
 
 
-async def test_the_last_aligned_function_counts_and_not_the_last_one(lab: Lab) -> None:
+async def test_the_last_aligned_function_counts_and_not_the_last_one(lab: LabCluster) -> None:
     """Functions are left, but not where the CPUs are: nobody binds the pod to its rejection."""
     fake = fake_pci(lab)
     fake.interface(*CARDS[1], operstate="down")
@@ -216,7 +207,7 @@ async def test_the_last_aligned_function_counts_and_not_the_last_one(lab: Lab) -
     assert zones_of(lab, "waits") == {1}
 
 
-def zones_of_devices(lab: Lab, name: str) -> set[int]:
+def zones_of_devices(lab: LabCluster, name: str) -> set[int]:
     """Return the NUMA nodes of a pod's devices."""
     (held,) = (one for one in lab.pool.kubelet(NODE).pod_resources() if one.name == name)
     return {node for one in held.containers[0].devices for node in one.numa_nodes}

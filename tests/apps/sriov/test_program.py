@@ -17,9 +17,9 @@ import aiohttp
 import pytest
 from tests.apps.sriov.build import Bed, pool
 from tests.apps.sriov.kubelets import short_folder
-from tests.waiting import until
 
 from numakube.node.device_plugin.plugin_protocol import PluginClient
+from numakube.testing import until
 
 PROGRAM = "from numakube.cli.main import main; main()"
 MEGABYTE = 1024  # of what the kernel tells in kB

@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 from datetime import UTC, datetime
 
-from tests.sites.lab_site import lab_site
-from tests.sites.site import SiteOptions
-from tests.waiting import until
-
 from numakube.kube.catalog import NAMESPACES, PODS, SECRETS, resource_of
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.webhook import NAME, SECRET, WebhookManifest
+from numakube.testing import until
 from numakube_lab.api.access.certificates import Authority
 from numakube_lab.nodes.plan import NodePlan
+from numakube_lab.testing import SiteOptions, lab_site
 
 
 async def test_what_is_deployed_registers_its_authority_and_is_ready() -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.sites.bare import BareOpener, BareServer
-from tests.waiting import until
 
 from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
@@ -32,6 +31,7 @@ from numakube.kube.catalog import (
 from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURATIONS
 from numakube.manifests.rbac_rules import cluster_role, service_account
 from numakube.manifests.webhook import NAME, WebhookManifest, cluster_rules
+from numakube.testing import until
 from numakube_lab.api.access.certificates import Authority
 from numakube_lab.replay.run import TOKENS
 

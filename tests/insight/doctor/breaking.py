@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.insight.doctor.world import World
+from tests.insight.doctor.documents import Documents
 
 Expected = Mapping[str, tuple[str, ...]]
 """By rule: what is to be read in the subjects, details and fixes together."""
-Break = Callable[[World], Expected]
+Break = Callable[[Documents], Expected]
 
 CASES: dict[str, Break] = {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.insight.doctor.breaking import Expected, case
-from tests.insight.doctor.world import World, pod
+from tests.insight.doctor.documents import Documents, pod
 
 from numakube.api.koordinator import keys
 from numakube.kubelet.option_words import UNALIGNED
@@ -11,7 +11,9 @@ from numakube.kubelet.option_words import UNALIGNED
 LABELS = {"policy": keys.NODE_POLICY, "scope": keys.NODE_SCOPE, "bind": keys.NODE_BIND_POLICY}
 
 
-def scheduled(world: World, name: str = "made", kubelet: str = UNALIGNED, **labels: str) -> None:
+def scheduled(
+    world: Documents, name: str = "made", kubelet: str = UNALIGNED, **labels: str
+) -> None:
     """Add a node whose NUMA placement is the scheduler's business, with an agent on it."""
     world.add_node(name, kubelet=kubelet)
     metadata = world.nodes[name]["metadata"]
@@ -24,19 +26,19 @@ def scheduled(world: World, name: str = "made", kubelet: str = UNALIGNED, **labe
 
 
 @case
-def _a_label_that_means_nothing(world: World) -> Expected:
+def _a_label_that_means_nothing(world: Documents) -> Expected:
     scheduled(world, policy="None-at-all")
     return {"NUMA-PLACEMENT-SETTINGS": ("made", "None-at-all", keys.NODE_POLICY)}
 
 
 @case
-def _a_label_against_a_kubelet(world: World) -> Expected:
+def _a_label_against_a_kubelet(world: Documents) -> Expected:
     world.nodes["node-1"]["metadata"]["labels"][keys.NODE_POLICY] = "BestEffort"
     return {"NUMA-PLACEMENT-OVERRULED": ("node-1", "BestEffort does not count", "kubectl label")}
 
 
 @case
-def _a_label_on_a_node_without_a_report(world: World) -> Expected:
+def _a_label_on_a_node_without_a_report(world: Documents) -> Expected:
     scheduled(world, policy="Restricted")
     del world.topologies["made"]
     return {
@@ -46,27 +48,27 @@ def _a_label_on_a_node_without_a_report(world: World) -> Expected:
 
 
 @case
-def _a_node_that_binds_unknown_cpus(world: World) -> Expected:
+def _a_node_that_binds_unknown_cpus(world: Documents) -> Expected:
     scheduled(world, bind="FullPCPUsOnly")
     world.report("made", exact=False)
     return {"NUMA-PLACEMENT-NO-CPU-LAYOUT": ("made", keys.CPU_TOPOLOGY)}
 
 
 @case
-def _a_node_without_an_agent(world: World) -> Expected:
+def _a_node_without_an_agent(world: Documents) -> Expected:
     scheduled(world, policy="SingleNUMANode")
     world.pods.pop()
     return {"NUMA-PLACEMENT-NO-ENFORCER": ("made", "enforcer")}
 
 
 @case
-def _two_who_give_out_cpus(world: World) -> Expected:
+def _two_who_give_out_cpus(world: Documents) -> Expected:
     scheduled(world, kubelet="policy=none,memory=None", policy="SingleNUMANode")
     return {"NUMA-PLACEMENT-STATIC-CPUS": ("made", "cpuManagerPolicy")}
 
 
 @case
-def _a_cpu_that_was_given_twice(world: World) -> Expected:
+def _a_cpu_that_was_given_twice(world: Documents) -> Expected:
     scheduled(world)
     for name, cpus in (("first", "0-3"), ("second", "3-4")):
         document = pod(name, node="made")

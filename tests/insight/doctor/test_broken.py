@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.insight.doctor import placement_cases  # noqa: F401 - adds its cases
 from tests.insight.doctor.breaking import CASES, Break, Expected, case
-from tests.insight.doctor.world import (
+from tests.insight.doctor.documents import (
     KUBELET,
     SCHEDULER,
     SHAPE,
-    World,
+    Documents,
     healthy,
     lease,
     owned_by,
@@ -34,13 +34,13 @@ FINGERPRINT = "nodeTopologyPodsFingerprint"
 # Kubelets
 
 
-def kubelet_config(world: World, node: str, **settings: Any) -> None:
+def kubelet_config(world: Documents, node: str, **settings: Any) -> None:
     """Change the configuration that a kubelet tells of itself."""
     world.configz[node]["kubeletconfig"].update(settings)
 
 
 @case
-def _policy_none_where_pods_want_alignment(world: World) -> Expected:
+def _policy_none_where_pods_want_alignment(world: Documents) -> Expected:
     del world.nodes["node-0"], world.topologies["node-0"], world.configz["node-0"]
     world.pods = world.pods[1:]
     world.add_node("blind", kubelet="policy=none")
@@ -51,39 +51,39 @@ def _policy_none_where_pods_want_alignment(world: World) -> Expected:
 
 
 @case
-def _cpu_manager_off(world: World) -> Expected:
+def _cpu_manager_off(world: Documents) -> Expected:
     world.add_node("shared", kubelet=f"{KUBELET},cpu=none")
     world.nodes["shared"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
     return {"NUMA-KUBELET-CPU-NOT-STATIC": ("shared", "single-numa-node", "cpu_manager_state")}
 
 
 @case
-def _memory_manager_off(world: World) -> Expected:
+def _memory_manager_off(world: Documents) -> Expected:
     world.add_node("loose", kubelet=f"{KUBELET},memory=None")
     world.nodes["loose"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
     return {"NUMA-KUBELET-MEMORY-OFF": ("loose", "memoryManagerPolicy is None")}
 
 
 @case
-def _reserved_memory_does_not_add_up(world: World) -> Expected:
+def _reserved_memory_does_not_add_up(world: Documents) -> Expected:
     kubelet_config(world, "node-1", kubeReserved={"memory": "1Gi"})
     return {"NUMA-KUBELET-RESERVED-MEMORY": ("node-1", "512Mi", "1124Mi")}
 
 
 @case
-def _a_setting_that_kubelets_refuse(world: World) -> Expected:
+def _a_setting_that_kubelets_refuse(world: Documents) -> Expected:
     kubelet_config(world, "node-1", podsPerCore=-1)
     return {"NUMA-KUBELET-INVALID-CONFIG": ("node-1", "podsPerCore")}
 
 
 @case
-def _static_cpus_without_a_reserved_one(world: World) -> Expected:
+def _static_cpus_without_a_reserved_one(world: Documents) -> Expected:
     kubelet_config(world, "node-2", reservedSystemCPUs="")
     return {"NUMA-KUBELET-NO-RESERVED-CPUS": ("node-2", "reservedSystemCPUs")}
 
 
 @case
-def _sixteen_zones_and_no_option(world: World) -> Expected:
+def _sixteen_zones_and_no_option(world: Documents) -> Expected:
     many = "2 sockets, 8 numa each, 2 cores, smt 2, 2Gi"
     options = f"{KUBELET},max-allowable-numa-nodes=16"
     world.add_node("many", machine=many, kubelet=options)
@@ -94,13 +94,13 @@ def _sixteen_zones_and_no_option(world: World) -> Expected:
 
 
 @case
-def _one_node_of_a_pool_differs(world: World) -> Expected:
+def _one_node_of_a_pool_differs(world: Documents) -> Expected:
     world.add_node("odd", kubelet="policy=restricted,scope=pod")
     return {"NUMA-KUBELET-MIXED-POLICIES": ("odd", "restricted/pod", "instance-type=big")}
 
 
 @case
-def _cpu_manager_that_looks_once_a_minute(world: World) -> Expected:
+def _cpu_manager_that_looks_once_a_minute(world: Documents) -> Expected:
     kubelet_config(world, "node-0", cpuManagerReconcilePeriod="1m0s")
     return {"NUMA-KUBELET-SLOW-RECONCILE": ("node-0", "1m0s")}
 
@@ -109,7 +109,7 @@ def _cpu_manager_that_looks_once_a_minute(world: World) -> Expected:
 
 
 @case
-def _gpus_without_numa_node(world: World) -> Expected:
+def _gpus_without_numa_node(world: Documents) -> Expected:
     devices = {GPU: tuple(Device(f"gpu{n}", ()) for n in range(4))}
     machine = replace(from_shape(SHAPE), devices=devices)
     world.add_node("homeless", machine=machine)
@@ -117,7 +117,7 @@ def _gpus_without_numa_node(world: World) -> Expected:
 
 
 @case
-def _gpus_that_are_in_no_zone_of_a_foreign_report(world: World) -> Expected:
+def _gpus_that_are_in_no_zone_of_a_foreign_report(world: Documents) -> Expected:
     world.report("node-3", exact=False)
     for zone in world.topologies["node-3"]["zones"]:
         zone["resources"] = [one for one in zone["resources"] if "gpu" not in one["name"]]
@@ -125,7 +125,7 @@ def _gpus_that_are_in_no_zone_of_a_foreign_report(world: World) -> Expected:
 
 
 @case
-def _a_broken_gpu(world: World) -> Expected:
+def _a_broken_gpu(world: Documents) -> Expected:
     machine = from_shape(SHAPE)
     first, *others = machine.devices[GPU]
     broken = Device(first.id, first.numa_nodes, healthy=False)
@@ -138,7 +138,7 @@ def _a_broken_gpu(world: World) -> Expected:
 
 
 @case
-def _no_definition_of_reports(world: World) -> Expected:
+def _no_definition_of_reports(world: Documents) -> Expected:
     world.topologies.clear()
     why = "the server does not have it"
     world.errors.append({"what": "noderesourcetopologies", "why": why})
@@ -146,54 +146,54 @@ def _no_definition_of_reports(world: World) -> Expected:
 
 
 @case
-def _a_node_without_report(world: World) -> Expected:
+def _a_node_without_report(world: Documents) -> Expected:
     del world.topologies["node-2"]
     return {"NUMA-NRT-MISSING": ("node-2", "spec.nodeName=node-2")}
 
 
 @case
-def _zones_without_a_number(world: World) -> Expected:
+def _zones_without_a_number(world: Documents) -> Expected:
     for zone in world.topologies["node-0"]["zones"]:
         zone["name"] = "left"
     return {"NUMA-NRT-UNUSABLE": ("node-0", "left")}
 
 
 @case
-def _an_attribute_that_makes_no_sense(world: World) -> Expected:
+def _an_attribute_that_makes_no_sense(world: Documents) -> Expected:
     attribute = {"name": "topologyManagerMaxNUMANodes", "value": "true"}
     world.topologies["node-0"]["attributes"].append(attribute)
     return {"NUMA-NRT-ODD": ("node-0", "topologyManagerMaxNUMANodes: 'true' ignored")}
 
 
 @case
-def _a_report_that_says_it_is_old(world: World) -> Expected:
+def _a_report_that_says_it_is_old(world: Documents) -> Expected:
     attribute = {"name": "topology.numakube.dev/stale", "value": "the kubelet does not answer"}
     world.topologies["node-1"]["attributes"].append(attribute)
     return {"NUMA-NRT-STALE": ("node-1", "the kubelet does not answer")}
 
 
 @case
-def _a_kubelet_with_another_policy_than_its_report(world: World) -> Expected:
+def _a_kubelet_with_another_policy_than_its_report(world: Documents) -> Expected:
     world.nodes["node-1"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
     kubelet_config(world, "node-1", topologyManagerPolicy="restricted")
     return {"NUMA-NRT-POLICY-DRIFT": ("node-1", "single-numa-node", "restricted", "restart")}
 
 
 @case
-def _zones_that_are_smaller_than_the_node(world: World) -> Expected:
+def _zones_that_are_smaller_than_the_node(world: Documents) -> Expected:
     world.nodes["node-1"]["status"]["allocatable"]["cpu"] = "62"
     world.nodes["node-1"]["status"]["capacity"]["cpu"] = "64"
     return {"NUMA-NRT-CAPACITY": ("node-1", "cpu: all zones together 30, the node 62")}
 
 
 @case
-def _a_report_of_a_vanished_node(world: World) -> Expected:
+def _a_report_of_a_vanished_node(world: Documents) -> Expected:
     world.topologies["gone"] = {**world.topologies["node-0"], "metadata": {"name": "gone"}}
     return {"NUMA-NRT-ORPHAN": ("gone", "kubectl delete noderesourcetopology gone")}
 
 
 @case
-def _a_report_of_koordlet(world: World) -> Expected:
+def _a_report_of_koordlet(world: Documents) -> Expected:
     world.report("node-0", exact=False)
     labels = {"app.kubernetes.io/managed-by": "Koordinator"}
     world.topologies["node-0"]["metadata"]["labels"] = labels
@@ -201,7 +201,7 @@ def _a_report_of_koordlet(world: World) -> Expected:
 
 
 @case
-def _our_exporter_without_the_kubelets_configuration(world: World) -> Expected:
+def _our_exporter_without_the_kubelets_configuration(world: Documents) -> Expected:
     world.report("node-0", exact=False)
     why = "there is no file /var/lib/kubelet/config.yaml"
     report = world.topologies["node-0"]
@@ -212,7 +212,7 @@ def _our_exporter_without_the_kubelets_configuration(world: World) -> Expected:
 
 
 @case
-def _our_exporter_without_exact_data(world: World) -> Expected:
+def _our_exporter_without_exact_data(world: Documents) -> Expected:
     world.report("node-0", exact=False)
     why = "there is no cpu_manager_state of the static policy"
     annotations = world.topologies["node-0"]["metadata"].setdefault("annotations", {})
@@ -221,13 +221,13 @@ def _our_exporter_without_exact_data(world: World) -> Expected:
 
 
 @case
-def _a_report_that_lacks_a_pod_that_runs_for_an_hour(world: World) -> Expected:
+def _a_report_that_lacks_a_pod_that_runs_for_an_hour(world: Documents) -> Expected:
     world.run("unseen", "node-2")
     return {"NUMA-NRT-FROZEN": ("node-2", "default/unseen", "60 minutes")}
 
 
 @case
-def _a_foreign_report_from_before_the_last_pod(world: World) -> Expected:
+def _a_foreign_report_from_before_the_last_pod(world: Documents) -> Expected:
     old = fingerprint_of([("default", "web-2")])
     world.run("unseen", "node-2", status={"startTime": "2026-06-01T11:30:00Z"})
     world.report("node-2", exact=False, attributes={FINGERPRINT: old})
@@ -235,7 +235,7 @@ def _a_foreign_report_from_before_the_last_pod(world: World) -> Expected:
 
 
 @case
-def _a_fingerprint_of_other_pods(world: World) -> Expected:
+def _a_fingerprint_of_other_pods(world: Documents) -> Expected:
     other = fingerprint_of([("default", "somebody-else")])
     world.report("node-2", exact=False, attributes={FINGERPRINT: other})
     return {"NUMA-NRT-FINGERPRINT": ("node-2", other, "resyncMethod")}
@@ -245,19 +245,19 @@ def _a_fingerprint_of_other_pods(world: World) -> Expected:
 
 
 @case
-def _exporters_that_are_not_ready(world: World) -> Expected:
+def _exporters_that_are_not_ready(world: Documents) -> Expected:
     world.daemonsets[0]["status"]["numberReady"] = 1
     return {"NUMA-EXPORTER-NOT-READY": ("numakube/numakube-exporter", "1 of 4")}
 
 
 @case
-def _a_scheduler_that_is_not_ready(world: World) -> Expected:
+def _a_scheduler_that_is_not_ready(world: Documents) -> Expected:
     world.deployments[0]["status"]["readyReplicas"] = 0
     return {"NUMA-SCHEDULER-NOT-READY": ("numakube/numakube-scheduler", "0 of 2")}
 
 
 @case
-def _an_exporter_that_crashes(world: World) -> Expected:
+def _an_exporter_that_crashes(world: Documents) -> Expected:
     state = {"waiting": {"reason": "CrashLoopBackOff"}}
     last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     status = {"name": "exporter", "restartCount": 3, "state": state, "lastState": last}
@@ -269,7 +269,7 @@ def _an_exporter_that_crashes(world: World) -> Expected:
 
 
 @case
-def _two_exporters_on_one_node(world: World) -> Expected:
+def _two_exporters_on_one_node(world: Documents) -> Expected:
     container = {"name": "rte", "image": "quay.io/x/resource-topology-exporter:v1"}
     labels = {"app": "rte"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
@@ -283,7 +283,7 @@ def _two_exporters_on_one_node(world: World) -> Expected:
 
 
 @case
-def _an_exporter_that_may_not_write(world: World) -> Expected:
+def _an_exporter_that_may_not_write(world: Documents) -> Expected:
     failed = {"type": "NodeTopologyUpdated", "status": "False", "reason": "UpdateFailed"}
     exporter = pod("exporter-x", node="node-0", resources={})
     exporter["metadata"] |= {"namespace": "numakube", "labels": {"app": "exporter"}}
@@ -293,7 +293,7 @@ def _an_exporter_that_may_not_write(world: World) -> Expected:
 
 
 @case
-def _a_node_that_a_scheduler_does_not_trust(world: World) -> Expected:
+def _a_node_that_a_scheduler_does_not_trust(world: Documents) -> Expected:
     numa = {"blocked": "foreign pods", "zones": []}
     cache = {"nodes": [{"name": "node-0", "numa": numa}, {"name": "node-1"}]}
     world.schedulers["numakube-scheduler-1", "cache"] = cache
@@ -301,7 +301,7 @@ def _a_node_that_a_scheduler_does_not_trust(world: World) -> Expected:
 
 
 @case
-def _an_object_that_a_scheduler_cannot_use(world: World) -> Expected:
+def _an_object_that_a_scheduler_cannot_use(world: Documents) -> Expected:
     unusable = [{"object": "Pod default/odd", "reason": "KeyError: 'x'"}]
     world.schedulers["numakube-scheduler-1", "cache"] = {"nodes": [], "unusable": unusable}
     return {"NUMA-SCHEDULER-UNUSABLE-OBJECT": ("default/odd", "KeyError: 'x'")}
@@ -315,45 +315,45 @@ def mispredicted(severity: str) -> dict[str, Any]:
 
 
 @case
-def _a_verdict_that_was_not_foreseen(world: World) -> Expected:
+def _a_verdict_that_was_not_foreseen(world: Documents) -> Expected:
     world.schedulers["numakube-scheduler-1", "attempts"] = mispredicted("verdict")
     return {"NUMA-SCHEDULER-MISPREDICTED": ("node-1", "trace pod web-1 -n default")}
 
 
 @case
-def _zones_that_were_not_foreseen(world: World) -> Expected:
+def _zones_that_were_not_foreseen(world: Documents) -> Expected:
     world.schedulers["numakube-scheduler-1", "attempts"] = mispredicted("zones")
     return {"NUMA-SCHEDULER-OTHER-ZONES": ("node-1", "default/web-1")}
 
 
 @case
-def _a_typo_in_the_name_of_the_scheduler(world: World) -> Expected:
+def _a_typo_in_the_name_of_the_scheduler(world: Documents) -> Expected:
     world.pods.append(pod("lost", spec={"schedulerName": "numakube-schedular"}))
     world.pods[-1]["status"]["conditions"] = []
     return {"NUMA-SCHEDULER-UNKNOWN": ("default/lost", "did you mean numakube-scheduler?")}
 
 
 @case
-def _a_scheduler_that_says_nothing(world: World) -> Expected:
+def _a_scheduler_that_says_nothing(world: Documents) -> Expected:
     world.pods.append(pod("ignored"))
     world.pods[-1]["status"]["conditions"] = []
     return {"NUMA-SCHEDULER-SILENT": ("default/ignored", SCHEDULER)}
 
 
 @case
-def _a_lease_that_nobody_renews(world: World) -> Expected:
+def _a_lease_that_nobody_renews(world: Documents) -> Expected:
     world.leases[-1]["spec"]["renewTime"] = LONG_AGO
     return {"NUMA-SCHEDULER-LEASE-EXPIRED": ("numakube/numakube-scheduler", "20 minutes")}
 
 
 @case
-def _two_leaders(world: World) -> Expected:
+def _two_leaders(world: Documents) -> Expected:
     world.leases.append(lease(SCHEDULER, namespace="other", holder="another"))
     return {"NUMA-SCHEDULER-TWO-LEADERS": ("numakube/", "other/", "another leads")}
 
 
 @case
-def _two_that_say_they_lead(world: World) -> Expected:
+def _two_that_say_they_lead(world: Documents) -> Expected:
     config = {"kubescheduler.config.k8s.io": {"profiles": [{"schedulerName": SCHEDULER}]}}
     for name in ("one", "other"):
         queue = {"speaker": {"kind": "scheduler", "identity": name, "leads": True}}
@@ -366,7 +366,7 @@ def _two_that_say_they_lead(world: World) -> Expected:
 
 
 @case
-def _fractions_of_cpus(world: World) -> Expected:
+def _fractions_of_cpus(world: Documents) -> Expected:
     wanted = resources(cpu="1500m", memory="1Gi")
     for number in range(3):
         meta = owned_by("ReplicaSet", "thin")
@@ -376,7 +376,7 @@ def _fractions_of_cpus(world: World) -> Expected:
 
 
 @case
-def _a_pod_that_is_not_guaranteed(world: World) -> Expected:
+def _a_pod_that_is_not_guaranteed(world: Documents) -> Expected:
     wanted = {"requests": {"cpu": 2, "memory": "1Gi"}, "limits": {"cpu": 4, "memory": "1Gi"}}
     world.run("burst", "node-0", resources=wanted)
     world.report("node-0")
@@ -384,7 +384,7 @@ def _a_pod_that_is_not_guaranteed(world: World) -> Expected:
 
 
 @case
-def _a_helper_on_shared_cpus(world: World) -> Expected:
+def _a_helper_on_shared_cpus(world: Documents) -> Expected:
     containers = [
         {"name": "main", "resources": resources(cpu=2, memory="1Gi")},
         {"name": "logs", "resources": resources(cpu="100m", memory="64Mi")},
@@ -395,7 +395,7 @@ def _a_helper_on_shared_cpus(world: World) -> Expected:
 
 
 @case
-def _a_large_init_container(world: World) -> Expected:
+def _a_large_init_container(world: Documents) -> Expected:
     init = [{"name": "setup", "resources": resources(cpu=6, memory="1Gi")}]
     world.run("heavy", "node-0", spec={"initContainers": init})
     world.report("node-0")
@@ -403,7 +403,7 @@ def _a_large_init_container(world: World) -> Expected:
 
 
 @case
-def _claims_beside_cpus(world: World) -> Expected:
+def _claims_beside_cpus(world: Documents) -> Expected:
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     world.run("claiming", "node-0", spec={"resourceClaims": claims})
     world.report("node-0")
@@ -411,21 +411,21 @@ def _claims_beside_cpus(world: World) -> Expected:
 
 
 @case
-def _claims_that_our_scheduler_refuses(world: World) -> Expected:
+def _claims_that_our_scheduler_refuses(world: Documents) -> Expected:
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     world.pods.append(pod("claiming", resources={}, spec={"resourceClaims": claims}))
     return {"NUMA-POD-DRA-REFUSED": ("default/claiming", "default-scheduler")}
 
 
 @case
-def _a_pod_that_is_larger_than_any_zone(world: World) -> Expected:
+def _a_pod_that_is_larger_than_any_zone(world: Documents) -> Expected:
     world.pods.append(pod("giant", resources=resources(cpu=20, memory="1Gi")))
     told = ("default/giant", "asks for 20 cpu in one zone", "has 16", "explain pod giant")
     return {"NUMA-POD-TOO-BIG": told}
 
 
 @case
-def _a_pod_whose_parts_fit_no_zone_together(world: World) -> Expected:
+def _a_pod_whose_parts_fit_no_zone_together(world: Documents) -> Expected:
     world.add_node("uneven", machine="1 socket, 24 cores, 8Gi")
     world.nodes["uneven"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
     world.pods.append(pod("wide", resources=resources(cpu=18, memory="10Gi")))
@@ -433,13 +433,13 @@ def _a_pod_whose_parts_fit_no_zone_together(world: World) -> Expected:
 
 
 @case
-def _a_pod_that_is_larger_than_any_node(world: World) -> Expected:
+def _a_pod_that_is_larger_than_any_node(world: Documents) -> Expected:
     world.pods.append(pod("colossal", resources=resources(cpu=200, memory="1Gi")))
     return {"NUMA-POD-NO-NODE": ("default/colossal", "asks for 200 cpu", "has 30")}
 
 
 @case
-def _a_device_that_nobody_has(world: World) -> Expected:
+def _a_device_that_nobody_has(world: Documents) -> Expected:
     wanted = {"cpu": 2, "memory": "1Gi", "vendor.example/gpus": 1}
     world.pods.append(pod("typo", resources={"requests": wanted, "limits": wanted}))
     return {"NUMA-POD-NO-DEVICE": ("default/typo", "did you mean vendor.example/gpu?")}
@@ -452,13 +452,13 @@ def rejected(name: str, **parts: Any) -> dict[str, Any]:
 
 
 @case
-def _a_pod_that_a_kubelet_rejected(world: World) -> Expected:
+def _a_pod_that_a_kubelet_rejected(world: Documents) -> Expected:
     world.pods.append(rejected("unlucky"))
     return {"NUMA-POD-REJECTED": ("default/unlucky", "1 with TopologyAffinityError, by node-0")}
 
 
 @case
-def _a_workload_whose_pods_are_rejected_again_and_again(world: World) -> Expected:
+def _a_workload_whose_pods_are_rejected_again_and_again(world: Documents) -> Expected:
     for number in range(40):
         meta = owned_by("ReplicaSet", "wild")
         spec = {"schedulerName": "default-scheduler"}
@@ -470,69 +470,69 @@ def _a_workload_whose_pods_are_rejected_again_and_again(world: World) -> Expecte
 
 
 @case
-def _an_old_kubelet(world: World) -> Expected:
+def _an_old_kubelet(world: Documents) -> Expected:
     world.nodes["node-0"]["status"]["nodeInfo"]["kubeletVersion"] = "v1.27.16"
     return {"NUMA-NODE-OLD-KUBELET": ("node-0", "v1.27.16")}
 
 
 @case
-def _a_kubelet_from_the_future(world: World) -> Expected:
+def _a_kubelet_from_the_future(world: Documents) -> Expected:
     world.nodes["node-0"]["status"]["nodeInfo"]["kubeletVersion"] = "v1.99.0"
     return {"NUMA-NODE-NEW-KUBELET": ("node-0", "v1.99.0")}
 
 
 @case
-def _an_old_api_server(world: World) -> Expected:
+def _an_old_api_server(world: Documents) -> Expected:
     world.version = "v1.20.1+k3s1"
     return {"NUMA-API-OLD": ("v1.20.1+k3s1",)}
 
 
 @case
-def _a_node_that_takes_no_pods(world: World) -> Expected:
+def _a_node_that_takes_no_pods(world: Documents) -> Expected:
     del world.nodes["node-0"]["status"]["allocatable"]["pods"]
     return {"NUMA-NODE-NO-PODS": ("node-0", "maxPods")}
 
 
 @case
-def _a_node_without_hostname(world: World) -> Expected:
+def _a_node_without_hostname(world: Documents) -> Expected:
     del world.nodes["node-0"]["metadata"]["labels"]["kubernetes.io/hostname"]
     return {"NUMA-NODE-NO-HOSTNAME": ("node-0", "kubernetes.io/hostname=node-0")}
 
 
 @case
-def _a_clock_that_is_ahead(world: World) -> Expected:
+def _a_clock_that_is_ahead(world: Documents) -> Expected:
     world.leases[1]["spec"]["renewTime"] = LATER
     return {"NUMA-CLOCK-NODE": ("node-1", "3 minutes in the future")}
 
 
 @case
-def _a_clock_that_is_behind(world: World) -> Expected:
+def _a_clock_that_is_behind(world: Documents) -> Expected:
     world.leases[1]["spec"]["renewTime"] = LONG_AGO
     return {"NUMA-CLOCK-NODE": ("node-1", "it is Ready, yet", "20 minutes")}
 
 
 @case
-def _the_clock_of_the_reader(world: World) -> Expected:
+def _the_clock_of_the_reader(world: Documents) -> Expected:
     for one in world.leases:
         one["spec"]["renewTime"] = LATER
     return {"NUMA-CLOCK-HERE": ("3 minutes behind",)}
 
 
 @case
-def _a_scheduler_without_the_right_to_bind(world: World) -> Expected:
+def _a_scheduler_without_the_right_to_bind(world: Documents) -> Expected:
     role = next(one for one in world.clusterroles if one["metadata"]["name"] == SCHEDULER)
     role["rules"] = [rule for rule in role["rules"] if "pods/binding" not in rule["resources"]]
     return {"NUMA-RBAC-MISSING": ("numakube/numakube-scheduler", "may not create pods/binding")}
 
 
 @case
-def _an_exporter_whose_account_has_no_role(world: World) -> Expected:
+def _an_exporter_whose_account_has_no_role(world: Documents) -> Expected:
     world.daemonsets[0]["spec"]["template"]["spec"]["serviceAccountName"] = ""
     return {"NUMA-RBAC-MISSING": ("numakube/default", "patch noderesourcetopologies")}
 
 
 @case
-def _events_that_may_not_be_read(world: World) -> Expected:
+def _events_that_may_not_be_read(world: Documents) -> Expected:
     for what in ("events", "leases.coordination.k8s.io"):
         right = f"not allowed (403): list {what}"
         world.errors.append({"what": what.partition(".")[0], "why": right})
@@ -540,13 +540,13 @@ def _events_that_may_not_be_read(world: World) -> Expected:
 
 
 @case
-def _a_scheduler_that_could_not_be_asked(world: World) -> Expected:
+def _a_scheduler_that_could_not_be_asked(world: Documents) -> Expected:
     world.errors.append({"what": "scheduler/sched-0", "why": "it wants a token: ask for one"})
     return {"NUMA-ACCESS-SCHEDULER": ("sched-0", "it wants a token")}
 
 
 @case
-def _kubelets_that_may_not_be_asked(world: World) -> Expected:
+def _kubelets_that_may_not_be_asked(world: Documents) -> Expected:
     for node in world.nodes:
         why = "not allowed (403): get nodes/proxy"
         world.errors.append({"what": f"configz/{node}.json", "why": why})
@@ -555,14 +555,14 @@ def _kubelets_that_may_not_be_asked(world: World) -> Expected:
 
 
 @case
-def _a_pod_that_cannot_be_read(world: World) -> Expected:
+def _a_pod_that_cannot_be_read(world: Documents) -> Expected:
     world.pods.append(pod("bent"))
     world.pods[-1]["spec"]["containers"] = "none"
     return {"NUMA-ACCESS-MALFORMED": ("default/bent", "containers")}
 
 
 @case
-def _a_quantity_that_no_server_accepts(world: World) -> Expected:
+def _a_quantity_that_no_server_accepts(world: Documents) -> Expected:
     world.nodes["node-0"]["status"]["allocatable"]["vendor.example/nic"] = "several"
     return {"NUMA-DOCTOR-INCOMPLETE": ("several",)}
 

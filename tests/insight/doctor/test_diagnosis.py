@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.insight.doctor.world import World, healthy, pod
+from tests.insight.doctor.documents import Documents, healthy, pod
 
 from numakube.insight.doctor.all_checks import RULES, Diagnosis, diagnose, unknown_rules
 from numakube.insight.doctor.diagnosis_text import document_of, seen_lines, summary_of
@@ -14,7 +14,7 @@ def ids(diagnosis: Diagnosis) -> list[str]:
     return [entry.rule.id for entry in diagnosis.entries]
 
 
-def broken() -> World:
+def broken() -> Documents:
     """Return a cluster with an error, a warning and a note, each somewhere else."""
     world = healthy()
     del world.topologies["node-1"]
@@ -115,6 +115,6 @@ def test_rules_are_complete_and_their_ids_unique() -> None:
 
 def test_an_empty_cluster_is_no_trouble() -> None:
     """Nor is one in which nothing can be read."""
-    assert World().diagnosis().entries == ()
-    world = World(pods=[pod("alone")], taken_at="")
+    assert Documents().diagnosis().entries == ()
+    world = Documents(pods=[pod("alone")], taken_at="")
     assert ids(world.diagnosis()) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.insight.doctor.world import NOW, World, healthy, pod, workload
+from tests.insight.doctor.documents import NOW, Documents, healthy, pod, workload
 
 from numakube.insight.doctor.deployed_programs import Program
 from numakube.insight.doctor.program_rights_checks import NEEDED, check_rights
@@ -16,12 +16,12 @@ FINGERPRINT = "nodeTopologyPodsFingerprint"
 METHOD = "nodeTopologyPodsFingerprintMethod"
 
 
-def ids(world: World) -> list[str]:
+def ids(world: Documents) -> list[str]:
     """Return the ids of what is found."""
     return [entry.rule.id for entry in world.diagnosis().entries]
 
 
-def reported_as(world: World, *names: str, method: str = "all") -> None:
+def reported_as(world: Documents, *names: str, method: str = "all") -> None:
     """Let node-0 have a foreign report with the fingerprint of these pods."""
     told = {
         FINGERPRINT: fingerprint_of([("default", name) for name in names]),
@@ -152,7 +152,7 @@ def test_two_pools_of_one_type_are_on_purpose() -> None:
 
 def test_kubelets_may_be_told_to_expect_many_zones() -> None:
     """Their own configuration says so, even if the report of another producer does not."""
-    world = World()
+    world = Documents()
     options = "policy=single-numa-node,max-allowable-numa-nodes=16"
     world.add_node("many", machine="2 sockets, 8 numa each, 2 cores, smt 2, 2Gi", kubelet=options)
     world.report("many", exact=False)
@@ -173,7 +173,7 @@ def test_unreadable_leases_are_no_proof_that_there_is_no_scheduler() -> None:
 
 def test_the_manifests_give_the_rights_that_are_asked_for() -> None:
     """For every program that has manifests; and without rights to look at, nothing is said."""
-    world = World()
+    world = Documents()
     for program in (Program.EXPORTER, Program.SCHEDULER, Program.EXTENDER):
         (world.daemonsets if program is Program.EXPORTER else world.deployments).append(
             workload(program.value)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import pytest
 from tests.apps.exporter.test_machines import SHAPES
-from tests.apps.scheduler.world import NAME, pod_document, world_of
-from tests.insight.doctor.world import reported
-from tests.waiting import PATIENCE_SECONDS, until
+from tests.insight.doctor.documents import reported
 
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.deployer.engine import Engine
 from numakube.apps.gathering import gather
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS
 from numakube.kube.client import Client
-from numakube.kube.connect import connect
-from numakube.kube.connection.cluster_config import load_config
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.scheduling.assembly import default_configuration
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
-from numakube_lab.rundir import RunDir
+from numakube.testing import pod_document
+from numakube.testing.waiting import PATIENCE_SECONDS, until
+from numakube_lab.cluster import uniform_plans
+from numakube_lab.testing import lab_cluster
 
 pytestmark = pytest.mark.timeout(300)
 KUBELETS = ("policy=single-numa-node", "policy=restricted,scope=pod", "policy=best-effort")
@@ -38,8 +34,8 @@ async def test_a_lab_of_all_machines_is_well() -> None:
         for plan in uniform_plans(1, from_shape(shape), kubelet, "1.35", first=place)
     ]
     assert len(plans) >= 20
-    async with world_of(0, plans=tuple(plans)) as world:
-        await world.start(default_configuration(NAME))
+    async with lab_cluster(0, plans=tuple(plans)) as world:
+        await world.start(default_configuration(SCHEDULER_NAME))
         await world.create(*(pod_document(f"web-{number}", cpu="2") for number in range(12)))
         await world.until(lambda: len(world.by_phase("Running")) == 12)
         await reported(world)
@@ -54,24 +50,20 @@ async def test_a_lab_of_all_machines_is_well() -> None:
 
 async def test_a_lab_with_everything_deployed_is_well_until_a_right_is_taken_away() -> None:
     """Exporters and schedulers run as pods with the rights that their manifests give."""
-    machine = from_shape("2 sockets, 4 cores, smt 2, 16Gi")
-    plans = uniform_plans(2, machine, "policy=single-numa-node", "1.35")
-    with tempfile.TemporaryDirectory(prefix="lab-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        async with (
-            Lab(LabOptions(name="t", plans=plans, rbac=True), folder) as lab,
-            # Schedulers are asked through the API server, which takes HTTP.
-            connect(load_config(kubeconfig=folder.kubeconfig, env={}), rate=0) as reader,
-        ):
-            engine = Engine(client=lab.client, tell=lambda _: None)
-            documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
-            await engine.deploy(documents)
-            assert await engine.wait_ready(documents, PATIENCE_SECONDS, lambda _: None) == ""
-            await finds(reader)
+    shape = "2 sockets, 4 cores, smt 2, 16Gi"
+    async with (
+        lab_cluster(2, shape, rbac=True, exporters=False) as cluster,
+        # Schedulers are asked through the API server, which takes HTTP.
+        cluster.connect() as reader,
+    ):
+        engine = Engine(client=cluster.client, tell=lambda _: None)
+        documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
+        await engine.deploy(documents)
+        assert await engine.wait_ready(documents, PATIENCE_SECONDS, lambda _: None) == ""
+        await finds(reader)
 
-            await lab.client.delete(CLUSTER_ROLE_BINDINGS, "numakube-scheduler")
-            await finds(reader, "NUMA-RBAC-MISSING", only="NUMA-RBAC")
+        await cluster.client.delete(CLUSTER_ROLE_BINDINGS, "numakube-scheduler")
+        await finds(reader, "NUMA-RBAC-MISSING", only="NUMA-RBAC")
 
 
 async def finds(client: Client, *ids: str, only: str = "NUMA") -> None:

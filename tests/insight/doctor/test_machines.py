@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.apps.exporter.test_machines import SHAPES
-from tests.insight.doctor.world import World, resources
+from tests.insight.doctor.documents import Documents, resources
 
 from numakube.insight.doctor.findings import Severity
 from numakube.kubelet.machines.presets import PRESETS
@@ -30,7 +30,7 @@ def test_nodes_that_are_well_have_no_findings(shape: str) -> None:
     """Nothing but that memory is not aligned where it is not."""
     cpus = 4 if "smt 4" in shape else 2
     for exact in (True, False):
-        world = World()
+        world = Documents()
         for number, kubelet in enumerate(KUBELETS):
             name = f"node-{number}"
             world.add_node(name, machine=shape, kubelet=kubelet)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.insight.doctor.world import World, healthy, owned_by, pod
+from tests.insight.doctor.documents import Documents, healthy, owned_by, pod
 
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.doctor.diagnosis_text import document_of, seen_lines
@@ -18,7 +18,7 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def world() -> World:
+def world() -> Documents:
     """Return a cluster with a bit of everything."""
     made = healthy()
     made.pods.append(pod("waiting", metadata=owned_by("ReplicaSet", "set")))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.insight.explain.town import Town, pod
-
 from numakube.insight.explain import Subject, pod_subject
 from numakube.insight.facts import ClusterFacts
+from numakube.testing import World, pod
 
 
 @dataclass(frozen=True)
@@ -30,9 +29,9 @@ def case(make: Callable[[], Case]) -> Callable[[], Case]:
 
 def crowded(policy: str, scope: str, *, exact: bool = True) -> Case:
     """Two nodes, each zone half taken; the pod fits on a node, but not as the policy wants."""
-    town = Town()
+    world = World()
     for name in ("node-a", "node-b"):
-        town.add(name, policy, scope)
+        world.add_node(name, policy, scope)
         for number in range(2):
-            town.run(pod(f"{name}-{number}", cpu="4", memory="6Gi"), name)
-    return Case(town.facts(exact=exact), pod_subject(pod("wide", cpu="6", memory="2Gi")))
+            world.run(pod(f"{name}-{number}", cpu="4", memory="6Gi"), name)
+    return Case(world.facts(exact=exact), pod_subject(pod("wide", cpu="6", memory="2Gi")))

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from tests.insight.explain.case import Case, case
-from tests.insight.explain.town import Town, pod, resources, running
 
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
@@ -25,9 +24,12 @@ from numakube.api.koordinator.devices import (
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
 from numakube.insight.explain import pod_subject
+from numakube.kubelet.settings import KubeletSettings
+from numakube.testing import World, pod, resources, running
 
 SINGLE = "SingleNUMANode"
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
+UNALIGNED = KubeletSettings(memory_reservation={"memory": 1 << 30})
 
 
 def wish(name: str, cpu: str = "6", policy: str = SINGLE, **more: Any) -> Pod:
@@ -40,15 +42,15 @@ def wish(name: str, cpu: str = "6", policy: str = SINGLE, **more: Any) -> Pod:
     return pod(name, cpu=cpu, labels=labels, annotations=annotations, **more)
 
 
-def town(*nodes: str, **more: Any) -> Town:
+def world(*nodes: str, **more: Any) -> World:
     """Return a cluster whose kubelets align nothing."""
-    found = Town()
+    found = World()
     for name in nodes or ("node-a",):
-        found.add(name, "none", shape=SHAPE, reserved="", managed=False, **more)
+        found.add_node(name, machine=SHAPE, settings=UNALIGNED, **more)
     return found
 
 
-def hold(found: Town, name: str, node: str, status: str) -> None:
+def hold(found: World, name: str, node: str, status: str) -> None:
     """Let a pod run that a scheduler gave something."""
     one = pod(name, cpu="5", annotations={keys.RESOURCE_STATUS: status})
     found.pods.append(running(one, node))
@@ -62,72 +64,72 @@ def on_zone(zone: int, cpu: int) -> str:
 @case
 def level_bad_wish() -> Case:
     """The annotation has a word that means nothing."""
-    return Case(town().facts(), pod_subject(wish("typo", policy="SingleNuma")))
+    return Case(world().facts(), pod_subject(wish("typo", policy="SingleNuma")))
 
 
 @case
 def level_policy_conflict() -> Case:
     """The label says Restricted, the pod SingleNUMANode."""
-    found = town(labels={keys.NODE_POLICY: "Restricted"})
+    found = world(labels={keys.NODE_POLICY: "Restricted"})
     return Case(found.facts(), pod_subject(wish("strict")))
 
 
 @case
 def level_scope_conflict() -> Case:
     """The label says container, the pod pod."""
-    found = town(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
+    found = world(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
     return Case(found.facts(), pod_subject(wish("whole", spec={"numaTopologyScope": "pod"})))
 
 
 @case
 def level_kubelet_policy() -> Case:
     """A kubelet is at work, by another policy."""
-    found = Town()
-    found.add("node-a", "restricted", labels={keys.NODE_POLICY: SINGLE})
+    found = World()
+    found.add_node("node-a", "restricted", labels={keys.NODE_POLICY: SINGLE})
     return Case(found.facts(), pod_subject(wish("strict")))
 
 
 @case
 def level_kubelet_scope() -> Case:
     """A kubelet is at work, by another scope."""
-    found = Town()
-    found.add("node-a", "single-numa-node", "container")
+    found = World()
+    found.add_node("node-a", "single-numa-node", "container")
     return Case(found.facts(), pod_subject(wish("whole", spec={"numaTopologyScope": "pod"})))
 
 
 @case
 def level_no_zones() -> Case:
     """Nobody reports the node."""
-    found = town()
-    found.models.clear()
+    found = world()
+    found.kubelets.clear()
     return Case(found.facts(), pod_subject(wish("blind")))
 
 
 @case
 def level_no_cpu_layout() -> Case:
     """Counts do not tell which CPUs there are."""
-    found = town()
+    found = world()
     return Case(found.facts(exact=False), pod_subject(wish("pinned", bound=True)))
 
 
 @case
 def level_not_whole_cpus() -> Case:
     """The node binds everybody's CPUs, and the pod wants a fraction."""
-    found = town(labels={keys.NODE_BIND_POLICY: "SpreadByPCPUs"})
+    found = world(labels={keys.NODE_BIND_POLICY: "SpreadByPCPUs"})
     return Case(found.facts(), pod_subject(pod("fraction", cpu="1500m")))
 
 
 @case
 def level_not_whole_cores() -> Case:
     """The node gives out whole cores only."""
-    found = town(labels={keys.NODE_BIND_POLICY: "FullPCPUsOnly"})
+    found = world(labels={keys.NODE_BIND_POLICY: "FullPCPUsOnly"})
     return Case(found.facts(), pod_subject(pod("odd", cpu="3")))
 
 
 @case
 def level_bind_conflict() -> Case:
     """The node spreads, the pod insists on whole cores."""
-    found = town(labels={keys.NODE_BIND_POLICY: "SpreadByPCPUs"})
+    found = world(labels={keys.NODE_BIND_POLICY: "SpreadByPCPUs"})
     spec = {keys.RESOURCE_SPEC: '{"requiredCPUBindPolicy":"FullPCPUs"}'}
     return Case(found.facts(), pod_subject(wish("full", cpu="4", annotations=spec, bound=True)))
 
@@ -135,7 +137,7 @@ def level_bind_conflict() -> Case:
 @case
 def level_amplified_cpu() -> Case:
     """The node says it has twice its CPUs, and most of them are bound."""
-    found = town(annotations={keys.NODE_AMPLIFICATION: '{"cpu":2}'})
+    found = world(annotations={keys.NODE_AMPLIFICATION: '{"cpu":2}'})
     node = found.nodes["node-a"]
     status = msgspec.structs.replace(
         node.status, allocatable={**node.status.allocatable, "cpu": "32"}
@@ -149,7 +151,7 @@ def level_amplified_cpu() -> Case:
 @case
 def level_too_few_cpus() -> Case:
     """No policy, but CPUs of its own, and nearly all are taken."""
-    found = town()
+    found = world()
     hold(found, "pinned", "node-a", '{"cpuset":"0-12"}')
     return Case(found.facts(), pod_subject(wish("late", cpu="6", policy="", bound=True)))
 
@@ -157,7 +159,7 @@ def level_too_few_cpus() -> Case:
 @case
 def level_zones_too_small() -> Case:
     """What is placed leaves too little in both NUMA nodes together."""
-    found = town(labels={keys.NODE_POLICY: "BestEffort"})
+    found = world(labels={keys.NODE_POLICY: "BestEffort"})
     hold(found, "one", "node-a", on_zone(0, 6))
     hold(found, "two", "node-a", on_zone(1, 6))
     return Case(found.facts(), pod_subject(pod("late", cpu="6")))
@@ -166,7 +168,7 @@ def level_zones_too_small() -> Case:
 @case
 def level_unsatisfied() -> Case:
     """Both NUMA nodes together have too little."""
-    found = town()
+    found = world()
     hold(found, "one", "node-a", on_zone(0, 6))
     hold(found, "two", "node-a", on_zone(1, 6))
     return Case(found.facts(), pod_subject(wish("late", cpu="5")))
@@ -175,7 +177,7 @@ def level_unsatisfied() -> Case:
 @case
 def level_unaligned() -> Case:
     """There is enough, but not in one place."""
-    found = town("node-a", "node-b")
+    found = world("node-a", "node-b")
     for name in ("node-a", "node-b"):
         for zone in (0, 1):
             hold(found, f"{name}-{zone}", name, on_zone(zone, 5))
@@ -189,13 +191,13 @@ def level_unaligned_pair() -> Case:
     five = resources({"cpu": "5", "memory": "1Gi"})
     containers = (Container(name="one", resources=five), Container(name="two", resources=five))
     spec = msgspec.structs.replace(pair.spec, containers=containers)
-    return Case(town().facts(), pod_subject(msgspec.structs.replace(pair, spec=spec)))
+    return Case(world().facts(), pod_subject(msgspec.structs.replace(pair, spec=spec)))
 
 
 @case
 def level_exclusive() -> Case:
     """A pod across both NUMA nodes keeps out those that want one to themselves."""
-    found = town()
+    found = world()
     both = [{"node": zone, "resources": {"cpu": "1"}} for zone in (0, 1)]
     hold(found, "across", "node-a", json.dumps({"numaNodeResources": both}))
     return Case(found.facts(), pod_subject(wish("alone", cpu="2")))
@@ -204,7 +206,7 @@ def level_exclusive() -> Case:
 @case
 def level_restricted() -> Case:
     """A container that cannot be had in the same NUMA nodes as its GPUs."""
-    found = devices(town(), [(GPU, 0), (GPU, 1)])
+    found = devices(world(), [(GPU, 0), (GPU, 1)])
     hold(found, "one", "node-a", on_zone(0, 7))
     return Case(found.facts(), pod_subject(gpus("aligned", 2, cpu="10", policy="Restricted")))
 
@@ -212,14 +214,14 @@ def level_restricted() -> Case:
 @case
 def level_devices() -> Case:
     """All GPUs are taken or ill."""
-    found = devices(town(), [(GPU, 0)], ill=True)
+    found = devices(world(), [(GPU, 0)], ill=True)
     return Case(found.facts(), pod_subject(gpus("render", 1, cpu="2")))
 
 
 @case
 def level_joint_devices() -> Case:
     """The card is on another switch than the GPU, and the pod insists."""
-    found = devices(town(), [(GPU, 0), (RDMA, 1)])
+    found = devices(world(), [(GPU, 0), (RDMA, 1)])
     joint = {keys.DEVICE_JOINT_ALLOCATE: json.dumps(
         {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
     )}  # fmt: skip
@@ -231,7 +233,7 @@ def level_joint_devices() -> Case:
 @case
 def level_fits() -> Case:
     """The scheduler gives one NUMA node and CPUs, the sidecar is left out."""
-    found = town(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
+    found = world(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
     hold(found, "one", "node-a", '{"cpuset":"0-2,8-10"}')
     main = wish("served", cpu="4", bound=True)
     uneven = ResourceRequirements(
@@ -245,7 +247,7 @@ def level_fits() -> Case:
 @case
 def level_runs() -> Case:
     """Each container was given a NUMA node of its own."""
-    found = town(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
+    found = world(labels={keys.NODE_POLICY: SINGLE, keys.NODE_SCOPE: "container"})
     parts = [
         {
             "name": name,
@@ -270,7 +272,7 @@ def gpus(name: str, count: int, **more: Any) -> Pod:
     return wish(name, also={"koordinator.sh/gpu": str(100 * count)}, **more)
 
 
-def devices(found: Town, places: list[tuple[str, int]], *, ill: bool = False) -> Town:
+def devices(found: World, places: list[tuple[str, int]], *, ill: bool = False) -> World:
     """Let node-a publish devices, each on a switch and NUMA node of its own."""
     sizes = {GPU: {GPU_CORE: "100", GPU_MEMORY_RATIO: "100"}, RDMA: {RDMA_SHARE: "100"}}
     infos = tuple(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 from tests.insight.explain.case import Case, case, crowded
-from tests.insight.explain.town import Town, pod, resources
 
 from numakube.api.containers import Container, ContainerPort
 from numakube.api.meta import LabelSelector, OwnerReference
@@ -21,6 +20,7 @@ from numakube.api.volumes import (
     Volume,
 )
 from numakube.insight.explain import pod_subject
+from numakube.testing import World, kubelet_settings, pod, resources
 
 
 @case
@@ -32,15 +32,15 @@ def single_numa_node_container() -> Case:
 @case
 def single_numa_node_pod() -> Case:
     """Each container fits, the pod does not."""
-    town = Town()
-    town.add("node-a", "single-numa-node", "pod")
+    world = World()
+    world.add_node("node-a", "single-numa-node", "pod")
     two = resources({"cpu": "5", "memory": "1Gi"})
     wide = pod("pair")
     spec = msgspec.structs.replace(
         wide.spec,
         containers=(Container(name="one", resources=two), Container(name="two", resources=two)),
     )
-    return Case(town.facts(), pod_subject(msgspec.structs.replace(wide, spec=spec)))
+    return Case(world.facts(), pod_subject(msgspec.structs.replace(wide, spec=spec)))
 
 
 @case
@@ -58,9 +58,9 @@ def restricted_pod() -> Case:
 @case
 def restricted_sizes() -> Case:
     """CPUs need two zones, the GPU one: policy restricted never accepts that."""
-    town = Town()
-    town.add("node-a", "restricted")
-    return Case(town.facts(), pod_subject(pod("uneven", cpu="10", memory="1Gi", gpu=1)))
+    world = World()
+    world.add_node("node-a", "restricted")
+    return Case(world.facts(), pod_subject(pod("uneven", cpu="10", memory="1Gi", gpu=1)))
 
 
 @case
@@ -72,10 +72,10 @@ def best_effort_fits() -> Case:
 @case
 def none_policy_node_full() -> Case:
     """Nothing is aligned; the node as a whole has too little."""
-    town = Town()
-    town.add("node-a", "none")
-    town.run(pod("big", cpu="12", memory="4Gi"), "node-a")
-    return Case(town.facts(), pod_subject(pod("late", cpu="6", memory="2Gi")))
+    world = World()
+    world.add_node("node-a", "none")
+    world.run(pod("big", cpu="12", memory="4Gi"), "node-a")
+    return Case(world.facts(), pod_subject(pod("late", cpu="6", memory="2Gi")))
 
 
 @case
@@ -87,109 +87,110 @@ def counts_only() -> Case:
 @case
 def cpu_full_cores() -> Case:
     """The kubelet gives out whole cores only."""
-    town = Town()
-    town.add("node-a", cpu_options={"full-pcpus-only": "true"})
-    return Case(town.facts(), pod_subject(pod("odd", cpu="3")))
+    world = World()
+    world.add_node("node-a", settings=kubelet_settings(cpu_options={"full-pcpus-only": "true"}))
+    return Case(world.facts(), pod_subject(pod("odd", cpu="3")))
 
 
 @case
 def cpu_full_cores_left_over() -> Case:
     """Counts suffice, but siblings of reserved CPUs make no whole cores."""
-    town = Town()
-    town.add("node-a", cpu_options={"full-pcpus-only": "true"}, reserved="0,1")
-    town.run(pod("zone-b", cpu="8"), "node-a")
-    return Case(town.facts(), pod_subject(pod("last", cpu="6")))
+    world = World()
+    settings = kubelet_settings(reserved="0,1", cpu_options={"full-pcpus-only": "true"})
+    world.add_node("node-a", settings=settings)
+    world.run(pod("zone-b", cpu="8"), "node-a")
+    return Case(world.facts(), pod_subject(pod("last", cpu="6")))
 
 
 @case
 def memory() -> Case:
     """No zone has the memory."""
-    town = Town()
-    town.add("node-a")
-    town.run(pod("zone-a", cpu="1", memory="10Gi"), "node-a")
-    town.run(pod("zone-b", cpu="1", memory="10Gi"), "node-a")
-    return Case(town.facts(), pod_subject(pod("hungry", cpu="1", memory="8Gi")))
+    world = World()
+    world.add_node("node-a")
+    world.run(pod("zone-a", cpu="1", memory="10Gi"), "node-a")
+    world.run(pod("zone-b", cpu="1", memory="10Gi"), "node-a")
+    return Case(world.facts(), pod_subject(pod("hungry", cpu="1", memory="8Gi")))
 
 
 @case
 def hugepages() -> Case:
     """No zone has the hugepages."""
-    town = Town()
-    town.add("node-a", shape="2 sockets, 4 cores, 16Gi, hugepages-2Mi 1024")
+    world = World()
+    world.add_node("node-a", machine="2 sockets, 4 cores, 16Gi, hugepages-2Mi 1024")
     wanted = pod("pages", cpu="1", also={"hugepages-2Mi": "3Gi"})
-    return Case(town.facts(), pod_subject(wanted))
+    return Case(world.facts(), pod_subject(wanted))
 
 
 @case
 def devices() -> Case:
     """A GPU is left in one zone, the CPUs in the other."""
-    town = Town()
-    town.add("node-a")
-    town.run(pod("gpus", cpu="1", gpu=2), "node-a")
-    town.run(pod("cpus", cpu="8"), "node-a")
-    return Case(town.facts(), pod_subject(pod("both", cpu="4", gpu=1)))
+    world = World()
+    world.add_node("node-a")
+    world.run(pod("gpus", cpu="1", gpu=2), "node-a")
+    world.run(pod("cpus", cpu="8"), "node-a")
+    return Case(world.facts(), pod_subject(pod("both", cpu="4", gpu=1)))
 
 
 @case
 def devices_exhausted() -> Case:
     """All GPUs are taken; a less important pod has some."""
-    town = Town()
-    town.add("node-a")
-    town.run(pod("keeps", cpu="1", gpu=2, priority=1000), "node-a")
-    town.run(pod("yields", cpu="1", gpu=2, priority=10), "node-a")
-    return Case(town.facts(), pod_subject(pod("urgent", cpu="1", gpu=1, priority=100)))
+    world = World()
+    world.add_node("node-a")
+    world.run(pod("keeps", cpu="1", gpu=2, priority=1000), "node-a")
+    world.run(pod("yields", cpu="1", gpu=2, priority=10), "node-a")
+    return Case(world.facts(), pod_subject(pod("urgent", cpu="1", gpu=1, priority=100)))
 
 
 @case
 def bigger_than_any_zone() -> Case:
     """Not even an idle zone has that many CPUs."""
-    town = Town()
-    town.add("node-a")
-    town.add("node-b")
-    return Case(town.facts(), pod_subject(pod("too-wide", cpu="10")))
+    world = World()
+    world.add_node("node-a")
+    world.add_node("node-b")
+    return Case(world.facts(), pod_subject(pod("too-wide", cpu="10")))
 
 
 @case
 def bigger_than_any_node() -> Case:
     """No node has it."""
-    town = Town()
-    town.add("node-a")
-    return Case(town.facts(), pod_subject(pod("huge", cpu="64", memory="1Ti")))
+    world = World()
+    world.add_node("node-a")
+    return Case(world.facts(), pod_subject(pod("huge", cpu="64", memory="1Ti")))
 
 
 @case
 def taint() -> Case:
     """The pod does not tolerate the node."""
-    town = Town()
-    town.add("node-a", taints=(Taint(key="dedicated", value="db", effect="NoSchedule"),))
-    return Case(town.facts(), pod_subject(pod("web")))
+    world = World()
+    world.add_node("node-a", taints=(Taint(key="dedicated", value="db", effect="NoSchedule"),))
+    return Case(world.facts(), pod_subject(pod("web")))
 
 
 @case
 def cordoned() -> Case:
     """The node is cordoned."""
-    town = Town()
-    town.add("node-a", unschedulable=True)
-    return Case(town.facts(), pod_subject(pod("web")))
+    world = World()
+    world.add_node("node-a", unschedulable=True)
+    return Case(world.facts(), pod_subject(pod("web")))
 
 
 @case
 def selector() -> Case:
     """No node has the label."""
-    town = Town()
-    town.add("node-a", labels={"disk": "hdd"})
-    return Case(town.facts(), pod_subject(pod("db", node_selector={"disk": "ssd"})))
+    world = World()
+    world.add_node("node-a", labels={"disk": "hdd"})
+    return Case(world.facts(), pod_subject(pod("db", node_selector={"disk": "ssd"})))
 
 
 @case
 def host_port() -> Case:
     """The port is taken on the only node."""
-    town = Town()
-    town.add("node-a")
+    world = World()
+    world.add_node("node-a")
     ports = (ContainerPort(container_port=80, host_port=8080),)
     first, second = pod("first"), pod("second")
-    town.run(_with_ports(first, ports), "node-a")
-    return Case(town.facts(), pod_subject(_with_ports(second, ports)))
+    world.run(_with_ports(first, ports), "node-a")
+    return Case(world.facts(), pod_subject(_with_ports(second, ports)))
 
 
 def _with_ports(one: Pod, ports: tuple[ContainerPort, ...]) -> Pod:
@@ -201,29 +202,29 @@ def _with_ports(one: Pod, ports: tuple[ContainerPort, ...]) -> Pod:
 @case
 def resource_fit() -> Case:
     """The requests of pods that hold nothing exclusive fill the node."""
-    town = Town()
-    town.add("node-a")
-    town.run(pod("shared", cpu="14", guaranteed=False), "node-a")
-    return Case(town.facts(), pod_subject(pod("late", cpu="2")))
+    world = World()
+    world.add_node("node-a")
+    world.run(pod("shared", cpu="14", guaranteed=False), "node-a")
+    return Case(world.facts(), pod_subject(pod("late", cpu="2")))
 
 
 @case
 def volume_claim_missing() -> Case:
     """The claim does not exist."""
-    town = Town()
-    town.add("node-a")
+    world = World()
+    world.add_node("node-a")
     claim = PersistentVolumeClaimVolumeSource(claim_name="data")
     volume = Volume(name="data", persistent_volume_claim=claim)
-    return Case(town.facts(), pod_subject(pod("db", volumes=(volume,))))
+    return Case(world.facts(), pod_subject(pod("db", volumes=(volume,))))
 
 
 @case
 def topology_spread() -> Case:
     """Too many of them are in the only zone with room."""
-    town = Town()
-    town.add("node-a", labels={"rack": "1"})
-    town.add("node-b", labels={"rack": "2"}, unschedulable=True)
-    town.run(pod("web-1", labels={"app": "web"}), "node-a")
+    world = World()
+    world.add_node("node-a", labels={"rack": "1"})
+    world.add_node("node-b", labels={"rack": "2"}, unschedulable=True)
+    world.run(pod("web-1", labels={"app": "web"}), "node-a")
     rule = TopologySpreadConstraint(
         max_skew=1,
         topology_key="rack",
@@ -231,43 +232,43 @@ def topology_spread() -> Case:
         label_selector=LabelSelector(match_labels={"app": "web"}),
     )
     wanted = pod("web-2", labels={"app": "web"}, topology_spread_constraints=(rule,))
-    return Case(town.facts(), pod_subject(wanted))
+    return Case(world.facts(), pod_subject(wanted))
 
 
 @case
 def pod_anti_affinity() -> Case:
     """A pod like it is there already."""
-    town = Town()
-    town.add("node-a")
-    town.run(pod("db-1", labels={"app": "db"}), "node-a")
+    world = World()
+    world.add_node("node-a")
+    world.run(pod("db-1", labels={"app": "db"}), "node-a")
     term = PodAffinityTerm(
         topology_key="kubernetes.io/hostname",
         label_selector=LabelSelector(match_labels={"app": "db"}),
     )
     affinity = Affinity(pod_anti_affinity=PodAffinity(required=(term,)))
-    return Case(town.facts(), pod_subject(pod("db-2", labels={"app": "db"}, affinity=affinity)))
+    return Case(world.facts(), pod_subject(pod("db-2", labels={"app": "db"}, affinity=affinity)))
 
 
 @case
 def pod_affinity() -> Case:
     """Nobody is there that it wants to be near to."""
-    town = Town()
-    town.add("node-a")
+    world = World()
+    world.add_node("node-a")
     term = PodAffinityTerm(
         topology_key="kubernetes.io/hostname",
         label_selector=LabelSelector(match_labels={"app": "cache"}),
     )
     affinity = Affinity(pod_affinity=PodAffinity(required=(term,)))
-    return Case(town.facts(), pod_subject(pod("web", affinity=affinity)))
+    return Case(world.facts(), pod_subject(pod("web", affinity=affinity)))
 
 
 @case
 def scheduling_gates() -> Case:
     """Somebody holds it back on purpose."""
-    town = Town()
-    town.add("node-a")
+    world = World()
+    world.add_node("node-a")
     gates = (PodSchedulingGate(name="example.com/quota"),)
-    return Case(town.facts(), pod_subject(pod("held", scheduling_gates=gates)))
+    return Case(world.facts(), pod_subject(pod("held", scheduling_gates=gates)))
 
 
 HGX = "2 sockets, 4 numa each, 24 cores, 200Gi, gpu 1"
@@ -277,50 +278,50 @@ HGX = "2 sockets, 4 numa each, 24 cores, 200Gi, gpu 1"
 @case
 def eight_zones_ask_for_more() -> Case:
     """All GPUs need eight zones, the rest of the pod seven."""
-    town = Town()
-    town.add("node-a", "restricted", shape=HGX)
-    return Case(town.facts(), pod_subject(pod("train", cpu="160", memory="1200Gi", gpu=8)))
+    world = World()
+    world.add_node("node-a", "restricted", machine=HGX)
+    return Case(world.facts(), pod_subject(pod("train", cpu="160", memory="1200Gi", gpu=8)))
 
 
 @case
 def eight_zones_differ() -> Case:
     """Each zone has something else left; the table is no wider for it."""
-    town = Town()
-    town.add("node-a", shape=HGX)
+    world = World()
+    world.add_node("node-a", machine=HGX)
     for number, cpu in enumerate((3, 5, 5, 8, 13, 13, 20, 20, 17, 17)):
-        town.run(pod(f"p-{number}", cpu=str(cpu), memory=f"{10 * cpu}Gi"), "node-a")
-    return Case(town.facts(), pod_subject(pod("wide", cpu="22", memory="4Gi", gpu=1)))
+        world.run(pod(f"p-{number}", cpu=str(cpu), memory=f"{10 * cpu}Gi"), "node-a")
+    return Case(world.facts(), pod_subject(pod("wide", cpu="22", memory="4Gi", gpu=1)))
 
 
 @case
 def eight_zones_fit() -> Case:
     """It takes several zones, as it may; no zone lacks anything then."""
-    town = Town()
-    town.add("node-a", "restricted", shape=HGX)
-    return Case(town.facts(), pod_subject(pod("train", cpu="170", memory="1410Gi", gpu=8)))
+    world = World()
+    world.add_node("node-a", "restricted", machine=HGX)
+    return Case(world.facts(), pod_subject(pod("train", cpu="170", memory="1410Gi", gpu=8)))
 
 
 @case
 def not_offered() -> Case:
     """Nobody has such devices, nor such pages."""
-    town = Town()
+    world = World()
     for name in ("node-a", "node-b"):
-        town.add(name)
+        world.add_node(name)
     also = {"vendor.example/nic": "1", "hugepages-1Gi": "2Gi"}
-    return Case(town.facts(), pod_subject(pod("dpdk", cpu="4", also=also)))
+    return Case(world.facts(), pod_subject(pod("dpdk", cpu="4", also=also)))
 
 
 @case
 def sibling() -> Case:
     """A replica of the same set would wait instead; another pod would not."""
-    town = Town()
-    town.add("node-a")
+    world = World()
+    world.add_node("node-a")
     owner = OwnerReference(
         api_version="apps/v1", kind="ReplicaSet", name="web", uid="web", controller=True
     )
     for number in range(2):
-        town.run(owned(pod(f"web-{number}", cpu="7", memory="6Gi"), owner), "node-a")
-    return Case(town.facts(), pod_subject(owned(pod("web-2", cpu="7", memory="6Gi"), owner)))
+        world.run(owned(pod(f"web-{number}", cpu="7", memory="6Gi"), owner), "node-a")
+    return Case(world.facts(), pod_subject(owned(pod("web-2", cpu="7", memory="6Gi"), owner)))
 
 
 def owned(one: Pod, owner: OwnerReference) -> Pod:

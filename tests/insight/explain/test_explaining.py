@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 from tests.insight.explain.cases import CASES
-from tests.insight.explain.town import Town, pod, resources
 
 from numakube.api.codec import to_tree
 from numakube.api.containers import Container
@@ -21,6 +20,7 @@ from numakube.insight.facts import SchedulerFacts
 from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.koordinator.refusals import Refusal, Why
 from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.testing import World, pod, resources
 
 
 def configuration(mode: str) -> KubeSchedulerConfiguration:
@@ -55,15 +55,15 @@ def test_upstreams_mode_is_explained_too() -> None:
 
 def test_the_configuration_is_the_one_that_the_scheduler_has() -> None:
     """If it told; or else the usual one."""
-    town = Town()
-    town.add("node-a")
+    world = World()
+    world.add_node("node-a")
     document = {"kubescheduler.config.k8s.io": to_tree(configuration("upstream"))}
-    town.extra["schedulers"] = {"s": SchedulerFacts("s", {"configz": document})}
-    found = configuration_in(town.facts())
+    told = {"s": SchedulerFacts("s", {"configz": document})}
+    found = configuration_in(world.facts(schedulers=told))
     assert found is not None
     assert found.profiles == configuration("upstream").profiles
-    town.extra["schedulers"] = {"s": SchedulerFacts("s", {"configz": {"odd": 3}})}
-    assert configuration_in(town.facts()) is None
+    told = {"s": SchedulerFacts("s", {"configz": {"odd": 3}})}
+    assert configuration_in(world.facts(schedulers=told)) is None
 
 
 def test_one_node_can_be_looked_at_and_changes_left_out() -> None:
@@ -112,16 +112,16 @@ def test_every_field_is_in_the_document() -> None:
 
 def test_a_pod_of_a_daemon_set_is_not_to_be_moved() -> None:
     """It would come back; so another one is named."""
-    town = Town()
-    town.add("node-a", shape="1 socket, 4 cores, 16Gi")
+    world = World()
+    world.add_node("node-a", machine="1 socket, 4 cores, 16Gi")
     owner = OwnerReference(
         api_version="apps/v1", kind="DaemonSet", name="d", uid="d", controller=True
     )
     daemon = pod("daemon", cpu="1")
     metadata = msgspec.structs.replace(daemon.metadata, owner_references=(owner,))
-    town.run(msgspec.structs.replace(daemon, metadata=metadata), "node-a")
-    town.run(pod("plain", cpu="1", priority=5), "node-a")
-    facts = town.facts()
+    world.run(msgspec.structs.replace(daemon, metadata=metadata), "node-a")
+    world.run(pod("plain", cpu="1", priority=5), "node-a")
+    facts = world.facts()
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="2")))
     (moved,) = [one for one in explanation.changes if one.kind == "evict"]
     assert moved.pods == ("default/plain",)
@@ -150,9 +150,9 @@ def test_an_explanation_leaves_the_engine_as_it_was() -> None:
     )
 
 
-def guarded(town: Town, app: str) -> None:
+def guarded(world: World, app: str) -> None:
     """Let a budget protect the pods of *app*."""
-    town.objects.disruption_budgets[f"default/{app}"] = PodDisruptionBudget(
+    world.objects.disruption_budgets[f"default/{app}"] = PodDisruptionBudget(
         metadata=ObjectMeta(name=app, namespace="default"),
         spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels={"app": app})),
     )
@@ -160,12 +160,12 @@ def guarded(town: Town, app: str) -> None:
 
 def test_a_pod_that_a_budget_protects_is_the_last_to_go() -> None:
     """And if there is no other, it is said."""
-    town = Town()
-    town.add("node-a", shape="1 socket, 4 cores, 16Gi")
-    town.run(pod("guarded", cpu="1", labels={"app": "db"}), "node-a")
-    town.run(pod("free", cpu="1", priority=5), "node-a")
-    guarded(town, "db")
-    facts = town.facts()
+    world = World()
+    world.add_node("node-a", machine="1 socket, 4 cores, 16Gi")
+    world.run(pod("guarded", cpu="1", labels={"app": "db"}), "node-a")
+    world.run(pod("free", cpu="1", priority=5), "node-a")
+    guarded(world, "db")
+    facts = world.facts()
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="2")))
     (moved,) = [one for one in explanation.changes if one.kind == "evict"]
     assert moved.pods == ("default/free",)
@@ -177,13 +177,13 @@ def test_a_pod_that_a_budget_protects_is_the_last_to_go() -> None:
 
 def test_the_schedulers_own_evictions_respect_budgets() -> None:
     """As the scheduler itself would: the other node, though its pod is more important."""
-    town = Town()
+    world = World()
     for name, priority in (("node-a", 0), ("node-b", 5)):
-        town.add(name, shape="1 socket, 4 cores, 16Gi")
+        world.add_node(name, machine="1 socket, 4 cores, 16Gi")
         labels = {"app": "db"} if name == "node-a" else {}
-        town.run(pod(f"on-{name}", cpu="3", priority=priority, labels=labels), name)
-    guarded(town, "db")
-    facts = town.facts()
+        world.run(pod(f"on-{name}", cpu="3", priority=priority, labels=labels), name)
+    guarded(world, "db")
+    facts = world.facts()
     explanation = explain(facts, engine_of(facts), pod_subject(pod("new", cpu="3", priority=9)))
     assert explanation.changes[0].kind == "preempt"
     assert explanation.changes[0].pods == ("default/on-node-b",)
@@ -191,9 +191,9 @@ def test_the_schedulers_own_evictions_respect_budgets() -> None:
 
 def test_absurd_requests_are_answered_at_once() -> None:
     """A typing error should not make the tool try ten thousand sizes."""
-    town = Town()
-    town.add("node-a")
-    facts = town.facts()
+    world = World()
+    world.add_node("node-a")
+    facts = world.facts()
     wanted = pod("typo", cpu="100000", gpu=1_000_000)
     explanation = explain(facts, engine_of(facts), pod_subject(wanted))
     (change,) = explanation.changes
@@ -206,9 +206,9 @@ def test_absurd_requests_are_answered_at_once() -> None:
 
 def test_what_a_smaller_pod_must_do_without_is_named() -> None:
     """A device that nobody offers is not passed over in silence, nor said to be in use."""
-    town = Town()
-    town.add("node-a", shape="2 sockets, 4 cores, smt 2, 16Gi")
-    facts = town.facts()
+    world = World()
+    world.add_node("node-a", machine="2 sockets, 4 cores, smt 2, 16Gi")
+    facts = world.facts()
     explanation = explain(facts, engine_of(facts), pod_subject(pod("p", cpu="20", gpu=1)))
     assert explanation.groups[0].meaning.startswith("No node offers vendor.example/gpu")
     (change,) = explanation.changes
@@ -220,14 +220,14 @@ def test_what_a_smaller_pod_must_do_without_is_named() -> None:
 
 def test_many_changes_of_one_kind_do_not_crowd_out_the_others() -> None:
     """Another scope of the node's kubelet is told, however many requests could be smaller."""
-    town = Town()
-    town.add("node-a", "single-numa-node", "pod")
+    world = World()
+    world.add_node("node-a", "single-numa-node", "pod")
     wanted = pod("many")
     limits = resources({"cpu": "3", "memory": "1Gi"})
     containers = tuple(Container(name=f"c{number}", resources=limits) for number in range(4))
     spec = msgspec.structs.replace(wanted.spec, containers=containers)
     subject = pod_subject(msgspec.structs.replace(wanted, spec=spec))
-    facts = town.facts()
+    facts = world.facts()
     kinds = [one.kind for one in explain(facts, engine_of(facts), subject).changes]
     assert len(kinds) <= 6
     assert {"scope", "policy"} <= set(kinds)

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.insight.explain.applying import can_apply, decided, helps
 from tests.insight.explain.cases import Case
-from tests.insight.explain.town import Town, pod, resources
 
 from numakube.api.containers import Container
 from numakube.api.placement import Taint
@@ -19,6 +18,7 @@ from numakube.insight.explain import explain, pod_subject, render
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.outcome import Rejected
 from numakube.scheduling.cycle import Chosen, Refused
+from numakube.testing import World, kubelet_settings, pod, resources
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,28 +33,28 @@ SHAPES = (
 def random_case(seed: int) -> Case:
     """A small crowded cluster and one more pod."""
     rng = Random(seed)
-    town = Town()
+    world = World()
     for number in range(rng.randint(1, 3)):
         name = f"node-{number}"
         options = {"full-pcpus-only": "true"} if rng.random() < 0.2 else {}
         taints = (Taint(key="team", value="x", effect="NoSchedule"),) if rng.random() < 0.2 else ()
-        town.add(
+        world.add_node(
             name,
-            rng.choice(POLICIES),
-            rng.choice(("container", "pod")),
-            shape=rng.choice(SHAPES),
-            cpu_options=options,
+            settings=kubelet_settings(
+                rng.choice(POLICIES), rng.choice(("container", "pod")), cpu_options=options
+            ),
+            machine=rng.choice(SHAPES),
             taints=taints,
             unschedulable=rng.random() < 0.1,
         )
         for place in range(rng.randint(0, 4)):
             one = random_pod(rng, f"{name}-{place}")
-            trial = town.models[name].clone()
+            trial = world.kubelets[name].clone()
             if not isinstance(trial.admit(one), Rejected):
-                town.run(one, name)
-    stale = {name: {"topology.numakube.dev/stale": "old"} for name in town.nodes}
+                world.run(one, name)
+    stale = {name: {"topology.numakube.dev/stale": "old"} for name in world.nodes}
     attributes = stale if rng.random() < 0.1 else None
-    facts = town.facts(exact=rng.random() < 0.8, attributes=attributes)
+    facts = world.facts(exact=rng.random() < 0.8, attributes=attributes)
     return Case(facts, pod_subject(random_pod(rng, "subject", large=True)))
 
 

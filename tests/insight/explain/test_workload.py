@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.insight.explain.test_properties import random_case
-from tests.insight.explain.town import Town, pod
 
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.pod import Pod
@@ -21,15 +20,16 @@ from numakube.insight.explain.workload_pods import planned_workload, workload_in
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies, place, room_for
 from numakube.insight.scheduler_engine import engine_of
+from numakube.testing import World, pod
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def town(*names: str) -> Town:
+def world(*names: str) -> World:
     """Return idle nodes of 7 and 8 CPUs."""
-    made = Town()
+    made = World()
     for name in names:
-        made.add(name)
+        made.add_node(name)
     return made
 
 
@@ -47,7 +47,7 @@ def owned(one: Pod, kind: str, name: str) -> Pod:
 
 def test_all_of_it_fits() -> None:
     """It is said where they go."""
-    facts = town("a", "b").facts()
+    facts = world("a", "b").facts()
     found = explain_workload(facts, engine_of, planned(facts, pod("web", cpu="7"), 4))
     assert (found.verdict, found.fit, found.first_refused) == ("fits", 4, None)
     assert found.summary == "All 4 pods fit: 2 on a, 2 on b."
@@ -56,7 +56,7 @@ def test_all_of_it_fits() -> None:
 
 def test_the_first_that_does_not_fit_is_explained() -> None:
     """Beside those that do, which are not to be sent away for it."""
-    facts = town("a", "b").facts()
+    facts = world("a", "b").facts()
     found = explain_workload(facts, engine_of, planned(facts, pod("web", cpu="7"), 7))
     assert (found.verdict, found.fit) == ("refused", 4)
     assert found.summary == "4 of the 7 pods fit: 2 on a, 2 on b. Number 5 does not."
@@ -70,7 +70,7 @@ def test_the_first_that_does_not_fit_is_explained() -> None:
 
 def test_what_helps_all_of_them_was_tried_for_all_of_them() -> None:
     """The least number of nodes, the largest request."""
-    facts = town("a", "b").facts()
+    facts = world("a", "b").facts()
     found = explain_workload(facts, engine_of, planned(facts, pod("web", cpu="7"), 7))
     assert [one.text for one in found.changes] == [
         "Ask for 3 CPUs instead of 7 in container main: all of them then fit.",
@@ -87,7 +87,7 @@ def test_what_helps_all_of_them_was_tried_for_all_of_them() -> None:
 
 def test_pods_of_a_deployment_belong_to_its_replica_sets() -> None:
     """Those with a node stay; those without, and those that are yet to come, are placed."""
-    made = town("a")
+    made = world("a")
     made.run(owned(pod("web-0", cpu="7"), "ReplicaSet", "web-1f"), "a")
     made.pods.append(owned(pod("web-1", cpu="7"), "ReplicaSet", "web-1f"))
     made.pods.append(owned(pod("other", cpu="7"), "ReplicaSet", "other-1f"))
@@ -114,7 +114,7 @@ def test_pods_of_a_deployment_belong_to_its_replica_sets() -> None:
 
 def test_jobs_and_stateful_sets_have_their_pods_themselves() -> None:
     """A stateful set makes its pods one by one: the others are counted too."""
-    made = town("a")
+    made = world("a")
     made.run(owned(pod("db-0", cpu="7"), "StatefulSet", "db"), "a")
     made.run(owned(pod("batch-0", cpu="2"), "Job", "batch"), "a")
     made.objects.stateful_sets["default/db"] = StatefulSet(

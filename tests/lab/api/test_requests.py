@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 from multidict import MultiDict
 from tests.lab.api.client import Client
-from tests.waiting import until
 
+from numakube.testing import until
 from numakube_lab.api.access.authentication import User
 from numakube_lab.api.handling.call import Call, Stream
 from numakube_lab.api.server import router

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from tests.waiting import until
 
 from numakube.api.pod import Pod
 from numakube.errors import Conflict, NotFound
@@ -20,6 +19,7 @@ from numakube.kube.patches import merge_patch
 from numakube.kube.resource_types import Resource
 from numakube.kube.store import Change, Removed
 from numakube.kube.subresources import bind_pod
+from numakube.testing import until
 from numakube.values.times import format_time
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.common.mirrors import Cluster, Mirror, Owned

@@ -6,10 +6,10 @@ import asyncio
 import time
 
 from tests.lab.controllers.kit import Bench, bench, workload
-from tests.waiting import turns, until
 
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
+from numakube.testing import turns, until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.controllers.running import ALL, Controllers
 from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS

@@ -16,8 +16,8 @@ from msgspec import UNSET
 from tests.lab.differential.bodies import Json, Kind, T, widget_definition
 from tests.lab.differential.normalising import Normaliser
 from tests.lab.differential.sequences import Sequence
-from tests.waiting import until
 
+from numakube.testing import until
 from numakube_lab.replay.cases import Step
 from numakube_lab.replay.run import TOKENS
 from numakube_lab.replay.sending import Answer, Sender

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tests.lab.exporters.truth import told_zones, true_zones
-from tests.waiting import until
 
 from numakube.errors import NotFound
 from numakube.kube.catalog import (
@@ -21,6 +20,7 @@ from numakube.kube.catalog import (
     SERVICE_ACCOUNTS,
 )
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import until
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.rundir import RunDir

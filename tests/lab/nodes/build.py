@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tests.waiting import until
-
 from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, PODS
@@ -14,6 +12,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan

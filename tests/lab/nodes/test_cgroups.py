@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.apps.enforcer.world import NODE, enforced_lab
+from tests.apps.enforcer.enforced import NODE, enforced_lab
 
 from numakube.node.cgroups.group_files import CPUS
 from numakube.node.cgroups.group_scan import scan
@@ -24,7 +24,7 @@ async def test_groups_come_and_go_with_containers() -> None:
 
         # A kubelet that starts again writes everything anew, and nothing is lost.
         tree.files.write(await world.group("a", "x"), CPUS, "1")
-        await world.lab.pool.restart(NODE)
+        await world.cluster.pool.restart(NODE)
         assert tree.cpus(await world.group("a", "x")) == ""
 
         await world.delete("a")

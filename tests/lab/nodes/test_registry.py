@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 from tests.lab.nodes.build import Lab
-from tests.waiting import until
 
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
@@ -19,6 +18,7 @@ from numakube.kubelet.machine import Device
 from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import PluginServer
 from numakube.node.device_plugin.plugin_registration import PluginInfo, RegistryRegistrant
+from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.folders import FolderWatch

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 from tests.lab.nodes.build import Lab
-from tests.waiting import until
 
 from numakube.api.kubelet_config import MemoryReservation
 from numakube.errors import ConfigError, KubeletStartError
@@ -17,6 +16,7 @@ from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
 from numakube.kube.patches import strategic_patch
+from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

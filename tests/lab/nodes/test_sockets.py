@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tests.lab.nodes.build import Lab
-from tests.waiting import until
 
 from numakube.api.checkpoints.cpu import read_cpu_manager_state
 from numakube.api.kubelet_config import MemoryReservation, read_kubelet_config
@@ -24,6 +23,7 @@ from numakube.node.device_plugin.plugin_messages import Allocation, PluginOption
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError, PluginServer
 from numakube.node.podresources import PodResourcesClient
 from numakube.node.sysfs_machine import read_machine
+from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.waiting import until
-
 from numakube.errors import BadRequest, NotFound
 from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import read_log
+from numakube.testing import until
 
 IMAGE = "registry.example/tools/numakube:0.1"
 

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from tests.lab.nodes.build import Lab, plan
 from tests.lab.processes.build import IMAGE
-from tests.waiting import until
 
 from numakube.kube.catalog import CONFIG_MAPS, PODS, SECRETS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import read_log
+from numakube.testing import until
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

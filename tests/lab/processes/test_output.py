@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.waiting import turns, until
 
 from numakube.kube.clock import ManualClock
+from numakube.testing import turns, until
 from numakube_lab.processes.environment import expand
 from numakube_lab.processes.output import CURRENT, Output, Routed
 from numakube_lab.processes.programs import is_own, words_of

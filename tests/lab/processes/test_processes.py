@@ -18,7 +18,6 @@ from tests.lab.processes.build import (
     pod_in,
     pod_with,
 )
-from tests.waiting import until
 
 import numakube
 from numakube.api.yamls import load_manifests
@@ -29,6 +28,7 @@ from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import follow_log, read_log
 from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import until
 from numakube_lab.cluster import Lab, LabOptions, uniform_plans
 from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.rundir import RunDir

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from tests.scheduling.koordinator.town import Town, bound_to, pod
+from tests.scheduling.koordinator.wishes import KoordinatorScheduler, pod
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
@@ -19,6 +19,7 @@ from numakube.koordinator.ledger.annotations import allotment_of
 from numakube.koordinator.ledger.holdings import Allotment
 from numakube.koordinator.ledger.ledger import Ledger
 from numakube.scheduling.cycle import Chosen
+from numakube.testing import running
 
 NODES = {
     "plain": {},
@@ -37,7 +38,7 @@ class Server:
 
     def bind(self, one: Pod, node: str) -> None:
         """Bind a pod, its annotations in the same step."""
-        self.pods[one.metadata.uid] = bound_to(one, node)
+        self.pods[one.metadata.uid] = running(one, node)
 
 
 def holdings(pods: list[Pod]) -> dict[str, Allotment]:
@@ -56,18 +57,18 @@ class Turmoil(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.server = Server()
-        self.town = self.fresh()
+        self.scheduler = self.fresh()
         self.on_the_way: dict[str, tuple[Pod, str]] = {}
         self.count = 0
 
-    def fresh(self) -> Town:
+    def fresh(self) -> KoordinatorScheduler:
         """Return a scheduler that has just started: it lists everything there is."""
-        town = Town()
+        scheduler = KoordinatorScheduler()
         for name, labels in NODES.items():
-            town.add_node(name, labels=labels)
+            scheduler.add_node(name, labels=labels)
         for one in self.server.pods.values():
-            town.see(one)
-        return town
+            scheduler.see(one)
+        return scheduler
 
     @rule(
         target=waiting,
@@ -92,10 +93,10 @@ class Turmoil(RuleBasedStateMachine):
     @rule(target=assumed, one=consumes(waiting))
     def schedule(self, one: Pod) -> str | object:
         """Decide, and send the binding on its way."""
-        if not isinstance(self.town.try_pod(one), Chosen):
+        if not isinstance(self.scheduler.decide(one), Chosen):
             return multiple()
-        info = self.town.assume(one)
-        node = self.town.cluster.node_of(info.uid)
+        info = self.scheduler.assume(one)
+        node = self.scheduler.cluster.node_of(info.uid)
         assert node is not None
         self.on_the_way[info.uid] = (info.pod, node)
         return info.uid
@@ -108,7 +109,7 @@ class Turmoil(RuleBasedStateMachine):
             return multiple()
         self.server.bind(*found)
         if told:
-            self.town.see(self.server.pods[uid])
+            self.scheduler.see(self.server.pods[uid])
         return uid
 
     @rule(target=waiting, uid=consumes(assumed))
@@ -117,37 +118,37 @@ class Turmoil(RuleBasedStateMachine):
         found = self.on_the_way.pop(uid, None)
         if found is None:
             return multiple()
-        self.town.forget(uid)
+        self.scheduler.forget(uid)
         return pod(uid, containers={one.name: "1" for one in found[0].spec.containers})
 
     @rule(uid=bound)
     def hear(self, uid: str) -> None:
         """The server tells of a pod, perhaps once more."""
         if uid in self.server.pods:
-            self.town.see(self.server.pods[uid])
+            self.scheduler.see(self.server.pods[uid])
 
     @rule(uid=consumes(bound))
     def delete(self, uid: str) -> None:
         """A pod goes."""
         if self.server.pods.pop(uid, None) is not None:
-            self.town.forget(uid)
+            self.scheduler.forget(uid)
 
     @rule()
     def restart(self) -> None:
         """The scheduler forgets everything; bindings that are on their way never arrive."""
         self.on_the_way.clear()
-        self.town = self.fresh()
+        self.scheduler = self.fresh()
 
     @invariant()
     def the_ledger_equals_the_annotations(self) -> None:
         """On every node: of the pods that the server has there, and of those on their way."""
         for name in NODES:
-            node = self.town.cluster.node(name)
+            node = self.scheduler.cluster.node(name)
             assert node is not None
             there = [one for one in self.server.pods.values() if one.spec.node_name == name]
             coming = [one for one, where in self.on_the_way.values() if where == name]
             expected = holdings([*there, *coming])
-            ledger = self.town.plugin.ledgers.of(node)
+            ledger = self.scheduler.numa.ledgers.of(node)
             assert ledger.allotments == expected
             assert ledger.key == Ledger.of(ledger.facts, expected).key
 
@@ -155,9 +156,9 @@ class Turmoil(RuleBasedStateMachine):
     def no_cpu_is_given_twice_and_no_zone_gives_more_than_it_has(self) -> None:
         """By the annotations alone, as an agent on the node reads them."""
         for name in NODES:
-            node = self.town.cluster.node(name)
+            node = self.scheduler.cluster.node(name)
             assert node is not None
-            ledger = self.town.plugin.ledgers.of(node)
+            ledger = self.scheduler.numa.ledgers.of(node)
             taken = 0
             sums: dict[int, dict[str, int]] = {}
             for held in ledger.allotments.values():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.scheduling.koordinator.town import Town, bound_to, pod
+from tests.scheduling.koordinator.wishes import KoordinatorScheduler, pod
 
 from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.scheduling.cycle import Chosen, Refused
+from numakube.testing import running
 
 LABELS = (keys.NODE_POLICY, keys.NODE_SCOPE, keys.NODE_BIND_POLICY, keys.NODE_STRATEGY)
 NODE_KEYS = (keys.NODE_RESERVATION, keys.NODE_SYSTEM_QOS, keys.NODE_AMPLIFICATION)
@@ -59,15 +60,17 @@ def test_one_odd_object_spoils_nothing_for_the_others(
     of_pod: dict[str, str],
 ) -> None:
     """A pod that wants one NUMA node still gets one on the node beside the odd one."""
-    town = Town()
-    town.add_node("odd", labels=labels, annotations=of_node, reported=False)
-    report = town.report("odd")
+    scheduler = KoordinatorScheduler()
+    scheduler.add_node("odd", labels=labels, annotations=of_node, reported=False)
+    report = scheduler.report("odd")
     told = {**report.metadata.annotations, **of_report}
     metadata = ObjectMeta(name="odd", annotations=told, resource_version="3")
-    town.tell(msgspec.structs.replace(report, metadata=metadata))
+    scheduler.set_report(msgspec.structs.replace(report, metadata=metadata))
     for number, brought in enumerate(of_pods):
-        town.see(bound_to(pod(f"there-{number}", annotations=brought), "odd"))
-    assert isinstance(town.try_pod(pod("odd", annotations=of_pod, bound=True)), Chosen | Refused)
-    town.add_node("sane")
+        scheduler.see(running(pod(f"there-{number}", annotations=brought), "odd"))
+    assert isinstance(
+        scheduler.decide(pod("odd", annotations=of_pod, bound=True)), Chosen | Refused
+    )
+    scheduler.add_node("sane")
     spec = {"numaTopologyPolicy": "SingleNUMANode"}
-    assert isinstance(town.try_pod(pod("p", cpu="4", spec=spec, bound=True)), Chosen)
+    assert isinstance(scheduler.decide(pod("p", cpu="4", spec=spec, bound=True)), Chosen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.scheduling.numa.caches.site import GPU, Site, bound, info, taken
+from tests.scheduling.numa.caches.reported_node import ReportedNode, taken
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
@@ -16,6 +16,7 @@ from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import GPU, bound
 
 
 class PlainFilters:
@@ -60,13 +61,13 @@ def _numa(pod: PodInfo, node: NodeInfo) -> Status:
 
 
 def node_object(name: str, cpus: int = 15, memory_gib: int = 31, gpus: int = 4) -> Node:
-    """A node as large as the machine of `Site`."""
+    """A node as large as the machine of `ReportedNode`."""
     allocatable = {"cpu": str(cpus), "memory": f"{memory_gib}Gi", GPU: str(gpus), "pods": "20"}
     return Node(metadata=ObjectMeta(name=name), status=NodeStatus(allocatable=allocatable))
 
 
 def full_node(
-    cluster: Cluster, pods: Iterable[Pod], *, name: str = "n1", site: Site | None = None
+    cluster: Cluster, pods: Iterable[Pod], *, name: str = "n1", site: ReportedNode | None = None
 ) -> NodeInfo:
     """Add a node on which *pods* run, with a report of *site* if it has one."""
     cluster.set_node(node_object(name))
@@ -75,8 +76,8 @@ def full_node(
         running = taken(bound(one, name))
         if site is not None:
             assert site.admit(running)
-        cluster.place(info(running), name)
-        cache.pod_seen(info(running))
+        cluster.place(PodInfo(running), name)
+        cache.pod_seen(PodInfo(running))
     if site is not None:
         cache.set_report(site.report())
         cluster.suppose(name, cache.belief(name))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scheduling.numa.caches.site import Site, bound, info, pod, taken
+from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
 from numakube.api.pod import Pod, PodCondition
@@ -23,6 +23,8 @@ from numakube.scheduling.preemption.default_preemption import DefaultPreemption,
 from numakube.scheduling.preemption.victims import Victims, find_victims
 from numakube.scheduling.preemption.what_if import Trial
 from numakube.scheduling.snapshot.cluster import Cluster
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
 
 NEW = pod("new", cpus=8, priority=9)
 
@@ -46,7 +48,7 @@ class Scene:
         statuses = {node.name: unschedulable("Insufficient cpu") for node in self.cluster.nodes()}
         statuses |= refusals
         nomination, status = self.plugin.post_filter(
-            CycleState(), info(one), self.cluster.snapshot(), statuses
+            CycleState(), PodInfo(one), self.cluster.snapshot(), statuses
         )
         if nomination is None:
             return "", [], status.message
@@ -76,8 +78,10 @@ def test_a_pod_waits_while_its_victims_are_leaving(scene: Scene) -> None:
     condition = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
     assert victim.status is not None
     status = msgspec.structs.replace(victim.status, conditions=(condition,))
-    scene.cluster.place(info(msgspec.structs.replace(victim, metadata=meta, status=status)), "n1")
-    scene.handle.nominations.nominate(info(NEW), "n1")
+    scene.cluster.place(
+        PodInfo(msgspec.structs.replace(victim, metadata=meta, status=status)), "n1"
+    )
+    scene.handle.nominations.nominate(PodInfo(NEW), "n1")
     refused = "preemption: not eligible due to a terminating pod on the nominated node."
     assert scene.preempt()[2] == refused
     gone_bad = unresolvable("node(s) were unschedulable")
@@ -138,9 +142,9 @@ def test_a_node_where_no_budget_is_violated_is_chosen_first(scene: Scene) -> Non
 def test_nothing_is_evicted_unless_the_model_then_admits_the_pod(scene: Scene) -> None:
     """Eight CPUs can become free on both nodes, but in a single zone on one of them only."""
     split = [pod("a", cpus=4), pod("b", cpus=4, priority=9), pod("c", cpus=3)]
-    full_node(scene.cluster, split, name="n1", site=Site.make("n1"))
+    full_node(scene.cluster, split, name="n1", site=ReportedNode.make("n1"))
     assert scene.preempt()[:2] == ("", [])
-    full_node(scene.cluster, [pod("d", cpus=8)], name="n2", site=Site.make("n2"))
+    full_node(scene.cluster, [pod("d", cpus=8)], name="n2", site=ReportedNode.make("n2"))
     assert scene.preempt()[:2] == ("n2", ["d"])
 
 
@@ -155,7 +159,7 @@ def test_of_thousands_of_equal_nodes_only_one_is_tried(scene: Scene) -> None:
 def test_each_attempt_begins_with_other_nodes(scene: Scene) -> None:
     """So that those which are hard to judge do not hide the others for good."""
     for number in range(300):
-        site = Site.make(f"n{number}", exact=False)
+        site = ReportedNode.make(f"n{number}", exact=False)
         full_node(scene.cluster, [pod(f"p{number}", cpus=7)], name=f"n{number}", site=site)
     full_node(scene.cluster, [pod("x", cpus=14, priority=0)], name="good")
     one = pod("new", cpus=7, priority=9)
@@ -178,7 +182,7 @@ def test_a_bound_is_never_above_the_cost(
     cluster = Cluster()
     made = [pod(f"p{at}", cpus=one[0], priority=one[1]) for at, one in enumerate(pods)]
     node = full_node(cluster, made)
-    who = info(pod("new", cpus=wanted, priority=priority))
+    who = PodInfo(pod("new", cpus=wanted, priority=priority))
     filters = PlainFilters()
     found = find_victims(who, node, (), lambda: Trial(filters, CycleState(), who, node))
     (bound,) = Bounds().of(who, [node])
@@ -195,11 +199,11 @@ def test_the_number_of_candidates_follows_kube_scheduler() -> None:
 
 def test_a_bound_is_computed_anew_when_its_node_changes(scene: Scene) -> None:
     """And kept as long as it does not."""
-    bounds, who = Bounds(), info(pod("new", cpus=8, priority=9))
+    bounds, who = Bounds(), PodInfo(pod("new", cpus=8, priority=9))
     node = full_node(scene.cluster, [pod("a", cpus=14, priority=3)])
     (before,) = bounds.of(who, [node])
     assert bounds.of(who, [node]) == [before]
-    scene.cluster.place(info(bound(pod("a", cpus=14, priority=5), "n1")), "n1")
+    scene.cluster.place(PodInfo(bound(pod("a", cpus=14, priority=5), "n1")), "n1")
     (after,) = bounds.of(who, [node])
     assert before is not None
     assert after is not None

@@ -6,7 +6,7 @@ from itertools import combinations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.numa.caches.site import Site, info, pod
+from tests.scheduling.numa.caches.reported_node import ReportedNode, pod
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
 from numakube.api.pod import Pod
@@ -15,6 +15,7 @@ from numakube.scheduling.preemption.victims import Victims, find_victims
 from numakube.scheduling.preemption.what_if import Trial
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
+from numakube.scheduling.snapshot.pods import PodInfo
 
 shapes = st.tuples(st.integers(1, 6), st.integers(0, 1), st.integers(0, 3))
 policies = st.sampled_from(("single-numa-node", "restricted", "best-effort", "none"))
@@ -22,7 +23,7 @@ policies = st.sampled_from(("single-numa-node", "restricted", "best-effort", "no
 
 def fits(node: NodeInfo, who: Pod, gone: tuple[str, ...]) -> bool:
     """Tell whether *who* fits *node* without those pods."""
-    one = info(who)
+    one = PodInfo(who)
     trial = Trial(PlainFilters(), CycleState(), one, node)
     trial.remove([node.pods[uid] for uid in gone])
     return trial.verdict().ok
@@ -38,15 +39,15 @@ def test_victims_are_minimal_and_their_eviction_helps(
     pods: list[tuple[int, int, int]], wanted: tuple[int, int], policy: str
 ) -> None:
     """No other choice has a lower highest priority either."""
-    site = Site.make(policy=policy)
+    site = ReportedNode.make(policy=policy)
     running = [
         pod(f"p{at}", cpus=cpus, gpus=gpus, priority=priority)
         for at, (cpus, gpus, priority) in enumerate(pods)
     ]
     running = [one for one in running if site.admit(one)]
-    node = full_node(Cluster(), running, site=Site.make(policy=policy))
+    node = full_node(Cluster(), running, site=ReportedNode.make(policy=policy))
     who = pod("new", cpus=wanted[0], gpus=wanted[1], priority=9)
-    one = info(who)
+    one = PodInfo(who)
     found = find_victims(one, node, (), lambda: Trial(PlainFilters(), CycleState(), one, node))
     uids = list(node.pods)
     feasible = [

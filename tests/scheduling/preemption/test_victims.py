@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from tests.scheduling.numa.caches.site import Site, info, pod
+from tests.scheduling.numa.caches.reported_node import ReportedNode, pod
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
 from numakube.api.pod import Pod
@@ -44,7 +44,7 @@ def victims(
 ) -> Victims | Status:
     """Find who must leave *node* for *one*."""
     filters = PlainFilters()
-    who = info(one)
+    who = PodInfo(one)
     return find_victims(
         who, node, budgets, lambda: Trial(filters, CycleState(), who, node, nominated=nominated)
     )
@@ -86,7 +86,7 @@ def test_nobody_goes_if_that_does_not_help(cluster: Cluster) -> None:
 
 def test_nobody_goes_if_the_kubelet_would_refuse_the_pod_all_the_same(cluster: Cluster) -> None:
     """Nine CPUs are free then, but not in one zone."""
-    node = full_node(cluster, [pod("a", cpus=7)], site=Site.make())
+    node = full_node(cluster, [pod("a", cpus=7)], site=ReportedNode.make())
     found = victims(pod("new", cpus=9, priority=9), node)
     assert isinstance(found, Status)
     assert found.message == "cannot align pod"
@@ -95,7 +95,7 @@ def test_nobody_goes_if_the_kubelet_would_refuse_the_pod_all_the_same(cluster: C
 def test_the_victim_is_the_one_in_the_right_zone(cluster: Cluster) -> None:
     """Upstream's dry run frees CPUs of the node, and the NUMA filter does not see them."""
     pods = [pod("zone-0", cpus=4, priority=1), pod("zone-1", cpus=8, priority=2)]
-    node = full_node(cluster, pods, site=Site.make())
+    node = full_node(cluster, pods, site=ReportedNode.make())
     assert names(victims(pod("new", cpus=7, priority=9), node)) == ["zone-0"]
     assert names(victims(pod("new", cpus=8, priority=9), node)) == ["zone-1"]
 
@@ -103,7 +103,7 @@ def test_the_victim_is_the_one_in_the_right_zone(cluster: Cluster) -> None:
 def test_one_pod_of_one_zone_rather_than_two_of_another(cluster: Cluster) -> None:
     """Putting back whoever comes first would cost the other two."""
     pods = [pod("a", cpus=8), pod("b", cpus=3), pod("c", cpus=4)]
-    node = full_node(cluster, pods, site=Site.make())
+    node = full_node(cluster, pods, site=ReportedNode.make())
     assert names(victims(pod("new", cpus=7, priority=9), node)) == ["a"]
 
 
@@ -111,19 +111,19 @@ def test_one_pod_of_one_zone_rather_than_two_of_another(cluster: Cluster) -> Non
 def test_every_policy_gets_no_more_victims_than_it_needs(cluster: Cluster, policy: str) -> None:
     """The model is asked, whatever the policy is."""
     pods = [pod(f"p{number}", cpus=3, priority=number) for number in range(4)]
-    node = full_node(cluster, pods, site=Site.make(policy=policy))
+    node = full_node(cluster, pods, site=ReportedNode.make(policy=policy))
     found = victims(pod("new", cpus=5, priority=9), node)
     assert isinstance(found, Victims)
     assert 1 <= len(found.pods) <= 2
     rest = [one for one in pods if one.metadata.name not in names(found)]
-    site = Site.make(policy=policy)
+    site = ReportedNode.make(policy=policy)
     for one in (*rest, pod("new", cpus=5, priority=9)):
         assert site.admit(one)
 
 
 def test_a_victim_whose_place_is_unknown_gives_no_credit(cluster: Cluster) -> None:
     """Reports without names and placements tell how much is free, but not who has the rest."""
-    site = Site.make(exact=False)
+    site = ReportedNode.make(exact=False)
     node = full_node(cluster, [pod("a", cpus=7), pod("b", cpus=8)], site=site)
     found = victims(pod("new", cpus=7, priority=9), node)
     assert isinstance(found, Status)
@@ -135,7 +135,7 @@ def test_a_victim_with_nothing_exclusive_helps_where_only_the_node_lacked_room(
 ) -> None:
     """Upstream refuses such victims once placements are known (derived limitation 6)."""
     pods = [pod("shared", cpus=12, guaranteed=False, priority=1), pod("keep", cpus=1, priority=9)]
-    node = full_node(cluster, pods, site=Site.make())
+    node = full_node(cluster, pods, site=ReportedNode.make())
     assert names(victims(pod("new", cpus=6, priority=5), node)) == ["shared"]
 
 
@@ -163,7 +163,7 @@ def test_a_budget_is_violated_if_nothing_else_helps(cluster: Cluster) -> None:
 
 def test_budgets_are_about_labelled_pods_of_their_namespace_that_are_not_leaving_yet() -> None:
     """As the API server counts them."""
-    guarded = info(labelled(pod("a"), app="db"))
+    guarded = PodInfo(labelled(pod("a"), app="db"))
     assert split_by_violation([guarded], [Budget("default", Everything(), 0)])[0] == [guarded]
     for harmless in (
         Budget("other", Everything(), 0),
@@ -171,14 +171,14 @@ def test_budgets_are_about_labelled_pods_of_their_namespace_that_are_not_leaving
         Budget("default", Everything(), 1),
     ):
         assert split_by_violation([guarded], [harmless])[0] == []
-    assert split_by_violation([info(pod("a"))], [Budget("default", Everything(), 0)])[0] == []
+    assert split_by_violation([PodInfo(pod("a"))], [Budget("default", Everything(), 0)])[0] == []
 
 
 def test_room_made_for_a_nominated_pod_is_not_taken(cluster: Cluster) -> None:
     """It may come any moment."""
     pods = [pod(f"p{number}", cpus=5, priority=number) for number in range(3)]
     node = full_node(cluster, pods)
-    other = info(pod("nominated", cpus=4, priority=9))
+    other = PodInfo(pod("nominated", cpus=4, priority=9))
     found = victims(pod("new", cpus=4, priority=9), node, nominated=[other])
     assert names(found) == ["p1", "p0"]
 
@@ -186,8 +186,8 @@ def test_room_made_for_a_nominated_pod_is_not_taken(cluster: Cluster) -> None:
 def test_room_made_for_a_nominated_pod_is_not_taken_in_its_zone(cluster: Cluster) -> None:
     """The node has CPUs enough for both, but no zone has them."""
     pods = [pod("a", cpus=7, priority=1), pod("b", cpus=5, priority=2)]
-    node = full_node(cluster, pods, site=Site.make())
-    other = info(pod("nominated", cpus=6, priority=9))
+    node = full_node(cluster, pods, site=ReportedNode.make())
+    other = PodInfo(pod("nominated", cpus=6, priority=9))
     assert names(victims(pod("new", cpus=6, priority=9), node)) == ["a"]
     found = victims(pod("new", cpus=6, priority=9), node, nominated=[other])
     assert names(found) == ["b", "a"]

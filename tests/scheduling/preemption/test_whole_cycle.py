@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
+from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod, taken
 from tests.scheduling.preemption.room import node_object
 
 from numakube.api.pod import Pod
@@ -16,12 +16,14 @@ from numakube.scheduling.numa.native.native_engine import NativeEngine
 from numakube.scheduling.numa.topology_match import NodeResourceTopologyMatch
 from numakube.scheduling.plugins.default_plugins import default_registry
 from numakube.scheduling.preemption.preemption_args import REGISTRY as PREEMPTION
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
 
 
 class Scheduler:
     """A cluster of simulated nodes, a profile and a cache."""
 
-    def __init__(self, *sites: Site) -> None:
+    def __init__(self, *sites: ReportedNode) -> None:
         self.sites = {site.name: site for site in sites}
         self.handle = Handle()
         self.cache = Predict()
@@ -37,21 +39,21 @@ class Scheduler:
             cluster.set_node(node_object(site.name))
             self.report(site)
 
-    def report(self, site: Site) -> None:
+    def report(self, site: ReportedNode) -> None:
         """Let a node report."""
         self.handle.cluster.take(self.cache.set_report(site.report()), self.cache)
 
     def see(self, one: Pod) -> None:
         """Take over a version of a pod."""
-        self.handle.cluster.take(self.cache.pod_seen(info(one)), self.cache)
-        if info(one).has_ended:
+        self.handle.cluster.take(self.cache.pod_seen(PodInfo(one)), self.cache)
+        if PodInfo(one).has_ended:
             self.handle.cluster.remove_pod(one.metadata.uid)
         else:
-            self.handle.cluster.place(info(one), one.spec.node_name)
+            self.handle.cluster.place(PodInfo(one), one.spec.node_name)
 
     def decide(self, one: Pod) -> Chosen | Refused | Failed:
         """Decide about a pod."""
-        return self.cycle.decide(info(one), self.runtime)
+        return self.cycle.decide(PodInfo(one), self.runtime)
 
     def run(self, one: Pod, node: str) -> Pod:
         """Let a pod run on a node."""
@@ -63,7 +65,7 @@ class Scheduler:
 
 def test_a_pod_gets_the_zone_of_the_pod_that_had_to_leave_it() -> None:
     """And nobody else leaves."""
-    site = Site.make("n1")
+    site = ReportedNode.make("n1")
     scheduler = Scheduler(site)
     scheduler.run(pod("stays", cpus=7, priority=5), "n1")
     leaves = scheduler.run(pod("leaves", cpus=6, priority=1), "n1")
@@ -83,7 +85,7 @@ def test_a_pod_gets_the_zone_of_the_pod_that_had_to_leave_it() -> None:
 
 def test_a_pod_that_no_eviction_helps_is_told_so() -> None:
     """The event says what preemption found."""
-    scheduler = Scheduler(Site.make("n1"))
+    scheduler = Scheduler(ReportedNode.make("n1"))
     scheduler.run(pod("a", cpus=7, priority=1), "n1")
     refused = scheduler.decide(pod("new", cpus=9, priority=9))
     assert isinstance(refused, Refused)
@@ -93,7 +95,7 @@ def test_a_pod_that_no_eviction_helps_is_told_so() -> None:
 
 def test_of_two_nodes_the_one_with_the_lesser_victim_is_nominated() -> None:
     """As in kube-scheduler."""
-    first, second = Site.make("n1"), Site.make("n2")
+    first, second = ReportedNode.make("n1"), ReportedNode.make("n2")
     scheduler = Scheduler(first, second)
     for name, priority in (("n1", 3), ("n2", 2)):
         for number in range(2):
@@ -108,15 +110,15 @@ def test_of_two_nodes_the_one_with_the_lesser_victim_is_nominated() -> None:
 
 def test_the_zones_of_nominated_pods_are_kept_for_them() -> None:
     """The node has CPUs enough for all three, but no zone has them."""
-    scheduler = Scheduler(Site.make("n1"))
+    scheduler = Scheduler(ReportedNode.make("n1"))
     for name in ("first", "second"):
-        scheduler.handle.nominations.nominate(info(pod(name, cpus=4, priority=9)), "n1")
+        scheduler.handle.nominations.nominate(PodInfo(pod(name, cpus=4, priority=9)), "n1")
     assert isinstance(scheduler.decide(pod("small", cpus=4, priority=1)), Chosen)
     assert isinstance(scheduler.decide(pod("large", cpus=5, priority=1)), Refused)
     assert isinstance(scheduler.decide(pod("urgent", cpus=5, priority=10)), Chosen)
 
 
-def evict(scheduler: Scheduler, site: Site, refused: object) -> None:
+def evict(scheduler: Scheduler, site: ReportedNode, refused: object) -> None:
     """Delete the victims before anybody sees them end."""
     assert isinstance(refused, Refused)
     assert refused.nomination is not None
@@ -126,9 +128,9 @@ def evict(scheduler: Scheduler, site: Site, refused: object) -> None:
         scheduler.handle.cluster.remove_pod(victim.uid)
 
 
-def crowded() -> tuple[Scheduler, Site]:
+def crowded() -> tuple[Scheduler, ReportedNode]:
     """A node with two pods in each zone, all of which are reported."""
-    site = Site.make("n1")
+    site = ReportedNode.make("n1")
     scheduler = Scheduler(site)
     for number, cpus in enumerate((3, 4, 4, 4)):
         scheduler.run(pod(f"p{number}", cpus=cpus, priority=1), "n1")

@@ -19,11 +19,10 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from tests.scheduling.numa.caches.site import (
+from tests.scheduling.numa.caches.reported_node import (
     SCHEDULER,
-    Site,
+    ReportedNode,
     ended,
-    info,
     machine,
     pod,
     taken,
@@ -36,6 +35,7 @@ from numakube.kubelet.outcome import Admitted
 from numakube.scheduling.numa.caches.contract import NumaCache
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.zone_amounts import zones_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class World(RuleBasedStateMachine):
     @initialize(policy=policies, scope=st.sampled_from(("container", "pod")))
     def start(self, policy: str, scope: str) -> None:
         """Start with an empty node."""
-        self.site = Site.make(
+        self.site = ReportedNode.make(
             policy=policy, scope=scope, on=machine(cores=3, memory_gib=8), exact=self.exact
         )
         self.write_report()
@@ -96,7 +96,7 @@ class World(RuleBasedStateMachine):
         belief = self.cache.belief("n1")
         model = belief.model() if belief is not None else None
         if model is None or isinstance(model.clone().admit(one), Admitted):
-            self.cache.reserve(info(one), "n1")
+            self.cache.reserve(PodInfo(one), "n1")
             self.reserved.append(one)
 
     @precondition(lambda self: self.reserved)
@@ -126,7 +126,7 @@ class World(RuleBasedStateMachine):
         order.shuffle(listed)  # type: ignore[attr-defined]
         for one in listed:
             if isinstance(one, Pod):
-                self.cache.pod_seen(info(one))
+                self.cache.pod_seen(PodInfo(one))
             else:
                 self.cache.set_report(one)
                 self.known_version = int(one.metadata.resource_version)
@@ -192,7 +192,7 @@ class World(RuleBasedStateMachine):
         if isinstance(event, str):
             self.cache.pod_gone(event)
         else:
-            self.cache.pod_seen(info(event))
+            self.cache.pod_seen(PodInfo(event))
 
     @precondition(lambda self: self.reports)
     @rule(choice=st.integers(0, 3), keep=st.booleans())
@@ -251,7 +251,7 @@ class World(RuleBasedStateMachine):
         self.reports.clear()
         fresh = self.new_cache()
         for one in self.api.values():
-            fresh.pod_seen(info(one))
+            fresh.pod_seen(PodInfo(one))
         for _ in range(1 if self.exact else 3):
             self.write_report()
             fresh.set_report(self.reports[0])

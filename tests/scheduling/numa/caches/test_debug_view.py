@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.scheduling.numa.caches.site import Site, bound, info, pod, taken
+from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
 
 from numakube.scheduling.numa.caches.contract import NumaCache
 from numakube.scheduling.numa.caches.debug_view import examine, mode_of
@@ -11,6 +11,8 @@ from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
 from numakube.topology.exact_report import uid_hash
 
 
@@ -30,17 +32,17 @@ def test_caches_are_called_as_in_configurations(cache: NumaCache, mode: str) -> 
 
 def test_pods_on_one_side_only_are_found() -> None:
     """Those that the report lacks, and those that nobody knows."""
-    site, cache = Site.make(), Predict()
+    site, cache = ReportedNode.make(), Predict()
     seen = taken(bound(pod("seen"), "n1"))
     site.admit(seen)
     site.admit(pod("hidden"))
     cache.set_report(site.report())
     late = bound(pod("late"), "n1")
     for one in (seen, late):
-        cache.pod_seen(info(one))
+        cache.pod_seen(PodInfo(one))
     belief = cache.belief("n1")
     assert belief is not None
-    found = examine(belief, [info(seen), info(late)])
+    found = examine(belief, [PodInfo(seen), PodInfo(late)])
     assert [one.name for one in found.only_here] == ["late"]
     assert found.only_reported == (uid_hash("hidden"),)
     assert list(found.held) == ["late"]
@@ -52,14 +54,14 @@ def test_pods_on_one_side_only_are_found() -> None:
 
 def test_a_report_of_the_known_pods_matches() -> None:
     """Both fingerprints are the same text."""
-    site, cache = Site.make(), Predict()
+    site, cache = ReportedNode.make(), Predict()
     seen = taken(bound(pod("seen"), "n1"))
     site.admit(seen)
     cache.set_report(site.report())
-    cache.pod_seen(info(seen))
+    cache.pod_seen(PodInfo(seen))
     belief = cache.belief("n1")
     assert belief is not None
-    found = examine(belief, [info(seen)])
+    found = examine(belief, [PodInfo(seen)])
     assert found.fingerprints.matched
     assert found.fingerprints.computed == found.fingerprints.reported
     assert (found.only_here, found.only_reported, dict(found.held)) == ((), (), {})
@@ -68,8 +70,8 @@ def test_a_report_of_the_known_pods_matches() -> None:
 def test_counts_show_what_they_charge() -> None:
     """In every zone where the pod may be."""
     cache = Predict()
-    cache.set_report(Site.make(exact=False).report())
-    cache.reserve(info(pod("a", cpus=2)), "n1")
+    cache.set_report(ReportedNode.make(exact=False).report())
+    cache.reserve(PodInfo(pod("a", cpus=2)), "n1")
     belief = cache.belief("n1")
     assert belief is not None
     held = examine(belief, []).held["a"]
@@ -79,14 +81,14 @@ def test_counts_show_what_they_charge() -> None:
 
 def test_trust_ends_the_doubts_that_a_foreign_pod_raised() -> None:
     """The node is free again at once; pods on their way stay booked."""
-    site = Site.make(exact=False)
+    site = ReportedNode.make(exact=False)
     cache = OverReserve(OverReserveOptions(profiles=frozenset({"ours"})))
     foreign = taken(bound(pod("foreign", scheduler="another"), "n1"))
     site.admit(foreign)
     site.admit(pod("ghost"))  # so the fingerprint is of pods that nobody knows
     cache.set_report(site.report())
-    cache.pod_seen(info(foreign))
-    cache.reserve(info(pod("mine", scheduler="ours")), "n1")
+    cache.pod_seen(PodInfo(foreign))
+    cache.reserve(PodInfo(pod("mine", scheduler="ours")), "n1")
     before = cache.belief("n1")
     assert before is not None
     assert before.blocked
@@ -103,5 +105,5 @@ def test_trust_in_a_node_that_is_not_known_does_nothing() -> None:
     for cache in (Predict(), OverReserve(), Passthrough(), DiscardReserved()):
         assert not cache.trust("nowhere")
     cache = Predict()
-    cache.set_report(Site.make().report())
+    cache.set_report(ReportedNode.make().report())
     assert not cache.trust("n1")

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from tests.scheduling.numa.caches.site import Site, bound, info, pod
+from tests.scheduling.numa.caches.reported_node import ReportedNode, pod
 
 from numakube.scheduling.numa.caches.discardreserved import DiscardReserved
 from numakube.scheduling.numa.caches.passthrough import Passthrough
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
 
 
 @pytest.fixture
 def cache() -> DiscardReserved:
     """A cache with one node."""
     cache = DiscardReserved()
-    cache.set_report(Site.make().report())
+    cache.set_report(ReportedNode.make().report())
     return cache
 
 
@@ -26,7 +28,7 @@ def is_blocked(cache: DiscardReserved) -> bool:
 
 def test_a_reserved_node_is_blocked_until_the_pod_is_bound(cache: DiscardReserved) -> None:
     """And whoever waits for it is told."""
-    cache.reserve(info(pod("a")), "n1")
+    cache.reserve(PodInfo(pod("a")), "n1")
     assert is_blocked(cache)
     assert cache.bound("a", "n1").freed == ("n1",)
     assert not is_blocked(cache)
@@ -34,15 +36,15 @@ def test_a_reserved_node_is_blocked_until_the_pod_is_bound(cache: DiscardReserve
 
 def test_a_failed_binding_frees_the_node(cache: DiscardReserved) -> None:
     """As a successful one does."""
-    cache.reserve(info(pod("a")), "n1")
+    cache.reserve(PodInfo(pod("a")), "n1")
     cache.unreserve("a", "n1")
     assert not is_blocked(cache)
 
 
 def test_two_pods_keep_the_node_until_both_are_bound(cache: DiscardReserved) -> None:
     """Two profiles may have one cache."""
-    cache.reserve(info(pod("a")), "n1")
-    cache.reserve(info(pod("b")), "n1")
+    cache.reserve(PodInfo(pod("a")), "n1")
+    cache.reserve(PodInfo(pod("b")), "n1")
     assert not cache.bound("a", "n1").freed
     assert is_blocked(cache)
     assert cache.bound("b", "n1").freed == ("n1",)
@@ -53,9 +55,9 @@ def test_a_reservation_whose_end_nobody_tells_does_not_last(
     cache: DiscardReserved, how: str
 ) -> None:
     """Upstream blocks the node for good."""
-    cache.reserve(info(pod("a")), "n1")
+    cache.reserve(PodInfo(pod("a")), "n1")
     if how == "seen":
-        cache.pod_seen(info(bound(pod("a"), "n2")))
+        cache.pod_seen(PodInfo(bound(pod("a"), "n2")))
     else:
         cache.pod_gone("a")
     assert not is_blocked(cache)
@@ -63,17 +65,17 @@ def test_a_reservation_whose_end_nobody_tells_does_not_last(
 
 def test_a_report_does_not_free_a_reserved_node(cache: DiscardReserved) -> None:
     """The pod is still on its way."""
-    cache.reserve(info(pod("a")), "n1")
-    cache.set_report(Site.make().report())
+    cache.reserve(PodInfo(pod("a")), "n1")
+    cache.set_report(ReportedNode.make().report())
     assert is_blocked(cache)
 
 
 def test_passthrough_ignores_reservations_and_pods() -> None:
     """It believes reports and nothing else."""
-    cache, site = Passthrough(), Site.make()
+    cache, site = Passthrough(), ReportedNode.make()
     cache.set_report(site.report())
-    cache.reserve(info(pod("a")), "n1")
-    cache.pod_seen(info(bound(pod("a"), "n1")))
+    cache.reserve(PodInfo(pod("a")), "n1")
+    cache.pod_seen(PodInfo(bound(pod("a"), "n1")))
     cache.pod_gone("a")
     cache.unreserve("a", "n1")
     cache.bound("a", "n1")

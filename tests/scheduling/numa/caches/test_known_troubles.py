@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.scheduling.numa.caches.site import (
+from tests.scheduling.numa.caches.reported_node import (
     SCHEDULER,
-    Site,
-    bound,
+    ReportedNode,
     ended,
-    info,
     machine,
     pod,
     taken,
@@ -22,6 +20,8 @@ from numakube.api.pod import Pod
 from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.overreserve import OverReserve, OverReserveOptions
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
 from numakube.topology import nrt_names
 from numakube.topology.numa_placement import ContainerName, Placement, encode_placement
 from numakube.values.resources import Amounts
@@ -34,23 +34,23 @@ def free(cache: Predict | OverReserve) -> tuple[Amounts, ...]:
     return belief.available
 
 
-def run(cache: Predict | OverReserve, site: Site, one: Pod) -> Pod:
+def run(cache: Predict | OverReserve, site: ReportedNode, one: Pod) -> Pod:
     """Reserve, bind and start a pod, and tell the cache of each step."""
-    cache.reserve(info(one), "n1")
+    cache.reserve(PodInfo(one), "n1")
     one = bound(one, "n1")
-    cache.pod_seen(info(one))
+    cache.pod_seen(PodInfo(one))
     assert site.admit(one)
-    cache.pod_seen(info(taken(one)))
+    cache.pod_seen(PodInfo(taken(one)))
     return taken(one)
 
 
 def test_volcano_5500_a_pod_ends_while_a_bigger_one_starts() -> None:
     """A report that only has sums cannot tell who is in it; one with names can."""
-    site, cache = Site.make(), Predict()
+    site, cache = ReportedNode.make(), Predict()
     cache.set_report(site.report())
     small = run(cache, site, pod("small", cpus=2))
     cache.set_report(site.report())
-    cache.pod_seen(info(ended(small)))
+    cache.pod_seen(PodInfo(ended(small)))
     site.remove("small")
     run(cache, site, pod("big", cpus=6))
     assert free(cache) == site.free
@@ -60,11 +60,11 @@ def test_volcano_5500_a_pod_ends_while_a_bigger_one_starts() -> None:
 
 def test_kai_appendix_a_no_second_eviction_while_the_zone_looks_occupied() -> None:
     """The room of a victim is there as soon as it has ended, not when a report says so."""
-    site, cache = Site.make(), Predict()
+    site, cache = ReportedNode.make(), Predict()
     victim = run(cache, site, pod("victim", cpus=7))
     run(cache, site, pod("other", cpus=8))
     cache.set_report(site.report())
-    assert cache.pod_seen(info(ended(victim))).freed == ("n1",)
+    assert cache.pod_seen(PodInfo(ended(victim))).freed == ("n1",)
     belief = cache.belief("n1")
     assert belief is not None
     model = belief.model()
@@ -75,20 +75,20 @@ def test_kai_appendix_a_no_second_eviction_while_the_zone_looks_occupied() -> No
 
 def test_nfd_1424_resources_of_a_late_device_plugin_show_up() -> None:
     """A report with another resource is taken like any other."""
-    site, cache = Site.make(on=machine(gpus=0)), Predict()
+    site, cache = ReportedNode.make(on=machine(gpus=0)), Predict()
     cache.set_report(site.report())
     assert "vendor.example/gpu" not in free(cache)[0]
-    late = Site.make(on=machine(gpus=2))
+    late = ReportedNode.make(on=machine(gpus=2))
     assert cache.set_report(late.report()).freed == ("n1",)
     assert free(cache)[0]["vendor.example/gpu"] == 2
 
 
 def test_nfd_1254_a_reconfigured_kubelet_is_believed_with_reservations_in_place() -> None:
     """Policy and scope are not frozen; pods on their way are admitted under the new ones."""
-    site, cache = Site.make(policy="single-numa-node"), Predict()
+    site, cache = ReportedNode.make(policy="single-numa-node"), Predict()
     cache.set_report(site.report())
-    cache.reserve(info(pod("a", cpus=5)), "n1")
-    site = Site.make(policy="best-effort")
+    cache.reserve(PodInfo(pod("a", cpus=5)), "n1")
+    site = ReportedNode.make(policy="best-effort")
     assert cache.set_report(site.report()).freed == ("n1",)
     site.admit(pod("a", cpus=5))
     assert free(cache) == site.free
@@ -96,14 +96,14 @@ def test_nfd_1254_a_reconfigured_kubelet_is_believed_with_reservations_in_place(
 
 def test_scheduler_plugins_452_a_report_written_by_hand_is_not_updated_by_anybody() -> None:
     """The first pods of it are booked nevertheless, and given back when they end."""
-    site = Site.make(exact=False, fingerprints=False)
+    site = ReportedNode.make(exact=False, fingerprints=False)
     cache = Predict()
     cache.set_report(site.report())
     one = bound(pod("a", cpus=5), "n1")
-    cache.reserve(info(one), "n1")
-    cache.pod_seen(info(one))
+    cache.reserve(PodInfo(one), "n1")
+    cache.pod_seen(PodInfo(one))
     assert [zone["cpu"] for zone in free(cache)] == [2000, 3000]
-    cache.pod_seen(info(ended(one)))
+    cache.pod_seen(PodInfo(ended(one)))
     assert free(cache) == site.free
 
 
@@ -112,14 +112,14 @@ def test_numaresources_operator_1378_guaranteed_pods_that_do_not_restart_leave_n
     restart_policy: str,
 ) -> None:
     """Nor do jobs of mixed QoS classes (1254): pods that ended do not count as missing."""
-    site = Site.make(exact=False)
+    site = ReportedNode.make(exact=False)
     cache = OverReserve(OverReserveOptions(profiles=frozenset({SCHEDULER})))
     cache.set_report(site.report())
     for number in range(6):
         one = pod(f"job-{number}", cpus=1, guaranteed=number % 2 == 0)
         spec = msgspec.structs.replace(one.spec, restart_policy=restart_policy)
         one = run(cache, site, msgspec.structs.replace(one, spec=spec))
-        cache.pod_seen(info(ended(one)))
+        cache.pod_seen(PodInfo(ended(one)))
         if number % 3:
             site.remove(one.metadata.uid)
     changes = cache.set_report(site.report())
@@ -130,7 +130,7 @@ def test_numaresources_operator_1378_guaranteed_pods_that_do_not_restart_leave_n
     assert free(cache) == site.free
 
 
-def placed_report(site: Site, **zones: int) -> dict[str, str]:
+def placed_report(site: ReportedNode, **zones: int) -> dict[str, str]:
     """Return the attribute of a report that says in which zone each pod's container is."""
     affinities = {ContainerName("default", name, "c0"): zone for name, zone in zones.items()}
     placement = encode_placement(affinities, numa_nodes=2)
@@ -140,7 +140,7 @@ def placed_report(site: Site, **zones: int) -> dict[str, str]:
 
 def test_scheduler_plugins_1015_a_victim_without_placement_gets_one_with_the_next_report() -> None:
     """Upstream keeps a cache entry without it, and preemption fails until somebody helps."""
-    site = Site.make(exact=False)
+    site = ReportedNode.make(exact=False)
     cache = OverReserve(OverReserveOptions(profiles=frozenset({SCHEDULER})))
     cache.set_report(site.report())
     run(cache, site, pod("victim", cpus=5))
@@ -157,7 +157,7 @@ def test_scheduler_plugins_1015_a_victim_without_placement_gets_one_with_the_nex
 
 def test_a_placement_of_other_containers_than_those_known_gives_no_credit() -> None:
     """It lists positions among sorted hashes, which mean something else then."""
-    site = Site.make(exact=False)
+    site = ReportedNode.make(exact=False)
     cache = OverReserve(OverReserveOptions(profiles=frozenset({SCHEDULER})))
     run(cache, site, pod("victim", cpus=5))
     cache.set_report(site.report(**placed_report(site, victim=0, unknown=1)))
@@ -168,7 +168,7 @@ def test_a_placement_of_other_containers_than_those_known_gives_no_credit() -> N
 
 def test_a_restart_in_the_middle_of_a_burst_loses_nothing() -> None:
     """Reports and pods are listed in any order; reservations that were never bound are gone."""
-    site, cache = Site.make(), Predict()
+    site, cache = ReportedNode.make(), Predict()
     cache.set_report(site.report())
     pods = [bound(pod(f"p{number}", cpus=3), "n1") for number in range(4)]
     for one in pods[:2]:
@@ -178,19 +178,19 @@ def test_a_restart_in_the_middle_of_a_burst_loses_nothing() -> None:
         site.admit(one)
     reborn = Predict()
     for one in reversed(pods):
-        reborn.pod_seen(info(one))
+        reborn.pod_seen(PodInfo(one))
     reborn.set_report(report)
     assert free(reborn) == site.free
 
 
 def test_a_node_that_is_deleted_and_comes_back_starts_from_its_report() -> None:
     """Its pods are deleted one by one, before or after."""
-    site, cache = Site.make(), Predict()
+    site, cache = ReportedNode.make(), Predict()
     cache.set_report(site.report())
     run(cache, site, pod("a", cpus=5))
     cache.remove_report("n1")
     assert cache.belief("n1") is None
     cache.pod_gone("a")
-    fresh = Site.make()
+    fresh = ReportedNode.make()
     cache.set_report(fresh.report())
     assert free(cache) == fresh.free

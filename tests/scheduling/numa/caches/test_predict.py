@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.scheduling.numa.caches.site import Site, bound, ended, info, pod, taken
+from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod, taken
 
 from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.kubelet.outcome import Admitted, Rejected
@@ -12,16 +12,18 @@ from numakube.scheduling.numa.caches.contract import FactKind
 from numakube.scheduling.numa.caches.mispredictions import Refusal, Severity
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import bound
 
 
 @pytest.fixture
-def site() -> Site:
+def site() -> ReportedNode:
     """A node with two zones of 8 CPUs, 16 GiB and 2 GPUs; CPU 0 is reserved."""
-    return Site.make()
+    return ReportedNode.make()
 
 
 @pytest.fixture
-def cache(site: Site) -> Predict:
+def cache(site: ReportedNode) -> Predict:
     """A cache that has the first report of the node."""
     cache = Predict()
     cache.set_report(site.report())
@@ -40,25 +42,27 @@ def test_without_a_report_nothing_is_believed() -> None:
     assert Predict().belief("n1") is None
 
 
-def test_a_report_is_believed_as_it_is(site: Site, cache: Predict) -> None:
+def test_a_report_is_believed_as_it_is(site: ReportedNode, cache: Predict) -> None:
     """Nothing has happened since it was made."""
     assert free(cache) == site.free
 
 
 def test_a_reservation_is_taken_off_the_zone_that_the_kubelet_will_take(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """Only that zone, and with the GPU that belongs to it."""
-    changes = cache.reserve(info(pod("a", cpus=4, gpus=1)), "n1")
+    changes = cache.reserve(PodInfo(pod("a", cpus=4, gpus=1)), "n1")
     assert changes.nodes == ("n1",)
     assert changes.freed == ()
     site.admit(pod("a", cpus=4, gpus=1))
     assert free(cache) == site.free
 
 
-def test_a_report_that_names_the_pod_confirms_the_prediction(site: Site, cache: Predict) -> None:
+def test_a_report_that_names_the_pod_confirms_the_prediction(
+    site: ReportedNode, cache: Predict
+) -> None:
     """Nothing changes, so nobody is woken."""
-    cache.reserve(info(pod("a")), "n1")
+    cache.reserve(PodInfo(pod("a")), "n1")
     site.admit(pod("a"))
     changes = cache.set_report(site.report())
     assert not changes.mispredictions
@@ -67,39 +71,39 @@ def test_a_report_that_names_the_pod_confirms_the_prediction(site: Site, cache: 
 
 
 def test_a_report_from_before_the_admission_keeps_the_reservation(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """It does not name the pod, whenever it arrives."""
     early = site.report()
-    cache.reserve(info(pod("a")), "n1")
+    cache.reserve(PodInfo(pod("a")), "n1")
     cache.set_report(early)
     site.admit(pod("a"))
     assert free(cache) == site.free
 
 
-def test_a_failed_binding_gives_back_what_was_booked(site: Site, cache: Predict) -> None:
+def test_a_failed_binding_gives_back_what_was_booked(site: ReportedNode, cache: Predict) -> None:
     """And the pods that wait for room are told."""
-    cache.reserve(info(pod("a")), "n1")
+    cache.reserve(PodInfo(pod("a")), "n1")
     assert cache.unreserve("a", "n1").freed == ("n1",)
     assert free(cache) == site.free
 
 
 def test_a_pod_that_was_seen_bound_survives_the_news_that_its_binding_failed(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """A request may time out and succeed all the same."""
-    cache.reserve(info(pod("a")), "n1")
-    cache.pod_seen(info(bound(pod("a"), "n1")))
+    cache.reserve(PodInfo(pod("a")), "n1")
+    cache.pod_seen(PodInfo(bound(pod("a"), "n1")))
     assert not cache.unreserve("a", "n1")
     site.admit(pod("a"))
     assert free(cache) == site.free
 
 
 def test_a_foreign_pod_is_taken_into_account_as_soon_as_it_is_seen(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """Upstream blocks the whole node until a fingerprint matches."""
-    cache.pod_seen(info(bound(pod("a", scheduler="other"), "n1")))
+    cache.pod_seen(PodInfo(bound(pod("a", scheduler="other"), "n1")))
     site.admit(pod("a"))
     belief = cache.belief("n1")
     assert belief is not None
@@ -107,12 +111,14 @@ def test_a_foreign_pod_is_taken_into_account_as_soon_as_it_is_seen(
     assert not belief.blocked
 
 
-def test_a_pod_that_ended_is_free_before_the_report_says_so(site: Site, cache: Predict) -> None:
+def test_a_pod_that_ended_is_free_before_the_report_says_so(
+    site: ReportedNode, cache: Predict
+) -> None:
     """The kubelet releases it at the next admission."""
     site.admit(pod("a"))
-    cache.pod_seen(info(taken(bound(pod("a"), "n1"))))
+    cache.pod_seen(PodInfo(taken(bound(pod("a"), "n1"))))
     cache.set_report(site.report())
-    changes = cache.pod_seen(info(ended(bound(pod("a"), "n1"))))
+    changes = cache.pod_seen(PodInfo(ended(bound(pod("a"), "n1"))))
     assert changes.freed == ("n1",)
     site.remove("a")
     assert free(cache) == site.free
@@ -121,11 +127,11 @@ def test_a_pod_that_ended_is_free_before_the_report_says_so(site: Site, cache: P
 
 
 def test_a_pod_deleted_by_force_is_not_free_until_a_report_is_without_it(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """Its containers may still run."""
     site.admit(pod("a"))
-    cache.pod_seen(info(taken(bound(pod("a"), "n1"))))
+    cache.pod_seen(PodInfo(taken(bound(pod("a"), "n1"))))
     cache.set_report(site.report())
     cache.pod_gone("a")
     assert free(cache) == site.free
@@ -134,19 +140,21 @@ def test_a_pod_deleted_by_force_is_not_free_until_a_report_is_without_it(
     assert free(cache) == site.free
 
 
-def test_a_pod_deleted_before_any_report_leaves_nothing_behind(site: Site, cache: Predict) -> None:
+def test_a_pod_deleted_before_any_report_leaves_nothing_behind(
+    site: ReportedNode, cache: Predict
+) -> None:
     """Upstream keeps it until the next flush."""
-    cache.reserve(info(pod("a")), "n1")
-    cache.pod_seen(info(bound(pod("a"), "n1")))
+    cache.reserve(PodInfo(pod("a")), "n1")
+    cache.pod_seen(PodInfo(bound(pod("a"), "n1")))
     assert cache.pod_gone("a").freed == ("n1",)
     assert free(cache) == site.free
 
 
 def test_a_wrong_prediction_is_corrected_and_told_with_both_sides(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """The report is right."""
-    cache.reserve(info(pod("a", cpus=4)), "n1")
+    cache.reserve(PodInfo(pod("a", cpus=4)), "n1")
     # Something that we never hear of takes zone 0 first.
     site.admit(pod("hidden", cpus=6))
     site.admit(pod("a", cpus=4))
@@ -158,14 +166,14 @@ def test_a_wrong_prediction_is_corrected_and_told_with_both_sides(
 
 
 def test_memory_that_a_finished_init_container_gave_back_was_no_misprediction(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """The app has started before the report that names the pod for the first time."""
     plain, large = pod("a", memory_gib=1), pod("i", memory_gib=3)
     init = (msgspec.structs.replace(large.spec.containers[0], name="init"),)
     spec = msgspec.structs.replace(plain.spec, init_containers=init)
     both = msgspec.structs.replace(plain, spec=spec)
-    cache.reserve(info(both), "n1")
+    cache.reserve(PodInfo(both), "n1")
     site.admit(both)
     site.node.start_container("a", "c0")
 
@@ -177,20 +185,20 @@ def test_a_refusal_by_the_kubelet_that_was_not_foreseen_is_a_misprediction(
     cache: Predict,
 ) -> None:
     """It is told once, however often the pod's status changes."""
-    cache.reserve(info(pod("a", cpus=4)), "n1")
-    cache.pod_seen(info(bound(pod("a", cpus=4), "n1")))
+    cache.reserve(PodInfo(pod("a", cpus=4)), "n1")
+    cache.pod_seen(PodInfo(bound(pod("a", cpus=4), "n1")))
     failed = ended(bound(pod("a", cpus=4), "n1"), reason="TopologyAffinityError")
-    (wrong,) = cache.pod_seen(info(failed)).mispredictions
+    (wrong,) = cache.pod_seen(PodInfo(failed)).mispredictions
     assert wrong.severity is Severity.VERDICT
     assert wrong.reported == Refusal("TopologyAffinityError")
-    assert not cache.pod_seen(info(failed)).mispredictions
+    assert not cache.pod_seen(PodInfo(failed)).mispredictions
 
 
 def test_a_pod_that_the_kubelet_will_refuse_is_told_once_and_takes_nothing(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """Pods that others bind may not fit."""
-    foreign = info(bound(pod("a", cpus=9, scheduler="other"), "n1"))
+    foreign = PodInfo(bound(pod("a", cpus=9, scheduler="other"), "n1"))
     changes = cache.pod_seen(foreign)
     assert [fact.kind for fact in changes.facts] == [FactKind.REJECTION_FORESEEN]
     assert free(cache) == site.free
@@ -208,55 +216,57 @@ def test_a_pod_that_has_ended_is_not_told_as_refused_when_an_earlier_one_turns_u
         return msgspec.structs.replace(placed, status=PodStatus(conditions=(condition,)))
 
     first = scheduled("a", "2026-01-01T00:00:05Z")
-    cache.pod_seen(info(first))
+    cache.pod_seen(PodInfo(first))
     over = msgspec.structs.replace(first.status or PodStatus(), phase="Succeeded")
-    cache.pod_seen(info(msgspec.structs.replace(first, status=over)))
+    cache.pod_seen(PodInfo(msgspec.structs.replace(first, status=over)))
 
-    changes = cache.pod_seen(info(scheduled("b", "2026-01-01T00:00:04Z")))
+    changes = cache.pod_seen(PodInfo(scheduled("b", "2026-01-01T00:00:04Z")))
 
     assert changes.nodes == ("n1",)
     assert not changes.facts
 
 
-def test_reservations_on_a_node_without_report_count_when_the_report_comes(site: Site) -> None:
+def test_reservations_on_a_node_without_report_count_when_the_report_comes(
+    site: ReportedNode,
+) -> None:
     """Upstream ignores such reservations."""
     cache = Predict()
-    assert not cache.reserve(info(pod("a")), "n1")
+    assert not cache.reserve(PodInfo(pod("a")), "n1")
     cache.set_report(site.report())
     site.admit(pod("a"))
     assert free(cache) == site.free
 
 
 def test_a_pod_bound_elsewhere_than_reserved_frees_the_node_it_was_reserved_on(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """Another scheduler may be faster."""
-    other = Site.make("n2")
+    other = ReportedNode.make("n2")
     cache.set_report(other.report())
-    cache.reserve(info(pod("a")), "n1")
-    changes = cache.pod_seen(info(bound(pod("a"), "n2")))
+    cache.reserve(PodInfo(pod("a")), "n1")
+    changes = cache.pod_seen(PodInfo(bound(pod("a"), "n2")))
     assert changes.nodes == ("n1", "n2")
     assert changes.freed == ("n1",)
     other.admit(pod("a"))
     assert (free(cache, "n1"), free(cache, "n2")) == (site.free, other.free)
 
 
-def test_binding_order_not_reservation_order_decides(site: Site, cache: Predict) -> None:
+def test_binding_order_not_reservation_order_decides(site: ReportedNode, cache: Predict) -> None:
     """The kubelet meets pods in the order of their bindings."""
     small, large = pod("small", cpus=3), pod("large", cpus=6)
-    cache.reserve(info(small), "n1")
-    cache.reserve(info(large), "n1")
-    cache.pod_seen(info(bound(large, "n1")))
-    cache.pod_seen(info(bound(small, "n1")))
+    cache.reserve(PodInfo(small), "n1")
+    cache.reserve(PodInfo(large), "n1")
+    cache.pod_seen(PodInfo(bound(large, "n1")))
+    cache.pod_seen(PodInfo(bound(small, "n1")))
     site.admit(large)
     site.admit(small)
     assert free(cache) == site.free
     assert not cache.set_report(site.report()).mispredictions
 
 
-def test_the_model_is_in_the_believed_state(site: Site, cache: Predict) -> None:
+def test_the_model_is_in_the_believed_state(site: ReportedNode, cache: Predict) -> None:
     """The exact check and preemption ask it."""
-    cache.reserve(info(pod("a", cpus=5)), "n1")
+    cache.reserve(PodInfo(pod("a", cpus=5)), "n1")
     belief = cache.belief("n1")
     assert belief is not None
     model = belief.model()
@@ -266,13 +276,13 @@ def test_the_model_is_in_the_believed_state(site: Site, cache: Predict) -> None:
 
 
 def test_without_gives_credit_for_reported_and_for_reserved_pods(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """A pod that is not known frees nothing."""
     site.admit(pod("a", cpus=5))
     cache.set_report(site.report())
-    cache.pod_seen(info(taken(bound(pod("a", cpus=5), "n1"))))
-    cache.reserve(info(pod("b", cpus=3)), "n1")
+    cache.pod_seen(PodInfo(taken(bound(pod("a", cpus=5), "n1"))))
+    cache.reserve(PodInfo(pod("b", cpus=3)), "n1")
     belief = cache.belief("n1")
     assert belief is not None
     site.admit(pod("b", cpus=3))
@@ -286,7 +296,7 @@ def test_without_gives_credit_for_reported_and_for_reserved_pods(
 
 def test_the_object_shows_what_is_believed_to_be_available(cache: Predict) -> None:
     """The upstream engine reads the object."""
-    cache.reserve(info(pod("a", cpus=4)), "n1")
+    cache.reserve(PodInfo(pod("a", cpus=4)), "n1")
     belief = cache.belief("n1")
     assert belief is not None
     shown = {one.name: one.available for one in belief.nrt.zones[0].resources}
@@ -295,7 +305,7 @@ def test_the_object_shows_what_is_believed_to_be_available(cache: Predict) -> No
 
 
 def test_a_node_whose_exporter_says_that_its_data_is_stale_is_blocked_until_it_is_not(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """After a restart the kubelet may list only some of its pods."""
     cache.set_report(site.report(**{"topology.numakube.dev/stale": "kubelet away"}))
@@ -306,20 +316,20 @@ def test_a_node_whose_exporter_says_that_its_data_is_stale_is_blocked_until_it_i
 
 
 def test_a_static_pod_is_recognised_by_the_uid_of_its_mirror_annotation(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """The API object of a static pod has a uid of its own."""
     site.admit(pod("static-uid"))
     cache.set_report(site.report())
     mirror = bound(pod("mirror-uid"), "n1")
     mirror.metadata.annotations["kubernetes.io/config.mirror"] = "static-uid"
-    cache.pod_seen(info(taken(mirror)))
+    cache.pod_seen(PodInfo(taken(mirror)))
     assert free(cache) == site.free
 
 
 def test_reports_that_never_change_are_charged_with_every_pod() -> None:
     """Koordinator's agent reports what a node has, not what is left."""
-    site = Site.make(exact=False, fingerprints=False)
+    site = ReportedNode.make(exact=False, fingerprints=False)
     report = site.report()
     meta = msgspec.structs.replace(
         report.metadata, labels={"app.kubernetes.io/managed-by": "Koordinator"}
@@ -327,21 +337,21 @@ def test_reports_that_never_change_are_charged_with_every_pod() -> None:
     cache = Predict()
     cache.set_report(msgspec.structs.replace(report, metadata=meta))
     running = taken(bound(pod("a", cpus=5), "n1"))
-    cache.pod_seen(info(running))
+    cache.pod_seen(PodInfo(running))
     assert not cache.resync(0.0)
     cache.resync(1000.0)
     belief = cache.belief("n1")
     assert belief is not None
     assert [zone["cpu"] for zone in belief.available] == [2000, 3000]
-    cache.pod_seen(info(ended(running)))
+    cache.pod_seen(PodInfo(ended(running)))
     assert free(cache) == site.free
 
 
 def test_a_node_that_loses_its_exact_data_is_booked_by_counts() -> None:
     """Another exporter may take over."""
-    site, cache = Site.make(), Predict()
+    site, cache = ReportedNode.make(), Predict()
     cache.set_report(site.report())
-    cache.reserve(info(pod("a", cpus=5)), "n1")
+    cache.reserve(PodInfo(pod("a", cpus=5)), "n1")
     site.exact = False
     cache.set_report(site.report())
     belief = cache.belief("n1")
@@ -351,15 +361,15 @@ def test_a_node_that_loses_its_exact_data_is_booked_by_counts() -> None:
 
 
 def test_pods_that_exact_data_named_are_not_booked_again_when_it_is_missing_once(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """An exporter that read its sources at different moments has none in that report."""
     site.fingerprints = False
     for number in range(3):
         one = bound(pod(f"p{number}", cpus=2), "n1")
-        cache.pod_seen(info(one))
+        cache.pod_seen(PodInfo(one))
         site.admit(one)
-        cache.pod_seen(info(taken(one)))
+        cache.pod_seen(PodInfo(taken(one)))
     cache.set_report(site.report())
     site.exact = False
     cache.set_report(site.report())
@@ -370,12 +380,12 @@ def test_pods_that_exact_data_named_are_not_booked_again_when_it_is_missing_once
 
 
 def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_used(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """The exporter may know settings that the model does not."""
     running = bound(pod("named", cpus=1), "n1")
     site.admit(running)
-    cache.pod_seen(info(running))
+    cache.pod_seen(PodInfo(running))
     report = site.report()
     annotations = dict(report.metadata.annotations)
     name = "topology.numakube.dev/exact"
@@ -383,8 +393,8 @@ def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_use
     annotations[name] = annotations[name].replace("single-numa-node", "double-numa-node")
     meta = msgspec.structs.replace(report.metadata, annotations=annotations)
     changes = cache.set_report(msgspec.structs.replace(report, metadata=meta))
-    changes += cache.reserve(info(pod("a", cpus=5)), "n1")
-    changes += cache.reserve(info(pod("b", cpus=1)), "n1")
+    changes += cache.reserve(PodInfo(pod("a", cpus=5)), "n1")
+    changes += cache.reserve(PodInfo(pod("b", cpus=1)), "n1")
     assert len(changes.facts) == 1
     belief = cache.belief("n1")
     assert belief is not None
@@ -393,12 +403,12 @@ def test_exact_data_with_which_no_kubelet_starts_is_told_once_and_counts_are_use
 
 
 def test_a_pod_that_was_asked_about_is_reserved_as_it_was_foreseen(
-    site: Site, cache: Predict
+    site: ReportedNode, cache: Predict
 ) -> None:
     """Whether the model is asked once or twice, and about others in between."""
     belief = cache.belief("n1")
     assert isinstance(belief, ExactBelief)
-    first, second = info(pod("a", cpus=5)), info(pod("b", cpus=4))
+    first, second = PodInfo(pod("a", cpus=5)), PodInfo(pod("b", cpus=4))
     assert isinstance(belief.outcome_of(first), Admitted)
     assert isinstance(belief.outcome_of(second), Admitted)
     cache.reserve(first, "n1")
@@ -406,18 +416,20 @@ def test_a_pod_that_was_asked_about_is_reserved_as_it_was_foreseen(
     assert free(cache) == site.free
     belief = cache.belief("n1")
     assert isinstance(belief, ExactBelief)
-    assert isinstance(belief.outcome_of(info(pod("c", cpus=9))), Rejected)
+    assert isinstance(belief.outcome_of(PodInfo(pod("c", cpus=9))), Rejected)
     assert belief.outcome_of(second) == site.node.clone().admit(second.pod)
     cache.reserve(second, "n1")
     site.admit(second.pod)
     assert free(cache) == site.free
 
 
-def test_what_was_foreseen_for_a_pod_holds_for_its_replicas(site: Site, cache: Predict) -> None:
+def test_what_was_foreseen_for_a_pod_holds_for_its_replicas(
+    site: ReportedNode, cache: Predict
+) -> None:
     """Until the node changes; each of them is reserved in its own name."""
     belief = cache.belief("n1")
     assert isinstance(belief, ExactBelief)
-    one, other = info(pod("a", cpus=5)), info(pod("b", cpus=5))
+    one, other = PodInfo(pod("a", cpus=5)), PodInfo(pod("b", cpus=5))
     assert belief.outcome_of(other) is belief.outcome_of(one)
     # What is imagined beside is what comes to be.
     imagined = belief.followed_by(one)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.scheduling.numa.caches.site import Site
+from tests.scheduling.numa.caches.reported_node import ReportedNode
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import NodeResourceTopology, Zone, ZoneResource
@@ -32,7 +32,7 @@ def odd(name: str, *zones: Zone) -> NodeResourceTopology:
 
 def test_a_policy_that_is_not_known_leaves_the_node_without_data(cache: Cache) -> None:
     """It is not the same as none: the kubelet may reject what looks fine."""
-    site = Site.make(exact=False)
+    site = ReportedNode.make(exact=False)
     cache.set_report(site.report())
     assert cache.belief("n1") is not None
 
@@ -67,7 +67,7 @@ def test_a_report_that_cannot_be_read_leaves_the_node_without_data(
 
 def test_a_report_that_turns_bad_takes_the_belief_away(cache: Cache) -> None:
     """Old data is not better than none."""
-    cache.set_report(Site.make().report())
+    cache.set_report(ReportedNode.make().report())
     assert cache.set_report(odd("n1")).freed == ("n1",)
     assert cache.belief("n1") is None
 
@@ -91,14 +91,14 @@ def test_a_bad_quantity_gives_no_credit(cache: Cache) -> None:
 
 def test_a_report_told_twice_changes_nothing(cache: Cache) -> None:
     """Lists repeat what watches have told."""
-    report = Site.make().report()
+    report = ReportedNode.make().report()
     cache.set_report(report)
     assert not cache.set_report(report)
 
 
 def test_a_report_older_than_the_one_known_is_passed_over(cache: Cache) -> None:
     """Another API server may be behind."""
-    site = Site.make()
+    site = ReportedNode.make()
     old, new = site.report(), site.report()
     cache.set_report(new)
     changes = cache.set_report(old)
@@ -108,7 +108,7 @@ def test_a_report_older_than_the_one_known_is_passed_over(cache: Cache) -> None:
 
 def test_an_api_server_that_counts_anew_is_believed_after_a_while(cache: Cache) -> None:
     """It may have been restored from a backup."""
-    site = Site.make()
+    site = ReportedNode.make()
     early = [site.report() for _ in range(9)]
     cache.set_report(site.report())
     assert [bool(cache.set_report(report).nodes) for report in early] == [False] * 8 + [True]
@@ -116,7 +116,7 @@ def test_an_api_server_that_counts_anew_is_believed_after_a_while(cache: Cache) 
 
 def test_an_nrt_created_again_is_believed_whatever_its_version(cache: Cache) -> None:
     """It is another object."""
-    site = Site.make()
+    site = ReportedNode.make()
     old = site.report()
     cache.set_report(site.report())
     other = msgspec.structs.replace(old.metadata, uid="another")
@@ -125,14 +125,14 @@ def test_an_nrt_created_again_is_believed_whatever_its_version(cache: Cache) -> 
 
 def test_an_nrt_created_after_the_start_is_taken(cache: Cache) -> None:
     """Upstream's overreserve cache lists NRTs once (scheduler-plugins issue 967)."""
-    cache.set_report(Site.make("n1").report())
-    assert cache.set_report(Site.make("n2").report()).nodes == ("n2",)
+    cache.set_report(ReportedNode.make("n1").report())
+    assert cache.set_report(ReportedNode.make("n2").report()).nodes == ("n2",)
     assert cache.belief("n2") is not None
 
 
 def test_a_deleted_nrt_is_forgotten_and_may_come_back(cache: Cache) -> None:
     """Upstream's overreserve cache goes on believing in it."""
-    site = Site.make()
+    site = ReportedNode.make()
     cache.set_report(site.report())
     assert cache.remove_report("n1").freed == ("n1",)
     assert cache.belief("n1") is None

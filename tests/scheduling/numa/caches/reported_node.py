@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from numakube.api.containers import Container, ResourceRequirements
+from numakube import testing
+from numakube.api.containers import Container
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, Zone
-from numakube.api.pod import Pod, PodCondition, PodSpec, PodStatus
+from numakube.api.pod import Pod, PodStatus
 from numakube.api.pod_resources import GUARANTEED, qos_class
-from numakube.kubelet.machine import Core, Device, Machine, NumaNode
-from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.outcome import Rejected
-from numakube.kubelet.settings import KubeletSettings
-from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.kubelet import KubeletNode, Machine, Rejected, from_shape
+from numakube.testing import GPU, kubelet_settings, resources
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import attributes_of, model_zones
 from numakube.topology.rebuild import report_of
 from numakube.topology.report_codec import encode_report
 from numakube.topology.zone_amounts import zones_of
-from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,48 +29,13 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
 
 GIB = 1 << 30
-GPU = "vendor.example/gpu"
 SCHEDULER = "numakube"
 
 
 def machine(zones: int = 2, cores: int = 4, memory_gib: int = 16, gpus: int = 2) -> Machine:
     """A machine with one socket and two threads a core in each zone."""
-    cpu = count()
-    nodes = tuple(
-        NumaNode(
-            id=zone,
-            memory_bytes=memory_gib * GIB,
-            cores=tuple(
-                Core(id=core, threads=(next(cpu), next(cpu)), socket=zone) for core in range(cores)
-            ),
-            distances=tuple(10 if other == zone else 20 for other in range(zones)),
-        )
-        for zone in range(zones)
-    )
-    devices = tuple(
-        Device(id=f"gpu-{zone}-{number}", numa_nodes=(zone,))
-        for zone in range(zones)
-        for number in range(gpus)
-    )
-    return Machine(
-        nodes=nodes,
-        cpu_count=zones * cores * 2,
-        socket_count=zones,
-        devices={GPU: devices} if devices else {},
-    )
-
-
-def settings(policy: str, scope: str) -> KubeletSettings:
-    """A kubelet with static managers that keeps CPU 0 and 1 GiB of zone 0 for itself."""
-    return KubeletSettings(
-        topology_policy=policy,
-        topology_scope=scope,
-        cpu_policy="static",
-        reserved_cpus=CpuSet.parse("0"),
-        memory_policy="Static",
-        reserved_memory={0: {"memory": GIB}},
-        memory_reservation={"memory": GIB},
-    )
+    devices = f", gpu {gpus}" if gpus else ""
+    return from_shape(f"{zones} sockets, {cores} cores, smt 2, {memory_gib}Gi{devices}")
 
 
 def pod(
@@ -88,30 +50,13 @@ def pod(
     containers: int = 1,
 ) -> Pod:
     """A pod with *containers* equal containers."""
-    amounts = {"cpu": f"{round(cpus * 1000)}m", "memory": f"{memory_gib}Gi"}
-    devices = {GPU: str(gpus)} if gpus else {}
-    resources = ResourceRequirements(
-        requests={**amounts, **devices}, limits={**(amounts if guaranteed else {}), **devices}
+    wanted = {"cpu": f"{round(cpus * 1000)}m", "memory": f"{memory_gib}Gi"}
+    wanted |= {GPU: str(gpus)} if gpus else {}
+    equal = tuple(
+        Container(name=f"c{number}", resources=resources(wanted, guaranteed=guaranteed))
+        for number in range(containers)
     )
-    return Pod(
-        metadata=ObjectMeta(name=uid, namespace="default", uid=uid),
-        spec=PodSpec(
-            containers=tuple(
-                Container(name=f"c{number}", resources=resources) for number in range(containers)
-            ),
-            scheduler_name=scheduler,
-            priority=priority,
-        ),
-        status=PodStatus(phase="Pending"),
-    )
-
-
-def bound(pod: Pod, node: str) -> Pod:
-    """The pod as the API server has it after its binding."""
-    spec = msgspec.structs.replace(pod.spec, node_name=node)
-    scheduled = PodCondition(type="PodScheduled", status="True")
-    status = PodStatus(phase="Pending", conditions=(scheduled,))
-    return msgspec.structs.replace(pod, spec=spec, status=status)
+    return testing.pod(uid, containers=equal, scheduler_name=scheduler, priority=priority)
 
 
 def taken(pod: Pod, *, phase: str = "Running") -> Pod:
@@ -127,16 +72,11 @@ def ended(pod: Pod, *, reason: str = "") -> Pod:
     return msgspec.structs.replace(pod, status=status)
 
 
-def info(pod: Pod) -> PodInfo:
-    """The pod as caches want it."""
-    return PodInfo(pod)
-
-
 _VERSIONS = count(1)
 
 
 @dataclass
-class Site:
+class ReportedNode:
     """The true state of one node."""
 
     name: str
@@ -150,9 +90,11 @@ class Site:
     def make(
         cls, name: str = "n1", *, policy: str = "single-numa-node", scope: str = "container",
         on: Machine | None = None, exact: bool = True, fingerprints: bool = True,
-    ) -> Site:  # fmt: skip
+    ) -> ReportedNode:  # fmt: skip
         """A node with a regular machine."""
-        return cls(name, KubeletNode(on or machine(), settings(policy, scope)), exact, fingerprints)
+        return cls(
+            name, KubeletNode(on or machine(), kubelet_settings(policy, scope)), exact, fingerprints
+        )
 
     def admit(self, pod: Pod) -> bool:
         """Let the kubelet decide about *pod*."""

@@ -6,7 +6,8 @@ import asyncio
 import itertools
 
 import pytest
-from tests.waiting import until, until_blocking
+
+from numakube.testing import until, until_blocking
 
 
 async def test_what_is_seen_is_returned_as_soon_as_it_holds() -> None:

@@ -1,4 +1,10 @@
-"""A cluster with exporters, and schedulers that reach it over HTTP; see `tests.sites`."""
+"""A whole cluster for a test: nodes with exporters, and schedulers that reach it over HTTP.
+
+async with lab_cluster(2) as cluster:
+    await cluster.start()
+    await cluster.create(pod_document("web", cpu="4"))
+    await cluster.runs("web")
+"""
 
 from __future__ import annotations
 
@@ -9,9 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from tests.sites.lab_site import lab_site
-from tests.sites.site import Opener, Site, SiteOptions
-from tests.waiting import until
 
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
@@ -22,40 +25,24 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.scheduling.assembly import default_configuration
+from numakube.testing import refusal_of, until
 from numakube_lab.cluster import uniform_plans
 from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.faults import Faults
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.nodes.plan import NodePlan
-
-NAME = "numakube-scheduler"
+from numakube_lab.testing.site import Opener, Site, SiteOptions, lab_site
 
 
 def without_election() -> KubeSchedulerConfiguration:
     """Return a configuration for a scheduler that is alone."""
-    config = default_configuration(NAME)
+    config = default_configuration()
     election = msgspec.structs.replace(config.leader_election, leader_elect=False)
     return msgspec.structs.replace(config, leader_election=election)
 
 
-def pod_document(name: str, cpu: str = "2", memory: str = "1Gi", **spec: Any) -> dict[str, Any]:
-    """Return a guaranteed pod for our scheduler."""
-    amounts = {"cpu": cpu, "memory": memory, **spec.pop("more", {})}
-    container = {
-        "name": "main",
-        "image": "registry.example/app:1",
-        "resources": {"requests": amounts, "limits": amounts},
-    }
-    metadata: dict[str, Any] = {"name": name, "namespace": "default", **spec.pop("metadata", {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"schedulerName": NAME, "containers": [container], **spec},
-    }
-
-
 @dataclass(slots=True)
-class Running:
+class RunningScheduler:
     """A scheduler at work."""
 
     process: SchedulerProcess
@@ -75,20 +62,26 @@ class Running:
         await self.client.aclose()
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        await self.client.aclose()  # what was under way may have connected anew
+        await self.client.aclose()  # what was under way may have connected again
 
 
 @dataclass(slots=True)
-class World:
-    """The cluster and what was seen of its pods."""
+class LabCluster:
+    """The cluster and what was seen of its pods.
+
+    Attributes:
+        site: the API server, and what lives on it.
+        pods: the pods as they are now.
+        running: the schedulers that were started.
+    """
 
     site: Site
     pods: Reflector[Pod]
-    running: list[Running] = field(default_factory=list)
+    running: list[RunningScheduler] = field(default_factory=list)
 
     @property
     def client(self) -> Client:
-        """A client with all rights that no fault befalls."""
+        """A client with all rights that no fault hits."""
         return self.site.client
 
     @property
@@ -103,18 +96,23 @@ class World:
         assert found is not None
         return found
 
+    @property
+    def faults(self) -> Faults:
+        """What befalls requests of schedulers and of clients that `connect` has returned."""
+        return self.site.faults
+
     def connect(self) -> Client:
         """Return a client over HTTP."""
         return self.site.connect()
 
     async def start(
         self, config: KubeSchedulerConfiguration | None = None, client: Client | None = None
-    ) -> Running:
+    ) -> RunningScheduler:
         """Start a scheduler; it has its state when this returns."""
         client = client or self.connect()
         process = SchedulerProcess(config or without_election(), client)
         stop = asyncio.Event()
-        one = Running(process, asyncio.create_task(process.run(stop)), stop, client)
+        one = RunningScheduler(process, asyncio.create_task(process.run(stop)), stop, client)
         self.running.append(one)
         await process.mirror.synced()
         return one
@@ -199,34 +197,39 @@ class World:
         return [event.message for event in found if event.reason == reason]
 
 
-def refusal_of(pod: Pod) -> str:
-    """Return why a pod is not scheduled; empty if that is not said."""
-    conditions = pod.status.conditions if pod.status else ()
-    return next(
-        (one.message for one in conditions if one.type == "PodScheduled" and one.status == "False"),
-        "",
-    )
-
-
 @contextlib.asynccontextmanager
-async def world_of(
-    nodes: int,
+async def lab_cluster(
+    nodes: int = 2,
     shape: str = "2 sockets, 8 cores, smt 2, 32Gi, gpu 2",
     kubelet: str = "policy=single-numa-node",
     plans: tuple[NodePlan, ...] = (),
     *,
     on: Opener = lab_site,
     rbac: bool = False,
-) -> AsyncIterator[World]:
-    """Run a cluster of equal nodes, or of those that *plans* says, with exporters."""
+    exporters: bool = True,
+    enforcers: bool = False,
+) -> AsyncIterator[LabCluster]:
+    """Run a cluster for the length of a context.
+
+    Args:
+        nodes: how many equal nodes it has.
+        shape: their hardware in words.
+        kubelet: their kubelets in words, as ``numakube lab start --kubelet`` takes them.
+        plans: the nodes, instead of equal ones.
+        on: opens the API server.
+        rbac: whether rights count.
+        exporters: whether every node has an exporter.
+        enforcers: whether every node has the enforcer.
+    """
     plans = plans or uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
-    async with on(SiteOptions(plans=plans, rbac=rbac)) as site:
+    options = SiteOptions(plans=plans, rbac=rbac, exporters=exporters, enforcers=enforcers)
+    async with on(options) as site:
         pods = Reflector(site.client, PODS)
         async with reflecting(pods):
-            world = World(site, pods)
+            cluster = LabCluster(site, pods)
             try:
-                yield world
+                yield cluster
             finally:
-                for one in world.running:
+                for one in cluster.running:
                     if not one.task.done():
                         await one.end()

@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from numakube.errors import NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
 
 T = TypeVar("T")
 

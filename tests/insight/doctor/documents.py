@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from tests.apps.scheduler.world import World as Live
 
 from numakube.api.codec import convert
 from numakube.api.pod import Pod
+from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.apps.gathering import ZONES, gather
 from numakube.insight.collected import Collected, configz_file, list_file, scheduler_file
 from numakube.insight.doctor.all_checks import Diagnosis, diagnose
@@ -24,18 +24,17 @@ from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
-from numakube.kubelet.outcome import Admitted
-from numakube.kubelet.settings_from_config import allocatable_of, capacity_of, settings_of
+from numakube.kubelet.settings_from_config import settings_of
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.scheduler import SchedulerManifest
-from numakube.topology.model_report import nrt_of
+from numakube.testing import World, pod_document
 from numakube.topology.view import NodeTopology
-from numakube.values.resources import quantities_of
+from numakube_lab.testing import LabCluster
 
 NOW = "2026-06-01T12:00:00Z"
 BEFORE = "2026-06-01T11:00:00Z"
 RENEWED = "2026-06-01T11:59:55.000000Z"
-SCHEDULER = "numakube-scheduler"
+SCHEDULER = SCHEDULER_NAME
 SHAPE = "2 sockets, 8 cores, smt 2, 32Gi, vendor.example/gpu 2"
 KUBELET = "policy=single-numa-node"
 IMAGE = "ghcr.io/numakube/numakube:latest"
@@ -55,25 +54,18 @@ def resources(**amounts: Any) -> Tree:
 
 def pod(name: str, *, node: str = "", **parts: Any) -> Tree:
     """Return a Guaranteed pod for our scheduler, which runs since an hour if it has a node."""
+    refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    status: Tree = (
+        {"phase": "Running", "startTime": BEFORE}
+        if node
+        else {"phase": "Pending", "conditions": [refusal]}
+    )
+    meta = {"uid": f"uid-{name}", "creationTimestamp": BEFORE, **parts.pop("metadata", {})}
     wanted = parts.pop("resources", resources(cpu=2, memory="1Gi"))
-    meta = {"name": name, "namespace": "default", "uid": f"uid-{name}", "creationTimestamp": BEFORE}
-    status: Tree = {"phase": "Pending"}
-    if node:
-        status = {"phase": "Running", "startTime": BEFORE}
-    else:
-        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        status["conditions"] = [refusal]
-    spec = {
-        "schedulerName": SCHEDULER,
-        "containers": [{"name": "main", "resources": wanted}],
-        "nodeName": node,
-        **parts.pop("spec", {}),
-    }
-    return {
-        "metadata": {**meta, **parts.pop("metadata", {})},
-        "spec": spec,
-        "status": {**status, **parts.pop("status", {})},
-    }
+    containers = [{"name": "main", "resources": wanted}]
+    spec = {"nodeName": node, "containers": containers, **parts.pop("spec", {})}
+    document = pod_document(name, metadata=meta, **spec)
+    return {**document, "status": {**status, **parts.pop("status", {})}}
 
 
 def owned_by(kind: str, name: str) -> Tree:
@@ -83,13 +75,13 @@ def owned_by(kind: str, name: str) -> Tree:
 
 
 @dataclass
-class World:
-    """The cluster."""
+class Documents:
+    """The cluster; *world* has its kubelets."""
 
     nodes: dict[str, Tree] = field(default_factory=dict)
     topologies: dict[str, Tree] = field(default_factory=dict)
     configz: dict[str, Tree] = field(default_factory=dict)
-    kubelets: dict[str, KubeletNode] = field(default_factory=dict)
+    world: World = field(default_factory=World)
     pods: list[Tree] = field(default_factory=list)
     leases: list[Tree] = field(default_factory=list)
     daemonsets: list[Tree] = field(default_factory=list)
@@ -104,31 +96,27 @@ class World:
     version: str = "v1.35.2"
     taken_at: str = NOW
 
+    @property
+    def kubelets(self) -> dict[str, KubeletNode]:
+        """The models of the nodes."""
+        return self.world.kubelets
+
     def add_node(
         self, name: str, *, machine: Machine | str = SHAPE, kubelet: str = KUBELET
     ) -> KubeletNode:
         """Add a node with its report, its configuration and its lease."""
         machine = from_shape(machine) if isinstance(machine, str) else machine
         config = lab_configuration(machine, parse_kubelet_options(kubelet))
-        self.kubelets[name] = KubeletNode(
-            machine, settings_of(config, machine), devices=machine.devices
-        )
-        self.nodes[name] = {
-            "metadata": {
-                "name": name,
-                "creationTimestamp": BEFORE,
-                "labels": {
-                    "kubernetes.io/hostname": name,
-                    "node.kubernetes.io/instance-type": "big",
-                },
-            },
-            "status": {
-                "capacity": quantities_of(capacity_of(machine)),
-                "allocatable": quantities_of(allocatable_of(config, machine)),
-                "conditions": [{"type": "Ready", "status": "True"}],
-                "nodeInfo": {"kubeletVersion": "v1.35.2"},
-            },
+        labels = {"node.kubernetes.io/instance-type": "big"}
+        settings = settings_of(config, machine)
+        self.world.add_node(name, machine=machine, settings=settings, labels=labels)
+        node = msgspec.to_builtins(self.world.nodes[name])
+        node["metadata"]["creationTimestamp"] = BEFORE
+        node["status"] |= {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeInfo": {"kubeletVersion": "v1.35.2"},
         }
+        self.nodes[name] = node
         self.configz[name] = {"kubeletconfig": msgspec.to_builtins(config)}
         self.leases.append(lease(name, namespace="kube-node-lease", holder=name))
         self.report(name)
@@ -136,14 +124,13 @@ class World:
 
     def report(self, name: str, **options: Any) -> None:
         """Write the report of a node as it is now."""
-        nrt = nrt_of(name, self.kubelets[name], **options)
+        nrt = self.world.report(name, **options)
         self.topologies[name] = msgspec.json.decode(msgspec.json.encode(nrt))
 
     def run(self, name: str, node: str, **parts: Any) -> Tree:
         """Run a pod on a node; its report does not know yet."""
         document = pod(name, node=node, **parts)
-        outcome = self.kubelets[node].admit(convert(Pod, document))
-        assert isinstance(outcome, Admitted), outcome
+        self.world.run(convert(Pod, document), node)
         self.pods.append(document)
         return document
 
@@ -213,7 +200,7 @@ def workload(program: str, *arguments: str, **status: int) -> Tree:
     }
 
 
-async def reported(live: Live) -> None:
+async def reported(live: LabCluster) -> None:
     """Wait until the reports of a live lab have all its pods, in full."""
 
     async def is_complete() -> bool:
@@ -229,17 +216,17 @@ async def reported(live: Live) -> None:
     await live.until(is_complete)
 
 
-def healthy(nodes: int = 4) -> World:
+def healthy(nodes: int = 4) -> Documents:
     """Return a cluster in which everything is well: exporters, a scheduler, pods."""
     made = _healthy(nodes)
     kubelets = {name: kubelet.clone() for name, kubelet in made.kubelets.items()}
     trees = {name: copy.deepcopy(getattr(made, name)) for name in TREES}
-    return World(kubelets=kubelets, **trees)
+    return Documents(world=World(kubelets=kubelets), **trees)
 
 
 @functools.cache
-def _healthy(nodes: int) -> World:
-    world = World()
+def _healthy(nodes: int) -> Documents:
+    world = Documents()
     for number in range(nodes):
         name = f"node-{number}"
         world.add_node(name)

@@ -9,14 +9,10 @@ async with enforced_lab() as world:
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-
-from tests.waiting import until
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
@@ -27,9 +23,9 @@ from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.option_words import UNALIGNED
 from numakube.manifests.components import Choices, objects_of
 from numakube.node.cgroups.fake_groups import FakeCgroups
-from numakube_lab.cluster import Lab, LabOptions, uniform_plans
+from numakube.testing import until
 from numakube_lab.nodes.cgroups import group_of_container
-from numakube_lab.rundir import RunDir
+from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
 NODE = "node-0"
 SHAPE = "2 sockets, 4 cores, 16Gi"
@@ -44,47 +40,43 @@ async def enforced_lab(
     kubelet: str = UNALIGNED,
     enforcers: bool = False,
     cgroups: int = 2,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[EnforcedCluster]:
     """Run a lab in which rights count."""
-    with tempfile.TemporaryDirectory(prefix="enf-") as path:
-        folder = RunDir(Path(path) / "t")
-        folder.create()
-        plans = tuple(
-            replace(plan, cgroup_version=cgroups)
-            for plan in uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
-        )
-        options = LabOptions(name="t", plans=plans, rbac=True, enforcers=enforcers)
-        async with Lab(options, folder) as lab:
-            yield World(lab)
+    plans = tuple(
+        replace(plan, cgroup_version=cgroups)
+        for plan in uniform_plans(nodes, from_shape(shape), kubelet, "1.35")
+    )
+    async with lab_cluster(plans=plans, rbac=True, exporters=False, enforcers=enforcers) as cluster:
+        yield EnforcedCluster(cluster)
 
 
 @dataclass(frozen=True)
-class World:
-    """A lab and what one does with it."""
+class EnforcedCluster:
+    """A cluster and what one does with it."""
 
-    lab: Lab
+    cluster: LabCluster
 
     def tree(self, node: str = NODE) -> FakeCgroups:
         """Return the control groups of a node."""
-        cgroups = self.lab.pool.kubelet(node).cgroups
+        cgroups = self.cluster.pool.kubelet(node).cgroups
         assert cgroups is not None
         return cgroups.tree
 
     async def deploy(self, *components: str) -> None:
         """Deploy the enforcer, and other components; wait until they are ready."""
         documents = objects_of(("enforcer", *components), Choices())
-        engine = Engine(client=self.lab.client, tell=lambda _: None)
+        engine = Engine(client=self.cluster.client, tell=lambda _: None)
         await engine.deploy(documents)
         assert await engine.wait_ready(documents, LIMIT_SECONDS, lambda _: None) == ""
 
     async def withdraw(self) -> None:
         """Take the enforcer away; its pods are told to end."""
-        await self.lab.client.delete(
+        await self.cluster.client.delete(
             DAEMON_SETS, "numakube-enforcer", namespace="numakube", propagation="Foreground"
         )
 
         async def gone() -> bool:
-            pods = (await self.lab.client.list(PODS, namespace="numakube")).items
+            pods = (await self.cluster.client.list(PODS, namespace="numakube")).items
             return not pods
 
         await until(gone)
@@ -117,7 +109,7 @@ class World:
                 ],
             },
         }
-        await self.lab.client.create(PODS.raw, document, namespace="default")
+        await self.cluster.client.create(PODS.raw, document, namespace="default")
         return await self.running(name)
 
     async def wish(
@@ -149,7 +141,7 @@ class World:
                 ],
             },
         }
-        await self.lab.client.create(PODS.raw, document, namespace="default")
+        await self.cluster.client.create(PODS.raw, document, namespace="default")
         return await self.running(name)
 
     async def allotted(self, name: str) -> dict[str, str]:
@@ -159,7 +151,7 @@ class World:
 
     async def get(self, name: str) -> Pod:
         """Return a pod."""
-        return await self.lab.client.get(PODS, name, namespace="default")
+        return await self.cluster.client.get(PODS, name, namespace="default")
 
     async def running(self, name: str) -> Pod:
         """Wait until a pod runs; return it."""
@@ -170,7 +162,7 @@ class World:
 
     async def delete(self, name: str) -> None:
         """Delete a pod, and wait until it is gone."""
-        await self.lab.client.delete(PODS, name, namespace="default")
+        await self.cluster.client.delete(PODS, name, namespace="default")
 
         async def gone() -> bool:
             try:
@@ -199,7 +191,7 @@ class World:
         """Wait for an event about a pod; return its message."""
 
         async def said() -> list[str]:
-            events = (await self.lab.client.list(CORE_EVENTS, namespace="default")).items
+            events = (await self.cluster.client.list(CORE_EVENTS, namespace="default")).items
             return [
                 one.message
                 for one in events

@@ -1,0 +1,29 @@
+"""A cluster for the length of a test: API server, nodes, exporters, schedulers and faults.
+
+For tests of decisions alone, ``numakube.testing.World`` is smaller and faster.
+"""
+
+from numakube_lab.cluster import uniform_plans
+from numakube_lab.faults import FaultKind, FaultRule
+from numakube_lab.testing.cluster import (
+    LabCluster,
+    RunningScheduler,
+    lab_cluster,
+    without_election,
+)
+from numakube_lab.testing.site import LabSite, Opener, Site, SiteOptions, lab_site
+
+__all__ = [
+    "FaultKind",
+    "FaultRule",
+    "LabCluster",
+    "LabSite",
+    "Opener",
+    "RunningScheduler",
+    "Site",
+    "SiteOptions",
+    "lab_cluster",
+    "lab_site",
+    "uniform_plans",
+    "without_election",
+]
