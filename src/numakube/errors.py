@@ -99,7 +99,7 @@ class ClusterUnreachable(NumakubeError):
 
     Attributes:
         sent: the request may have reached the server, so it may have been carried out.
-        refused: nobody listens at the address, as when the server restarts.
+        refused: no program listens at the address, as when the server restarts.
     """
 
     def __init__(self, message: str, *, sent: bool = False, refused: bool = False) -> None:

@@ -64,7 +64,7 @@ PROGRAMS: Final[Mapping[str, ProgramEntry]] = MappingProxyType(
             ),
             ProgramEntry(
                 name="operator",
-                summary="Run exporters and a scheduler as two objects ask for.",
+                summary="Run exporters and a scheduler as two custom resources describe.",
                 port=8081,
             ),
             ProgramEntry(

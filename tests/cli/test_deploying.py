@@ -97,7 +97,7 @@ async def test_all_profiles_are_taken_over_with_their_arguments(
     await install(site, *scheduler(profile("topo-a"), profile("topo-b")), EXPORTER)
     done = await run("deploy", "--adopt", "--image", IMAGE, "--wait")
     assert done.code == 0, done.err
-    assert done.out.index("is put to rest;") < done.out.index("created")
+    assert done.out.index("is stopped;") < done.out.index("created")
     for text in ("schedulerName topo-a is", "schedulerName topo-b is", "scoringStrategy of Node"):
         assert text in done.out
     again = await run("deploy", "--image", IMAGE, "--wait")
@@ -139,7 +139,7 @@ async def test_nobody_is_put_to_rest_before_ours_is_ready(site: LabSite, run: Nu
     failed = await run("deploy", "scheduler", *words)
     assert failed.code == 1
     assert "0/2 nodes are available: 2 node(s) were unschedulable" in failed.err
-    assert "nothing was put to rest" in failed.err
+    assert "nothing was stopped" in failed.err
     assert await is_at_work(site)
 
 

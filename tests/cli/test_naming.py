@@ -47,8 +47,8 @@ def test_kinds_and_names_are_told_apart(
 @pytest.mark.parametrize(
     ("words", "kinds", "message"),
     [
-        ("podz a", THREE, "'podz' is none of nodes, zones, pods; did you mean pods?"),
-        ("x", THREE, "'x' is none of nodes, zones, pods."),
+        ("podz a", THREE, "'podz' is not one of nodes, zones, pods; did you mean pods?"),
+        ("x", THREE, "'x' is not one of nodes, zones, pods."),
         ("pod/a", ("node",), "'pod/a' is a pod; a node is wanted."),
         ("pod a deploy/b", ("pod",), "'deploy/b' is a deployment; a pod is wanted."),
         ("node/a pod/b", THREE, "'pod/b' is a pod; a node is wanted."),

@@ -117,7 +117,7 @@ def not_found(field: str, value: object) -> FieldError:
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
-    """A value is none of an enumeration's; *supported* is listed in the order given."""
+    """A value that an enumeration lacks; *supported* is listed in the order given."""
     known = ", ".join(go_quote(v) for v in supported)
     return FieldError(
         ErrorType.NOT_SUPPORTED, field, f"supported values: {known}" if known else "", value

@@ -1,7 +1,7 @@
-"""Fields of a KubeletConfiguration that are misspelled, and files that are none at all.
+"""Fields of a KubeletConfiguration that are misspelled, and files that are no such configuration.
 
 A kubelet goes on without a field that it does not know, and then aligns nothing. Who asks what it
-would do with pods wants to be told.
+would do with pods wants to know.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The two objects by which the operator is told what to run (``nodetopology.openshift.io/v1``).
+"""The two objects that tell the operator what to run (``nodetopology.openshift.io/v1``).
 
 `NUMAResourcesOperator` asks for an exporter on every node of some pools, `NUMAResourcesScheduler`
 for a scheduler. Names, fields and defaults are those of the NUMA Resources Operator, so its objects
@@ -67,7 +67,7 @@ class SriovGroup(Wire, frozen=True):
 
     Attributes:
         resources: what it offers, as in the plugin's ``resourceList``.
-        cdi: whether runtimes are told device files by CDI.
+        cdi: whether runtimes get device files by CDI.
     """
 
     resources: tuple[dict[str, Any], ...] = ()

@@ -1,4 +1,4 @@
-"""KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): what a scheduler is told at start.
+"""KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): a scheduler's configuration.
 
 Only what numakube acts upon; arguments of plugins stay trees that each plugin reads itself.
 """
@@ -48,7 +48,7 @@ class Plugins(Wire, frozen=True):
 
 
 SCHEDULER_NAME: Final = "numakube-scheduler"
-"""What pods name to be placed by us, unless somebody chose another name."""
+"""What pods name to be placed by us, unless another name is configured."""
 
 
 class PluginConfig(Wire, frozen=True):

@@ -2,7 +2,7 @@
 
 A cluster's pods and reports are decoded one by one and would each have their own copy of the same
 containers, costs and names. A process that holds tens of thousands of them passes each through here
-first, and needs a fraction of the memory. Objects never change, so nobody can tell the difference.
+first, and needs a fraction of the memory. Objects never change, so sharing has no visible effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Shared(Generic[T]):
         if not value:
             return value
         data = msgspec.json.encode(value)
-        # What is large is nobody else's, and would be remembered long after its object is gone.
+        # What is large is rarely shared, and would be remembered long after its object is gone.
         return self._decode(data) if len(data) <= MAX_SHARED else value
 
 

@@ -37,7 +37,7 @@ class Result(Enum):
     GONE = "gone"
     """The pod was deleted, or another took its name."""
     ELSEWHERE = "elsewhere"
-    """Somebody else bound it to another node."""
+    """Another scheduler bound it to another node."""
     FAILED = "failed"
 
 
@@ -113,5 +113,5 @@ async def _look(client: Client, pod: PodInfo, node: str, error: NumakubeError) -
     if found.spec.node_name == node:
         return Bound(Result.BOUND)
     if found.spec.node_name:
-        return Bound(Result.ELSEWHERE, f"it was bound to {found.spec.node_name} by somebody else")
+        return Bound(Result.ELSEWHERE, f"another scheduler bound it to {found.spec.node_name}")
     return Bound(Result.FAILED, str(error))

@@ -94,7 +94,7 @@ def unpack(content: bytes, *, name: str = "bundle") -> Collected:
 
 
 def _complete(collected: Collected) -> dict[str, bytes]:
-    """Return the files, with the time in the description even if somebody else made them."""
+    """Return the files, with the time in the description even if another program made them."""
     about = msgspec.json.encode({"takenAt": collected.taken_at})
     return {META: about, **collected.files}
 

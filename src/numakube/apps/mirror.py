@@ -1,7 +1,7 @@
 """What the API server says of nodes, pods and topologies, kept as the state that decisions need.
 
 The scheduler and the extender both have a mirror. It feeds `Cluster` and the NUMA cache from
-reflectors, keeps the pods that we have placed in thought (`assume`) until the server tells of them,
+reflectors, keeps the pods that we assume on a node (`assume`) until the server reports them,
 and tells a listener what happened. Everything runs in the event loop, one event at a time, so a
 cycle that does not await sees one consistent state.
 """
@@ -46,14 +46,14 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 class Listener(Protocol):
-    """Who wants to know."""
+    """What a program does about changes."""
 
     def pod_waits(self, pod: PodInfo) -> None:
         """A pod without a node was seen, or has changed."""
         ...
 
     def pod_placed(self, pod: PodInfo) -> None:
-        """A pod is bound, by whomever."""
+        """A pod is bound, by us or by another scheduler."""
         ...
 
     def pod_gone(self, pod: PodInfo) -> None:

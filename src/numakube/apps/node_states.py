@@ -1,7 +1,7 @@
 """How many nodes a scheduler knows the zones of, and how well.
 
 Every node is counted once, under the first of the states that is true of it: that of the most
-trouble. Counting happens when somebody reads the figures.
+trouble. Counting happens when the figures are read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Feeds the flight recorder with what happens to pods, from the scheduler and from the extender.
 
 It runs always, so it must cost next to nothing: in a cycle only references are put aside, and what
-is kept of them is made later, many at a time, at the latest when somebody reads. What a node gave a
+is kept of them is made later, many at a time, at the latest when it is read. What a node gave a
 pod is learnt from the first report that contains the pod; until then the pod is awaited there.
 """
 

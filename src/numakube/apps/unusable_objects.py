@@ -1,4 +1,4 @@
-"""Objects that could not be taken over: what is told of them, and that nothing else suffers.
+"""Objects that could not be taken over: what is reported of them, and that nothing else suffers.
 
 Whatever an object says, the worst that may happen is that it counts for nothing. So a handler that
 raises is followed by the removal of what was known of the object before, and the object is listed

@@ -34,8 +34,8 @@ from numakube.values.display import counted
 def command(cluster: ClusterOptions, output: str, *, anonymise: bool, kubelets: bool) -> None:
     """Collect everything about a cluster into one file.
 
-    `explain`, `top`, `map` and `doctor` take it with --from and say what they would have said then
-    and there. Values of environment variables are never part of it.
+    `explain`, `top`, `map` and `doctor` read it with --from and give the same answers as on the
+    cluster. It never contains values of environment variables.
     """
     from numakube.apps import anonymising
     from numakube.apps.bundle import pack, without_secrets

@@ -39,11 +39,11 @@ def command(
     *,
     watch: bool,
 ) -> None:
-    """Show what schedulers believe of nodes, and what they rest it on.
+    """Show what schedulers believe about nodes, and why.
 
     Age and version of each node's report, whether its fingerprint is that of the pods that the
     scheduler knows, pods that only one side knows, what is held for pods on their way, and why a
-    node is blocked or stale. With a node's name everything is told of it.
+    node is blocked or stale. With the name of a node, everything about it is shown.
     """
 
     def look() -> None:

@@ -10,18 +10,18 @@ from numakube.programs import PROGRAMS
 _LOOK: Final[dict[str, Lazy | Hosted]] = {
     "explain": Lazy("numakube.cli.explain", "Say why a pod is where it is, or nowhere."),
     "top": Lazy("numakube.cli.top", "How full are nodes and NUMA zones, what still fits?"),
-    "map": Lazy("numakube.cli.map", "Draw a node, and who has what of it."),
+    "map": Lazy("numakube.cli.map", "Draw a node and the pods that hold its parts."),
     "doctor": Lazy(
         "numakube.cli.doctor", "Check everything that NUMA placement rests on, and say what to do."
     ),
     "dashboard": Hosted("dashboard", PROGRAMS["dashboard"].summary),
     "trace": Lazy("numakube.cli.trace", "Show what happened to a pod."),
     "queue": Lazy("numakube.cli.queue", "Show the pods that wait for a node."),
-    "cache": Lazy("numakube.cli.cache", "Show what schedulers believe of nodes."),
+    "cache": Lazy("numakube.cli.cache", "Show what schedulers believe about nodes."),
     "reservations": Lazy(
-        "numakube.cli.reservations", "Show what is held where, for which pod, and since when."
+        "numakube.cli.reservations", "Show what is reserved where, for which pod, and since when."
     ),
-    "resync": Lazy("numakube.cli.resync", "Have schedulers read a node's report anew."),
+    "resync": Lazy("numakube.cli.resync", "Have schedulers read a node's report again."),
     "loglevel": Lazy(
         "numakube.cli.loglevel", "Show what schedulers log, or change it without a restart."
     ),
@@ -39,8 +39,8 @@ _DEPLOY: Final = {
     ),
     "validate": Lazy("numakube.cli.deploying.validate", "Are the kubelets set up to align pods?"),
     "setup": Lazy("numakube.cli.deploying.setup", "Check the kubelets, then deploy."),
-    "deploy": Lazy("numakube.cli.deploying.deploy", "Bring components onto a cluster."),
-    "remove": Lazy("numakube.cli.deploying.remove", "Take components away again."),
+    "deploy": Lazy("numakube.cli.deploying.deploy", "Deploy components to a cluster."),
+    "remove": Lazy("numakube.cli.deploying.remove", "Remove components from a cluster."),
     "render": Lazy("numakube.cli.deploying.render", "Print what would be deployed."),
     "images": Lazy("numakube.cli.deploying.images", "Which images does a deployment need?"),
 }
@@ -51,9 +51,7 @@ _RUN: Final[dict[str, Lazy | Hosted]] = {
 _RUN["extender"] = Lazy("numakube.cli.extender", PROGRAMS["extender"].summary)
 _LAB: Final = {
     "lab": Contributed("lab", LAB, "Run a cluster with NUMA nodes in one process."),
-    "demo": Contributed(
-        "demo", LAB, "Show pods that fit, pods that do not, and who can tell them apart."
-    ),
+    "demo": Contributed("demo", LAB, "Place the same pods with and without NUMA awareness."),
 }
 _PROGRAM: Final = {
     "completion": Lazy("numakube.cli.completion", "Print the completion script of a shell."),

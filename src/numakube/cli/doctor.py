@@ -29,7 +29,7 @@ _INDENT: Final = "  "
     default="",
     type=ObjectName("node"),
     metavar="NAME",
-    help="Tell only what concerns this node.",
+    help="Print only findings about this node.",
 )
 @click.option(
     "--only",

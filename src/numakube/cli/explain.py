@@ -113,8 +113,8 @@ def pod(
     """Say where a pod fits, and why not elsewhere.
 
     NAME may have its namespace before it, as in team/web. The verdict is that of the scheduler's
-    own plugins on the state of the cluster. Ends with 1 if the pod fits nowhere. Who may not list
-    nodes or pods gets the scheduler's own answer, without names of nodes and of other pods.
+    own plugins on the state of the cluster. Ends with 1 if the pod fits nowhere. Users who
+    may not list nodes or pods get the scheduler's answer, without names of nodes and other pods.
     """
     from numakube.apps.gathering import SCHEDULING
     from numakube.insight.collected import SCHEDULER_CONFIG
@@ -157,7 +157,7 @@ def _as_tenant(
     output: Output,
     refusal: Forbidden,
 ) -> int:
-    """Have the scheduler explain a pod to somebody who may not look at the cluster."""
+    """Have the scheduler explain a pod to a user who may not read the cluster."""
     from numakube.insight.explain.tenant_view import tenant_lines
 
     try:

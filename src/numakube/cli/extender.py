@@ -1,4 +1,4 @@
-"""``numakube extender``: answer a stock kube-scheduler, and print how it is told of us."""
+"""``numakube extender``: answer a stock kube-scheduler, and print its configuration."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ command = LazyGroup(
     help="Whether only a kube-scheduler that shows its certificate is answered; yes with TLS.",
 )
 @click.option("--manifests", is_flag=True, help="Print everything that is deployed.")
-@click.option("--certificates", is_flag=True, help="Print the commands that make its Secrets.")
+@click.option("--certificates", is_flag=True, help="Print the commands that create its Secrets.")
 def config(
     *,
     deployment: str,

@@ -91,10 +91,10 @@ def command(
     dark: bool,
     watch: bool,
 ) -> None:
-    """Draw a node, and who has what of it.
+    """Draw a node and the pods that hold its parts.
 
-    Sockets, NUMA zones, L3 caches, cores and threads, memory, hugepages, devices, distances. With
-    --with and --without it is drawn as a plan would leave it, what changes being marked. The exit
+    Sockets, NUMA zones, L3 caches, cores and threads, memory, hugepages, devices, distances. --with
+    and --without draw it as a plan would leave it, with the changes marked. The exit
     code is 1 if the kubelet would refuse a pod of the plan; the reason goes to standard error.
     """
     del what

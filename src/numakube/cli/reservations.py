@@ -31,9 +31,9 @@ def command(
     *,
     watch: bool,
 ) -> None:
-    """Show what is held where, for which pod, and since when.
+    """Show what is reserved where, for which pod, and since when.
 
-    A pod is held from the moment it is given a node until a report of the node contains it.
+    A reservation lasts from the choice of a node until a report of the node contains the pod.
     """
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""``kubectl numa resync``: have nodes read anew."""
+"""``kubectl numa resync``: have schedulers read reports again."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def command(
     *,
     everything: bool,
 ) -> None:
-    """Have schedulers read a node's report anew and believe it as it is.
+    """Have schedulers read a node's report again and believe it as it is.
 
     For a node that stays blocked though its report is right. Pods that are still on their way to
-    the node stay booked. Tells what has changed, and pods that only one side knows.
+    the node stay booked. Prints what has changed, and pods that only one side knows.
     """
     if (node is None) != everything:
         raise click.UsageError("name a node, or say --all.")

@@ -123,7 +123,7 @@ def _lines(documents: dict[str, Document]) -> Iterator[str]:
     for source, document in documents.items():
         for flight in reversed(document.get("flights") or ()):
             yield from timeline(flight, source=source)
-    # Whoever stands by has the pod in its queue too, untried: only who leads knows how it is.
+    # A standby has the pod in its queue too, untried: only the leader knows how it is.
     leaders = leading(documents)
     for state, source in {_state(one): source for source, one in leaders.items()}.items():
         if state:

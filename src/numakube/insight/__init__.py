@@ -1,4 +1,4 @@
-"""What the tools of ``kubectl numa`` know of a cluster, and what they conclude from it.
+"""What the tools know of a cluster and conclude from it: explain, doctor, map, top. Pure.
 
 `explain` says why a pod is where it is or nowhere, `usage` how full zones are (``top``), `drawing`
 draws a node (``map``), `doctor` finds what is wrong, `bundle_replay` decides again about the pods

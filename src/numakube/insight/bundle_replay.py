@@ -1,4 +1,4 @@
-"""Decide anew about every pod that waits, and compare with what the scheduler said of it.
+"""Decide again about every waiting pod, and compare with what the scheduler said of it.
 
 A scheduler writes why a pod waits into the pod's condition ``PodScheduled``. On the state of a
 bundle its plugins must come to the same verdict, in the same words; where they do not, the state

@@ -4,7 +4,7 @@
     facts.pod("default", "web"), facts.pods_on("node-1"), facts.view("node-1")
 
 Reading never fails as a whole: an object that cannot be read, a kind that the user may not list and
-a cluster without NodeResourceTopologies are told in `ClusterFacts.unreadable`, so that a tool can
+a cluster without NodeResourceTopologies are listed in `ClusterFacts.unreadable`, so that a tool can
 say what its answer does not rest on.
 """
 

@@ -4,7 +4,7 @@
     room = room_for(engine, pod)               # as many as there is room for, node by node
 
 Pods that are placed stay on the engine, booked as a scheduler books what it binds, so that the next
-question is about the cluster with them; for the cluster without them, fill another engine. Nobody
+question is about the cluster with them; for the cluster without them, fill another engine. No pod
 is evicted.
 
 Where a pod does not mind which others are elsewhere, each node can be filled for itself, and nodes
@@ -114,7 +114,7 @@ def room_for(
     """Return by node how many pods like *pod* fit, beside each other; full nodes are missing.
 
     If it matters to such pods where others of them are, as many as there are, but at most *most*,
-    are placed one by one, and it is told where the scheduler puts them.
+    are placed one by one, and the answer says where the scheduler puts them.
 
     *may_go_on* is asked before every pod. Once it says no, there is room for at least so many.
     """

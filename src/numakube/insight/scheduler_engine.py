@@ -70,7 +70,7 @@ def engine_of(
     Args:
         facts: the cluster.
         config: the scheduler's configuration; by default what the scheduler said of itself, or the
-            one that it has if nobody configures it.
+            its default one.
         scheduler: of several schedulers, the one that serves this name is meant.
     """
     chosen = config or configuration_in(facts, scheduler) or default_configuration()
@@ -143,9 +143,9 @@ def _apply(engine: Engine, changes: Changes) -> None:
 
 
 def configuration_in(facts: ClusterFacts, scheduler: str = "") -> KubeSchedulerConfiguration | None:
-    """Return what the scheduler in *facts* is told that serves the name *scheduler*, or any.
+    """Return the configuration of the scheduler in *facts* that serves *scheduler*, or of any.
 
-    ``None`` if none says what it is told.
+    ``None`` if none publishes it.
     """
     found = list(_configurations(facts))
     named = (one for one in found if scheduler in {each.scheduler_name for each in one.profiles})

@@ -1,4 +1,4 @@
-"""Koordinator's placement of pods: the scheduler, not the kubelet, chooses CPUs and devices.
+"""Placement as Koordinator does it: the scheduler chooses CPUs and devices. Pure.
 
 The counterpart of `numakube.kubelet`: there the kubelet decides and we foresee it; here the
 scheduler decides, writes the decision in annotations of the pod (Koordinator's; KAI's are read as

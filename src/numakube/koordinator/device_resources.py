@@ -1,6 +1,6 @@
 """The resources in which devices are counted: which type each is of, and what a request amounts to.
 
-Amounts are told as the Device resource counts them, so that whole GPUs of a vendor and parts of
+Amounts are given as the Device resource counts them, so that whole GPUs of a vendor and parts of
 GPUs compare: one GPU is 100 of core and 100 of memory ratio.
 """
 

@@ -100,7 +100,7 @@ def _kubelet_refusal(wish: PodWish, facts: NodeFacts) -> Refusal | None:
             detail = f"it wants {one.policy.api_name}, the kubelet aligns by {kubelet.api_name}"
             return Refusal(why=Why.KUBELET_POLICY, container=one.name, detail=detail)
     if wish.exclusive is Exclusive.REQUIRED:
-        detail = "the pod requires a NUMA node of its own, and the kubelet keeps nobody apart"
+        detail = "the pod requires a NUMA node of its own, and the kubelet does not keep pods apart"
         return Refusal(why=Why.KUBELET_POLICY, detail=detail)
     required = wish.cpus.required
     if wish.cpus.bound and required and required is not facts.bind_policy:

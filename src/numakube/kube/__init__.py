@@ -1,4 +1,4 @@
-"""The async Kubernetes client, and what controllers are built from.
+"""The async Kubernetes client, and the parts that controllers are built from.
 
     config = load_config()                            # numakube.kube.connection.cluster_config
     async with connect(config) as client:             # numakube.kube.connect

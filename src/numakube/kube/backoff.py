@@ -37,7 +37,7 @@ class Backoff:
         return wait * self._rng.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """Begin anew after a success."""
+        """Start over after a success."""
         self._failures = 0
 
 
@@ -93,7 +93,7 @@ def _repeatable(failure: ApiError | ClusterUnreachable, method: str) -> bool:
 class TokenBucket:
     """At most *rate* requests per second on average, and *burst* at once.
 
-    Tokens are promised in the order of asking, so nobody starves. A rate of 0 means no limit.
+    Tokens are promised in the order of asking, so no caller starves. A rate of 0 means no limit.
     """
 
     def __init__(self, *, rate: float, burst: int, clock: Clock) -> None:

@@ -2,7 +2,7 @@
 
 `SystemClock` is the real one. `ManualClock` stands still until a test moves it, and
 `JumpingClock` makes every sleep instantaneous while time passes as if it had been slept;
-both ship with the package because whoever builds on it needs them for tests of their own.
+both ship with the package because programs built on it need them for their tests.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ManualClock:
                 self._limited -= 1
 
     def skew(self, seconds: float) -> None:
-        """Move the wall clock alone, as when somebody sets it."""
+        """Move the wall clock alone, as when an administrator sets it."""
         self._wall += timedelta(seconds=seconds)
 
     async def advance(self, seconds: float) -> None:

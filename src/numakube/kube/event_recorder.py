@@ -216,7 +216,7 @@ class EventRecorder:
         )
 
     def _overflow(self, occurrence: Occurrence) -> None:
-        """Drop *occurrence*; a burst is told once, not event by event."""
+        """Drop *occurrence*; a burst is logged once, not event by event."""
         if self.dropped % self._capacity == 0:
             self._drop(occurrence, f"more than {self._capacity} events wait to be written")
         else:

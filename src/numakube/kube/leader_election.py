@@ -1,6 +1,6 @@
 """Leader election on a Lease (``coordination.k8s.io/v1``), with client-go's semantics.
 
-Whoever writes its name into the lease leads, as long as it renews in time. Nobody's wall clock is
+The holder named in the lease leads, as long as it renews in time. No wall clock is
 trusted: a candidate considers a lease expired when *it* has seen it unchanged for the lease's
 duration, so clocks may differ at will; only their speeds must agree. Every write names the resource
 version it is based on, so of two candidates who find the lease expired one gets a conflict.
@@ -181,7 +181,7 @@ class LeaderElection:
         held = self._observed
         if held is not None and self.is_leader and held.spec.holder_identity == self.identity:
             with contextlib.suppress(Conflict, NotFound):
-                # As long as we lead, nobody else writes: no need to look first.
+                # As long as we lead, no other candidate writes: no need to look first.
                 return await self._write(held)
         try:
             found = await self._client.get(LEASES, self._key.name, namespace=self._key.namespace)

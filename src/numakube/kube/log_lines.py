@@ -1,8 +1,8 @@
 """What a line of a log looks like: no values of variables, no secrets, nothing a terminal obeys.
 
 structlog's own default shows the variables of every frame of an exception where rich is installed,
-headers of requests with their tokens among them. So nothing logs by that default: whoever connects
-to a cluster without having configured logs gets `configure` with errors only.
+headers of requests with their tokens among them. So nothing logs by that default: a program that
+connects to a cluster without having configured logs gets `configure` with errors only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Forwarding(logging.Handler):
 
 
 def ensure_configured() -> None:
-    """Log errors to standard error, unless somebody has decided otherwise."""
+    """Log errors to standard error, unless logging is configured already."""
     if not structlog.is_configured():
         configure(form="text", stream=sys.stderr, first=(_errors_only,))
 

@@ -323,7 +323,7 @@ class Reflector(Generic[T]):
     def _needs_new_list(self, failure: NumakubeError) -> bool:
         """Tell whether a watch from the last version cannot go on, or cannot be trusted."""
         if isinstance(failure, ClusterUnreachable):
-            # Nobody listens: the server restarts, and what comes back may have another past.
+            # No server listens: it restarts, and what comes back may have another past.
             return failure.refused
         if isinstance(failure, TooManyRequests):
             return False

@@ -43,7 +43,7 @@ class Removed(Generic[O_co]):
 
     Attributes:
         object: its last state that is known.
-        unseen: nobody saw it go, so its very last state may be another.
+        unseen: its deletion was not seen, so its last state may be another.
     """
 
     object: O_co

@@ -103,7 +103,7 @@ class WorkQueue(Generic[K]):
         self.add_after(key, growing(failures, base=self._base, cap=self._cap))
 
     def forget(self, key: K) -> None:
-        """Begin anew with the pauses of *key*, after a success."""
+        """Reset the pauses of *key*, after a success."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:

@@ -1,7 +1,7 @@
 """What a pod demands of the resource managers, parsed once from the API object.
 
 Which containers get exclusive CPUs, which memory counts and how init containers, sidecars and app
-containers add up is decided here, so that the managers deal in integers only (spec 5.4, 7.4, 8.3).
+containers add up is decided here, so that the managers deal in integers only.
 """
 
 from __future__ import annotations

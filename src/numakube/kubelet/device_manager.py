@@ -1,4 +1,4 @@
-"""The Device Manager: which devices a container gets, NUMA-aligned ones first (spec 8.3 to 8.5).
+"""The Device Manager: which devices a container gets, NUMA-aligned ones first.
 
 Inside a class of equally good devices the kubelet's choice is random. The model takes those that
 sit on the fewest NUMA nodes first, since a device near several nodes can still serve others, and
@@ -265,7 +265,7 @@ class DeviceManager:
     def _generate(
         self, resource: _Resource, available: Iterable[str], reusable: set[str], count: int
     ) -> list[Hint]:
-        """Return the sets of nodes that touch enough devices (spec 8.4)."""
+        """Return the sets of nodes that touch enough devices."""
         nodes = self._candidate_nodes(resource)
         free = _touching(resource.counts(available), nodes)
         smallest = _smallest_size(resource.counts(resource.masks), nodes, count)
@@ -352,7 +352,7 @@ def _choose(
     count: int,
     hint: Hint,
 ) -> list[str]:
-    """Return the devices that complete *taken* to *count*: aligned, then others (spec 8.5)."""
+    """Return the devices that complete *taken* to *count*: aligned, then others."""
     needed = count - len(taken)
     aligned, unaligned, without_node = _by_affinity(resource, available, hint)
     chosen: list[str] = []

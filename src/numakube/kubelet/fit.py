@@ -1,7 +1,7 @@
 """The resource fit that the kubelet checks after alignment, with its words.
 
 It repeats what a scheduler should have checked: the sum of requests against the node's
-allocatable. Pods that were bound by hand or by two schedulers at once fail here (spec 1.2, 10).
+allocatable. Pods that were bound by hand or by two schedulers at once fail here.
 """
 
 from __future__ import annotations

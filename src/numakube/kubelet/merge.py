@@ -10,7 +10,7 @@ resources. Its comparison is a total preorder, so the winner can be found from s
    ANDing one mask of each axis matters. It is built axis by axis (see `_conjunctions`).
 
 `numakube.kubelet.reference_merge` is the definition; a property test proves both equal. Rules:
-kubelet 1.26 to 1.37, spec sections 3.4 and 3.5.
+``pkg/kubelet/cm/topologymanager/policy.go`` of Kubernetes 1.26 to 1.37.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     node.remove(pod.metadata.uid)
 
 A removed or rejected pod is only marked: what it holds is released at the start of the next
-admission (or by `collect_garbage`), which is when the kubelet does it too (spec 1.4).
+admission (or by `collect_garbage`), which is when the kubelet does it too.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class KubeletNode:
     def start_container(self, uid: str, name: str) -> bool:
         """Say that a container starts; tell whether others have given something back for it.
 
-        Only the Memory Manager minds: finished init containers keep CPUs and devices (spec 1.4).
+        Only the Memory Manager minds: finished init containers keep CPUs and devices.
         """
         pod = self._active.get(uid)
         if pod is None or self.memory is None:

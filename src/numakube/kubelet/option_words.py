@@ -111,7 +111,7 @@ def configuration_of(settings: KubeletSettings) -> KubeletConfiguration:
     )
     kept = settings.memory_reservation
     if kept is None:
-        # Nobody has checked it, so it is what the Memory Manager wants it to be.
+        # It is unchecked, so it is what the Memory Manager wants it to be.
         return _with_reservation(
             config, sum(sizes.get(MEMORY, 0) for sizes in settings.reserved_memory.values())
         )

@@ -1,7 +1,7 @@
 """What admission gives: a placement for every container, or a rejection in the kubelet's words.
 
 Reasons and messages are those of ``status.reason`` and ``status.message`` (without the prefix
-"Pod was rejected: "), spec section 10.
+"Pod was rejected: ").
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _conjunction(permutation: Sequence[Hint], numa: NumaInfo) -> Hint:
 
 
 def _beats(candidate: Hint, current: Hint, wanted: int, numa: NumaInfo) -> bool:
-    """Tell whether *candidate* replaces *current* (spec section 3.5, steps 3 to 5)."""
+    """Tell whether *candidate* replaces *current*."""
     if candidate.preferred != current.preferred:
         return candidate.preferred
     one, other = candidate.mask or 0, current.mask or 0

@@ -1,7 +1,7 @@
 """From a KubeletConfiguration to what the managers read and what the node has to offer.
 
 Node Allocatable = capacity - systemReserved - kubeReserved - hard eviction threshold (memory).
-``reservedSystemCPUs`` replaces both CPU quantities by the size of its list (spec 5.2, 7.2 and 12).
+``reservedSystemCPUs`` replaces both CPU quantities by the size of its list.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def allocatable_of(config: KubeletConfiguration, machine: Machine) -> dict[str, 
     allocatable = {
         name: max(0, amount - reserved.get(name, 0)) for name, amount in capacity.items()
     }
-    # Preallocated hugepages are memory that nobody else can use.
+    # Preallocated hugepages are memory that nothing else can use.
     hugepages = sum(amount for name, amount in allocatable.items() if is_hugepages(name))
     allocatable[MEMORY] = max(0, allocatable[MEMORY] - hugepages)
     for resource, devices in machine.devices.items():

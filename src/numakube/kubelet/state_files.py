@@ -2,7 +2,7 @@
 
 The files are those of the kubelet version that is modelled. As there, a file that does not match
 the configuration or the machine keeps the kubelet from starting, with the same words, except for
-the device file, which it would only complain about (spec 5.3, 7.3 and 11).
+the device file, which it would only complain about.
 
 After `restore` the node waits: nothing is released until `KubeletNode.all_pods_known` says that
 every pod which still exists has been admitted again.

@@ -6,7 +6,7 @@ machine allows ("preferred"). A provider answers with one list of hints a resour
 * ``None`` for the whole answer, or for one resource: it does not care where;
 * an empty list: it cannot be satisfied anywhere;
 * an empty mapping reads as "does not care", which is what the memory manager returns when nothing
-  fits; its Allocate fails later (Kubernetes 1.37, spec section 3.3).
+  fits; its Allocate fails later (Kubernetes 1.37).
 """
 
 from __future__ import annotations

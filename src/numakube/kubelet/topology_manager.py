@@ -1,8 +1,8 @@
 """The Topology Manager: ask every provider for hints, merge them, admit or refuse, allocate.
 
 Init containers are treated in order, then app containers. In container scope each is aligned by
-itself and sees what the ones before it took; in pod scope one merge serves the whole pod
-(spec 3.1 and 3.7).
+itself and sees what the ones before it took; in pod scope one merge serves the whole pod.
+Follows ``pkg/kubelet/cm/topologymanager`` of Kubernetes 1.31 to 1.37.
 """
 
 from __future__ import annotations

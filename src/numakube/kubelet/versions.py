@@ -1,7 +1,7 @@
 """What differs between kubelet versions, as switches of one model.
 
-Supported are 1.31 to 1.37; an unknown newer version behaves as the newest known one. The list of
-differences and when each appeared: spec section 15.
+Supported are 1.31 to 1.37; an unknown newer version behaves as the newest known one. Each
+switch says in which version the kubelet changed.
 """
 
 from __future__ import annotations

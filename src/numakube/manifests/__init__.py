@@ -1,4 +1,4 @@
-"""Builders of every object that is deployed: the one source of every way to install numakube.
+"""Builds every object that numakube deploys: the one source for all ways to install it.
 
 Objects are plain documents, complete and in the form that ``kubectl apply`` takes.
 """

@@ -213,7 +213,7 @@ COMPONENTS: Final[Mapping[str, Callable[[Choices], list[dict[str, Any]]]]] = Map
 )
 ALL: Final = "all"
 ON_REQUEST: Final = frozenset({"enforcer", "webhook"})
-"""What `ALL` leaves out: it changes how pods run, or is asked about pods, of which nobody spoke."""
+"""What `ALL` leaves out: it changes how pods run, or rejects pods, without being asked to."""
 DEFAULT: Final = ("api", "exporter", "scheduler")
 ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     {"topology-updater": "exporter", "scheduler-plugin": "scheduler"}

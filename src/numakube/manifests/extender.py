@@ -1,9 +1,9 @@
-"""The extender: its Deployment and rights, and how a kube-scheduler is told of it.
+"""The extender: its Deployment and rights, and the kube-scheduler configuration that names it.
 
 Two deployments: ``main`` makes the extender one of the cluster's own kube-scheduler, for all pods;
 ``second`` runs another kube-scheduler beside it, for the pods that name it.
 
-Whoever may call the extender can bind pods and have room kept. So it asks for a certificate of the
+A client of the extender can bind pods and have room kept. So it asks for a certificate of the
 authority in its Secret, and kube-scheduler has one in a Secret of its own.
 """
 
@@ -54,7 +54,7 @@ class ExtenderManifest:
         kubeconfig: how kube-scheduler reaches the API server; that of its pod by default.
         tls: whether calls are encrypted, with the files of the Secret `SECRET`.
         mutual_tls: whether kube-scheduler must show a certificate as well, that of `CLIENT_SECRET`;
-            without TLS nobody does.
+            without TLS it serves no client.
     """
 
     namespace: str = "numakube"

@@ -1,7 +1,7 @@
 """The operator: its kinds, its account, its rights and its Deployment.
 
-Nobody can give rights that they do not have, so the operator holds those of everything it runs
-besides its own.
+A subject cannot grant rights that it does not have, so the operator holds those of everything it
+runs besides its own.
 """
 
 from __future__ import annotations

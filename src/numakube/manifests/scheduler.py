@@ -86,7 +86,7 @@ class SchedulerManifest:
         }
 
     def _hashed(self) -> dict[str, Any]:
-        """Return what has pods start anew when the configuration changes."""
+        """Return what makes pods restart when the configuration changes."""
         if self.configuration is None:
             return {}
         return {"annotations": {HASH: hash_of(self.config_map()["data"])}}

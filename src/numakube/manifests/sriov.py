@@ -57,7 +57,7 @@ class SriovManifest:
         account: what the pods run as; of the same name by default.
         where: fields of a pod that say on which nodes it runs; on all of them by default.
         pools: the resources to offer, as in upstream's ``resourceList``.
-        use_cdi: whether runtimes are told device files by CDI.
+        use_cdi: whether runtimes get device files by CDI.
         host_network: needed for selectors by DDP profile alone: devlink belongs to the network.
     """
 

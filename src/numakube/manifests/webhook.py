@@ -50,7 +50,7 @@ class WebhookManifest:
     client_config: tuple[tuple[str, Any], ...] = ()
 
     def objects(self) -> list[dict[str, Any]]:
-        """Return everything, in the order of creation: whoever is asked comes before who asks."""
+        """Return everything in the order of creation: the server before what registers it."""
         account = service_account(NAME, self.namespace)
         return [
             account,

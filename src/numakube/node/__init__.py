@@ -1,4 +1,4 @@
-"""What a node offers to the programs on it.
+"""What a node offers to programs on it: sysfs, PCI, PodResources, device plugins, cgroups.
 
 sysfs (`sysfs_machine`, `pci`), the kubelet's sockets (`podresources`, `device_plugin`), control
 groups (`cgroups`), the container runtime (`nri`) and changes of files (`file_watch`, `inotify`).

@@ -1,7 +1,7 @@
 """PodResources answers from files, for trying an agent without a kubelet.
 
 A folder with ``list.json`` and ``get_allocatable_resources.json``: the messages in JSON form, as
-``fake:///folder`` of the Resource Topology Exporter reads them, anew at every call.
+``fake:///folder`` of the Resource Topology Exporter reads them, again at every call.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ async def serve_socket(socket: Path, services: Mapping[str, Mapping[str, Any]]) 
     server.add_insecure_port(f"unix://{socket}")
     starting = asyncio.ensure_future(server.start())
     try:
-        # gRPC cannot be cancelled while it starts, and warns of a server that nobody stops.
+        # gRPC cannot be cancelled while it starts, and warns of a server that is never stopped.
         await asyncio.shield(starting)
     except asyncio.CancelledError:
         await starting

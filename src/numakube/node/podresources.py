@@ -2,7 +2,7 @@
 
 `PodResourcesClient` reads it over the kubelet's unix socket, `PodResourcesServer` serves it (the
 lab's kubelets do). Protobuf stays inside this module: both sides deal in the frozen types below.
-Facts: spec/kubelet.md section 9.
+The protocol is ``k8s.io/kubelet/pkg/apis/podresources/v1`` (KEP-606).
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class PodResourcesClient:
         await self._channel.close()
 
     def incarnation(self) -> object:
-        """Return what tells this kubelet's process from the next: each makes its socket anew."""
+        """Return what identifies this kubelet's process: each creates its socket again."""
         try:
             found = Path(self._socket).stat()
         except OSError:

@@ -1,4 +1,4 @@
-"""Deciding where a pod runs: contract, snapshot, plugins, queue and one scheduling cycle.
+"""Decides where a pod runs: snapshot, plugins, queue, and the scheduling cycle. Pure.
 
 Pure: nothing here talks to a cluster, reads a clock or draws random numbers by itself. A cycle
 looks at a snapshot and returns a decision; the processes of `numakube.apps` carry it out.

@@ -1,4 +1,4 @@
-"""What a scheduler knows of a node: NodeResourceTopology objects of any producer, in one shape.
+"""NodeResourceTopology objects of any producer, read into one form. Pure.
 
 ``view`` reads an object into a `NodeTopology`; ``exact_report`` is the annotation from which
 ``rebuild`` makes the kubelet model of the node; ``fingerprint`` and ``numa_placement`` are

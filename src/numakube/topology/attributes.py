@@ -31,7 +31,7 @@ _MEMORY_POLICIES: Final = ("None", "Static")
 
 @dataclass(slots=True)
 class KubeletConfig:
-    """What is known of the kubelet so far; ``None`` is a policy that nobody told."""
+    """What is known of the kubelet so far; ``None`` is an unknown policy."""
 
     policy: TopologyPolicy = TopologyPolicy.NONE
     scope: TopologyScope = TopologyScope.CONTAINER

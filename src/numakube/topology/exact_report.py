@@ -6,7 +6,7 @@ holds, and `numakube.topology.rebuild` makes the kubelet model of it in exactly 
 
 Pods are known by `uid_hash`, devices by their position among the sorted ids of their resource:
 the ids themselves are long, and the kubelet model looks at nothing but their order. What our own
-device plugin looks at besides, physical functions, is told by groups of positions.
+device plugin also looks at, physical functions, is given as groups of positions.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class ExactReport:
         kubernetes: the kubelet's version, such as ``1.35``.
         shared_cpus: the CPU Manager's shared pool, reserved CPUs included unless reserved strictly;
             ``None`` with the CPU policy ``none``.
-        memory: the Memory Manager's books by NUMA node, without nodes that nobody uses.
+        memory: the Memory Manager's books by NUMA node, without unused nodes.
         devices: tables by resource name.
         pods: what each pod that the report accounts for holds, in order of admission.
     """

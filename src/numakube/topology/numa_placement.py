@@ -1,7 +1,7 @@
 """NUMA placement: which container runs on which NUMA node, in very few characters.
 
 Containers are sorted by the hash of their names. For every NUMA node but the busiest, a vector has
-the positions of its containers, as differences in LEB89; whoever is in no vector is on the busiest
+the positions of its containers, as differences in LEB89; a container in no vector is on the busiest
 node. A reader must know the same containers to make sense of it, so the pods' fingerprint has to
 match first. Byte-compatible with numaplacement v0.1.0, which the Go scheduler reads.
 """
@@ -192,7 +192,7 @@ def decode_placement(
     for node, text in placement.vectors.items():
         steps = read_numbers(text)
         for offset in accumulate(steps) if steps is not None else (UNKNOWN,):
-            # A Go reader crashes on symbols that are none; here they are corruption too.
+            # A Go reader crashes on invalid symbols; here they are corruption too.
             if not 0 <= offset < len(ordered):
                 return BadPlacement("corrupted NUMA vector")
             if ordered[offset] in found:

@@ -110,7 +110,7 @@ def _blocks(manager: MemoryManager, uid: str) -> tuple[MemoryBlock, ...]:
 
 
 def _cells(manager: MemoryManager) -> dict[int, MemoryCell]:
-    """Return the books of the NUMA nodes that somebody uses."""
+    """Return the books of the NUMA nodes in use."""
     cells = {}
     for number, books in manager.books.items():
         reserved = {kind: table.reserved for kind, table in books.tables.items() if table.reserved}

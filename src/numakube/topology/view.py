@@ -1,10 +1,10 @@
-"""One canonical view of a node's topology, whoever wrote its NodeResourceTopology.
+"""One canonical view of a node's topology, for NodeResourceTopologies of any producer.
 
     match view_of(nrt):
         case NodeTopology() as node: ...      # zones by NUMA id, the kubelet's configuration
         case Unusable(reason): ...            # the node is then one without data
 
-Reading never raises. What is odd but can be passed over is told in ``problems``; what is missing
+Reading never raises. What is odd but can be passed over is listed in ``problems``; what is missing
 has the kubelet's default; and nothing is guessed in a pod's favour.
 """
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 UNKNOWN: Final = "unknown"
-"""Stands for a policy that nobody knows where people read one."""
+"""Shown to people in place of an unknown policy."""
 
 
 class Producer(StrEnum):
@@ -118,7 +118,7 @@ def view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
     try:
         return _view_of(nrt)
     except Exception as error:
-        # Whatever it says that nobody thought of, only its own node may suffer.
+        # Whatever unexpected content it has, only its own node may suffer.
         return Unusable(f"it cannot be read: {reason_of(error)}")
 
 

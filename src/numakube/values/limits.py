@@ -1,6 +1,6 @@
 """How much of what others say is read, in one place.
 
-Whoever can write an object can write a large one, a deep one, or a small one that unfolds to a
+A user who can write an object can write a large one, a deep one, or a small one that unfolds to a
 large one. Every decoder stops here and says so in a sentence that names the object; the object then
 counts as one that cannot be read. No honest object comes near any of these.
 """

@@ -1,8 +1,9 @@
 """Foreign texts made fit to be shown: on a terminal, in a log, in an event.
 
-Names, reasons and annotations are written by whoever may write the object. A terminal takes escape
-sequences for commands, a reader of logs takes a line break for the next event, and a person takes
-text whose direction is reversed for what it looks like. So all that leaves the program passes here.
+Names, reasons and annotations are written by any user who may write the object. A terminal takes
+escape sequences for commands, a reader of logs takes a line break for the next event, and a person
+takes text whose direction is reversed for what it looks like. So all that leaves the program passes
+here.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The lab: an embedded Kubernetes cluster in one process."""
+"""The lab: a Kubernetes cluster in one process, whose nodes are the kubelet model."""

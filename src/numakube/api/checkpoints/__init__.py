@@ -1,4 +1,4 @@
-"""The kubelet's own state files, read and written byte for byte as it does.
+"""The kubelet's state files, read and written byte for byte as the kubelet does.
 
 ``cpu_manager_state`` (versions 1 to 4), ``memory_manager_state`` (1 to 3),
 ``kubelet_internal_checkpoint`` and ``allocated_pods_state``. Each has a checksum that is computed

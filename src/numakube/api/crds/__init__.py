@@ -1,4 +1,4 @@
-"""Custom resource definitions that ship with numakube, as YAML files beside this module."""
+"""The custom resource definitions that numakube ships, as YAML files."""
 
 from importlib import resources
 from typing import Any, Final

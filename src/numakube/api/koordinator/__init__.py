@@ -1,4 +1,4 @@
-"""Koordinator's API as far as it is about NUMA: annotations, labels and the Device resource.
+"""The NUMA part of Koordinator's API: annotations, labels and the Device resource.
 
 Keys and JSON follow Koordinator's ``apis/extension``, so that existing manifests work unchanged.
 What we add (scope, per-container rules and results) is marked as ours where it stands; readers that

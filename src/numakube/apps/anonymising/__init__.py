@@ -1,4 +1,4 @@
-"""A bundle without names: everything that scheduling depends on stays, in the same relations.
+"""Removes names from a bundle and keeps everything that scheduling depends on.
 
 Namespaces, pods, nodes, labels, images and other names become numbers, the same everywhere and in
 the same order, so that every tool gives the same verdicts. Only fields that numakube reads are

@@ -84,7 +84,7 @@ def _topologies(
 
 
 def _plain_files(collected: Collected) -> dict[str, bytes]:
-    """Return the files that name nobody, and what could not be read or had to be left out."""
+    """Return the files without names, and what could not be read or had to be left out."""
     kept = (names.META, names.VERSION)
     files = {name: collected.files[name] for name in kept if name in collected.files}
     refused = [one for one in facts_of(collected).unreadable if one.what in _TYPES]

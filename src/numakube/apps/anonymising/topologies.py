@@ -1,7 +1,7 @@
 """Reports bear digests of names: fingerprints of pods, and vectors in the order of hashed names.
 
-They are worked out anew for the new names, so that a report still says of the same pods what it
-said before. The exact report names nobody.
+They are computed again for the new names, so that a report still says of the same pods what it
+said before. The exact report has no names.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _with_placement(
     old = read_placement(metadata, vectors)
     new = None if isinstance(old, BadPlacement) else _renamed(old, view, pods, rename)
     if new is None:
-        # Vectors that nobody can read now nobody should seem to read under other names.
+        # Unreadable vectors must not become readable under other names.
         attributes = without_attribute(topology.attributes, nrt_names.PLACEMENT_METADATA)
         return msgspec.structs.replace(topology, attributes=attributes)
     attribute = Attribute(name=nrt_names.PLACEMENT_METADATA, value=new.metadata)

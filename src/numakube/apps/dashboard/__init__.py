@@ -1,4 +1,4 @@
-"""The dashboard: pages that show a cluster by NUMA zone, and why pods are where they are.
+"""The dashboard: web pages that show a cluster by NUMA zone and explain its pods.
 
 It is a set of routes that a process mounts beside its own (scheduler, extender, lab), or that
 ``numakube dashboard`` serves alone. Pages are rendered on the server from a `Source` (what the API

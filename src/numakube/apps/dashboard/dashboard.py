@@ -1,4 +1,4 @@
-"""The dashboard as routes, to be mounted by whoever serves.
+"""The dashboard as routes that a program mounts in its server.
 
 dashboard = Dashboard(source, gate=Gate(clock, host=listen.host, path=PREFIX, access=access))
 serving = Serving(listen, health=health, registry=registry, routes=dashboard.routes())
@@ -72,7 +72,7 @@ class Dashboard:
         return routes
 
     def _looking(self, handler: Handler) -> Handler:
-        """Return *handler* with the source open: somebody looks."""
+        """Return *handler* with the source open: a page is being viewed."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
             self._source.open()

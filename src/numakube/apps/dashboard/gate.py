@@ -137,7 +137,7 @@ class Gate:
 
     @property
     def open(self) -> bool:
-        """Whether nobody has to show a token."""
+        """Whether no token is required."""
         return self._open
 
     def inward(self, target: str) -> str:

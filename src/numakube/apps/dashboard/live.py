@@ -1,8 +1,8 @@
-"""Server-sent events: a page is told that it is out of date, and the map which rows changed.
+"""Server-sent events that tell a page that it is out of date, and the map which rows changed.
 
-So is whether the server itself is up to date. Changes of a second are told at once; a heart-beat
-keeps proxies and browsers from giving up, and is when the caller's right is checked again. A
-browser connects again by itself.
+They also say whether the server itself is up to date. Changes of a second are sent together; a
+heart-beat keeps proxies and browsers from giving up, and is when the caller's right is checked
+again. A browser connects again by itself.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Live:
 
 
 class _Stream:
-    """What one page is told."""
+    """What one page receives."""
 
     def __init__(self, source: Source, request: web.Request, response: web.StreamResponse) -> None:
         query = request.query

@@ -1,7 +1,7 @@
 """The dashboard in a process that serves other things: a scheduler or an extender.
 
-It costs nothing until somebody looks: only then are the process' stores listened to. Pages need an
-extra that such a process may lack; then a line of text stands in their place.
+It costs nothing until a page is opened: only then does it subscribe to the process' stores. Pages
+need an extra that such a process may lack; then a line of text stands in their place.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ async def _recorded(
 ) -> AsyncIterator[_Opened]:
     if not is_loopback(listen.host):
         raise ConfigError(
-            f"--from with --bind-address {listen.host}: without a cluster nobody can say who may "
-            "look, so a bundle is shown on this machine only"
+            f"--from with --bind-address {listen.host}: without a cluster "
+            "access cannot be checked, so a bundle is shown on this machine only"
         )
     facts = facts_of(_collected(around.locate(settings.bundle)))
     gate = Gate(around.clock, host=listen.host, path=PREFIX)

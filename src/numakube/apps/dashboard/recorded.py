@@ -22,7 +22,7 @@ class Recorded:
 
     Attributes:
         role: who they are.
-        config: none; whoever explains looks for it in the facts.
+        config: none; an explanation takes it from the facts.
     """
 
     config = None
@@ -76,7 +76,7 @@ class Recorded:
 
 
 def _read(read: Callable[[dict[str, Any]], Iterator[T]], flight: dict[str, Any]) -> list[T]:
-    """Return what a document says; nothing if it is none of a recorder: bundles may be odd."""
+    """Return what a document says; nothing if it is not a recorder's: bundles may be odd."""
     try:
         return list(read(flight))
     except (AttributeError, KeyError, TypeError, ValueError):

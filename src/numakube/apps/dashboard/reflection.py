@@ -82,7 +82,7 @@ class Reflection:
 def missing_of(reflectors: Iterable[Reflector[Any]]) -> str:
     """Say which of them do not know what the server has, and why; empty if all do.
 
-    One that is told that its place in history is forgotten lists again at once: that is no news.
+    One whose place in history has expired lists again at once: that is no news.
     """
     failing = [
         one

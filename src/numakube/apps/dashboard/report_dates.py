@@ -1,8 +1,8 @@
 """When reports last changed, by the API server's word.
 
 Reports carry no time, but the server notes in ``metadata.managedFields`` when each writer last
-changed an object. Nobody keeps that in memory for every object, so it is asked for once, when
-somebody first looks; later changes are seen as they happen.
+changed an object. It is not kept in memory for every object, so it is asked for once, when
+a page is first opened; later changes are seen as they happen.
 """
 
 from __future__ import annotations

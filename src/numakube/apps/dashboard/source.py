@@ -1,8 +1,8 @@
 """What the pages are made from: three collections of the API server, and the inside of a process.
 
-The stores belong to whoever runs the dashboard: a scheduler's mirror, reflectors of our own, or
-objects of a file. Their handlers run for every event of the cluster, so they only take notes here:
-everything that costs time is computed when somebody looks.
+The stores belong to the program that runs the dashboard: a scheduler's mirror, reflectors of our
+own, or objects of a file. Their handlers run for every event of the cluster, so they only take
+notes here: everything that costs time is computed when a page is opened.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Source:
             unsubscribe()
 
     async def learn_ages(self) -> None:
-        """Ask once for how long reports have been as they are, if somebody knows."""
+        """Ask once for how long reports have been as they are, if that is known."""
         async with self._learning:
             if self._dates is None or self.missing():
                 return
@@ -234,6 +234,6 @@ def _version(obj: Node | NodeResourceTopology | Pod | None) -> str:
 
 
 def _shows(node: Node) -> object:
-    """Return the parts of a node that pages show; heartbeats are none of them."""
+    """Return the parts of a node that pages show; heartbeats are not."""
     ready = next((one.status for one in node.status.conditions if one.type == "Ready"), "")
     return ready, node.spec, node.status.allocatable, node.metadata.labels

@@ -1,8 +1,8 @@
 """How full every NUMA zone of the cluster is, in a form that a browser draws at once.
 
-A report is read when somebody looks and has changed since: a cluster of thousands of nodes is read
-in slices, between which the process goes on with its work. The map of one resource is a byte a
-zone; whoever has it is told afterwards only of the rows that changed.
+A report is read when a page is opened and it has changed since: a cluster of thousands of nodes is
+read in slices, between which the process goes on with its work. The map of one resource is a byte a
+zone; afterwards a page receives only the rows that changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SLICE: Final = 16
 """Reports that are read before others get their turn: a few milliseconds."""
 _PLAIN: Final = tuple(range(64))
-"""NUMA ids without holes; only others need to be told."""
+"""NUMA ids without holes; only others need to be sent."""
 
 
 def _unread(_: str) -> NodeTopology | None:
@@ -51,7 +51,7 @@ class ZoneBook:
         Args:
             nodes: all nodes.
             topologies: their reports.
-            read: returns a report that somebody has read already, which saves reading it again.
+            read: returns a report that was read already, which saves reading it again.
         """
         self._nodes = nodes
         self._topologies = topologies
@@ -107,7 +107,7 @@ class ZoneBook:
     async def heat_since(
         self, resource: str, *, layout: int, version: int, measure: str = USED
     ) -> dict[str, Any]:
-        """Return the rows that changed; without ``rows`` if the whole map has to be read anew."""
+        """Return the rows that changed; without ``rows`` if the whole map has to be read again."""
         rows = await self.rows()
         if layout != self.layout:
             return {"layout": self.layout, "version": self.version}

@@ -1,6 +1,6 @@
-"""The debugging endpoints that scheduler and extender have in common.
+"""The debugging endpoints that the scheduler and the extender share.
 
 `attempts` shows the flight recorder, `caches` what is believed of nodes and held for pods, `resync`
-reads a node anew, `levels` changes what is logged. Documents name their form (`documents.VERSION`)
+reads a node again, `levels` changes what is logged. Documents name their form (`documents.VERSION`)
 and are described in ``docs/reference/debug-endpoints.md``.
 """

@@ -1,4 +1,4 @@
-"""Reading a node anew because somebody says so.
+"""Reads a node's report again on request.
 
 POST /debug/resync[?node=NAME]
 

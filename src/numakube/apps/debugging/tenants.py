@@ -1,6 +1,6 @@
 """Explanations for people who may read a pod, but not the cluster.
 
-GET /explain/NAMESPACE/NAME   why a pod is nowhere, to whoever may get it (`Access.for_readers`)
+GET /explain/NAMESPACE/NAME   why a pod is nowhere, for users who may get it (`Access.for_readers`)
 
 The scheduler decides once more, in a thread and one pod at a time, and tells what
 `numakube.insight.explain.tenant_view` lets through. Tenants can ask as often as they like, so an

@@ -1,6 +1,6 @@
 """Taking over from an installation by others, and giving back.
 
-What is replaced is put to rest, not deleted: a Deployment gets no replicas, a DaemonSet a node
+What is replaced is stopped, not deleted: a Deployment gets no replicas, a DaemonSet a node
 selector that no node has. An annotation keeps what it takes to wake it again.
 """
 
@@ -40,7 +40,7 @@ async def put_to_rest(client: Client, found: Found, *, dry_run: bool = False) ->
 
 
 async def wake_all(client: Client, *, dry_run: bool = False) -> list[str]:
-    """Start again what was put to rest; return the names."""
+    """Start again what was stopped; return the names."""
     woken = []
     for resource in (DAEMON_SETS, DEPLOYMENTS):
         for one in (await client.list(resource)).items:

@@ -23,7 +23,7 @@ EXPORTER: Final = "exporter"
 SCHEDULER: Final = "scheduler"
 OURS: Final = "numakube"
 REPLACED: Final = "numakube.dev/replaced"
-"""The annotation of what was put to rest, with the replicas there were; and a label of no node."""
+"""The annotation of what was stopped, with the replicas there were; and a label of no node."""
 _CLUSTER_VERSIONS: Final = Resource(
     group="config.openshift.io",
     version="v1",
@@ -59,7 +59,7 @@ class Found:
         configuration: the KubeSchedulerConfiguration of a scheduler, as it is written.
         unread: why that could not be read; empty if it was, or there is none.
         owner: what makes it and would mend it, such as ``NUMAResourcesScheduler/x``.
-        resting: whether it was put to rest, since ours took over from it.
+        resting: whether it was stopped, since ours took over from it.
     """
 
     role: str

@@ -48,9 +48,9 @@ class Engine:
     """Works on a cluster.
 
     Attributes:
-        tell: is told of every step.
+        tell: is called with every step.
         dry_run: have the server check everything, and change nothing.
-        adopt: take over objects of ours that somebody else made.
+        adopt: take over objects of ours that another program created.
     """
 
     client: Client

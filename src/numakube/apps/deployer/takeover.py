@@ -31,8 +31,8 @@ class Takeover:
     """What is done about an installation.
 
     Attributes:
-        found: what is put to rest, or rests.
-        configuration: what our scheduler is told; ``None`` for what it is told otherwise.
+        found: what is stopped, or to be stopped.
+        configuration: that of our scheduler; ``None`` for its default.
         report: what changes, in lines for people.
     """
 
@@ -72,7 +72,7 @@ def rival_text(one: Found) -> str:
 
 
 def _check_owners(found: Sequence[Found]) -> None:
-    """Refuse what somebody else keeps up: it would be woken again at once."""
+    """Refuse what another program manages: it would be started again at once."""
     mended = [one for one in found if one.owner and not one.resting]
     if mended and not any(one.role == "operator" for one in found):
         names = "; ".join(f"{one} is kept by {one.owner}" for one in mended)
@@ -125,7 +125,7 @@ def _with_ours(profiles: list[dict[str, Any]], name: str) -> list[dict[str, Any]
 
 
 def _report(one: Found) -> Iterator[str]:
-    rest = "rests already" if one.resting else "is put to rest; `numakube remove` wakes it again"
+    rest = "is stopped already" if one.resting else "is stopped; `numakube remove` starts it again"
     yield f"{one} {rest}"
     if one.role == EXPORTER:
         given = [word for word in one.arguments if word.startswith("-")]

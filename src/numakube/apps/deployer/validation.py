@@ -165,7 +165,7 @@ def _start(facts: ClusterFacts, node: str, config: KubeletConfiguration) -> Iter
 
 
 def _devices(facts: ClusterFacts, node: str) -> Iterator[Finding]:
-    """Tell of devices that no NUMA node has: they are never aligned, and nobody else says so."""
+    """Tell of devices without a NUMA node: they are never aligned, and nothing else says so."""
     view = facts.view(node)
     if not isinstance(view, NodeTopology) or view.report is None:
         return

@@ -1,4 +1,4 @@
-"""The enforcer: gives containers the CPUs and memory nodes that a scheduler allotted to them.
+"""The enforcer: writes CPUs and memory nodes that a scheduler allotted into control groups.
 
 For nodes whose kubelet aligns nothing. `deciding` says, as a pure function of the node's pods and
 its CPUs, what every container may run on; `planning` turns that into settings of control groups,

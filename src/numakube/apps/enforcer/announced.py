@@ -44,7 +44,7 @@ class Announced:
         self._containers.setdefault(uid, {})[container.id] = container.name
 
     def begin(self, sandboxes: Iterable[Sandbox], containers: Iterable[Container]) -> None:
-        """Begin anew with the containers that there are.
+        """Start over with the containers that there are.
 
         Their pods are not noted: whatever has run for long is known from the API, or forced out of
         it.

@@ -198,7 +198,7 @@ def _foreign(pod: PodState, node: NodeState) -> Iterator[str]:
 
 
 def _overlaps(bound: Iterable[PodState], node: NodeState) -> Iterator[Problem]:
-    """Yield pods whose CPUs somebody else has too; nobody is moved for that."""
+    """Yield pods whose CPUs another pod has too; no pod is moved for that."""
     owners = [("the kubelet's own choice for another pod", cpus) for cpus in node.pinned.values()]
     for pod in bound:
         mine = pod.allotment.total.cpus if pod.allotment is not None else NO_CPUS

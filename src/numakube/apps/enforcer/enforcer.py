@@ -93,7 +93,7 @@ class Enforcer:
         self._news.set()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Make passes until *stop* is set; whoever sets it wakes the loop."""
+        """Make passes until *stop* is set; the caller that sets it wakes the loop."""
         while not stop.is_set():
             self._news.clear()
             await self.step()

@@ -248,7 +248,7 @@ class Executor:
         elif (
             wrote is not None
             and wrote == _text(plan.wanted[group], file, self._groups.version)
-            # When a pod has ended, systemd resets what is left of it: that is nobody's business.
+            # When a pod has ended, systemd resets what is left of it: that does not matter.
             and has_processes(self._groups, group)
             # Runtimes make the group of a new container first, and write its limit then.
             and not (file == self.version.quota and owners[group].container == REST)

@@ -87,7 +87,7 @@ class EnforcerMetrics:
         )
         self.nri_updates = Counter(
             "numakube_enforcer_nri_updates_total",
-            "Running containers whose values the runtime was told, by whether it could set them.",
+            "Running containers whose values went to the runtime, by whether it could set them.",
             ("result",),
             registry=registry,
         )

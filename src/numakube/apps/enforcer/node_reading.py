@@ -86,7 +86,7 @@ class NodeReader:
 
 
 def _system_cpus(annotations: Mapping[str, str]) -> int:
-    """Return the CPUs for pods of class ``SYSTEM``; what cannot be read is told by others."""
+    """Return the CPUs for pods of class ``SYSTEM``; others report what cannot be read."""
     system = read_json(SystemQosResource, annotations, keys.NODE_SYSTEM_QOS, [])
     try:
         return CpuSet.parse(system.cpuset).bits if system is not None else 0

@@ -5,7 +5,7 @@ goes wrong, the container starts nevertheless: an answer that would take too lon
 the pass that follows the container's group mends it, as where there is no NRI.
 
 The runtime keeps what containers were given and writes it again whenever something else of them
-changes, so it is told of every change of a container that has values of its own.
+changes, so it is updated at every change of a container that has values of its own.
 """
 
 from __future__ import annotations

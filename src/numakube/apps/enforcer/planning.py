@@ -1,9 +1,9 @@
 """From decisions to settings of control groups, and what to put back later.
 
 A pod's own group gets what its containers together need, so that a container is confined from its
-first moment, before anybody has heard of it. What was there before is kept for every file that is
-written: for as long as the group exists, or until the file is nobody's business any more and gets
-its old content back. If somebody else writes a file in between, that becomes the old content.
+first moment, before its id is known. What was there before is kept for every file that is
+written: for as long as the group exists, or until the file is left alone again and gets its
+old content back. If another program writes a file in between, that becomes the old content.
 
 A group that had no set of its own and cannot be without one any more has a stand-in for it, and is
 remembered for as long as it exists: it may have to follow the group above.
@@ -51,7 +51,7 @@ class Target:
         setting: only what we have to say.
         inherits: the group above says the same, so that a group without a setting of its own needs
             none. Pods with an allotment have it written out.
-        limited: somebody may have set less, and that still counts.
+        limited: another program may have set less, and that still counts.
     """
 
     owner: Owner
@@ -199,10 +199,10 @@ def _old(
 ) -> Setting:
     """Return what a group had, or would have, without us.
 
-    What was put back counts as somebody else's as soon as it is not *exactly* that any more.
+    What was put back counts as foreign as soon as it is not *exactly* that any more.
     """
     known = past.originals.get(group, NOTHING)
-    # A quota is only ever lifted, so that another one is somebody else's even after a crash.
+    # A quota is only ever lifted, so another one is foreign even after a crash.
     lifted = replace(NOTHING, quota=only_if(known.quota, version.unlimited))
     last = each(first_of, past.written.get(group, NOTHING), lifted)
     exactly = exactly and version is Version.V2
@@ -246,7 +246,7 @@ def only_unless(one: Value, other: Value) -> Value:
 
 
 def _is_foreign(have: Value, wrote: Value, *, exactly: bool) -> bool:
-    """Tell whether somebody else has written; a kernel takes away CPUs that go offline."""
+    """Tell whether another program has written; a kernel takes away CPUs that go offline."""
     if have is None or wrote is None:
         return False
     if isinstance(have, int) and isinstance(wrote, int):

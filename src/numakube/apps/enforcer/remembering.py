@@ -1,7 +1,7 @@
 """What is known of groups from earlier passes, in this process and on disk.
 
-Everything is about a group, not about a name: a group that is made anew, as systemd does with the
-slice of a pod that has ended, is one that nothing is known of.
+Everything is about a group, not about a name: a group that is created again, as systemd does with
+the slice of a pod that has ended, is one that nothing is known of.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Telling people what was done: in the log, and on pods for which something could not be done.
 
-Every trouble is told once, and once more only after it has been gone.
+Every problem is reported once, and again only after it was gone.
 """
 
 from __future__ import annotations

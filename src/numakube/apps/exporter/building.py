@@ -220,7 +220,7 @@ def make_file_watch(
 
 
 def _notification_file(path: Path) -> Path:
-    """Make the file if need be; refuse to take somebody's data for it."""
+    """Create the file if need be; refuse to overwrite a file with other data."""
     try:
         path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
         if path.exists():

@@ -90,7 +90,7 @@ class ExporterOptions:
         )
 
     def reserved_cpus(self) -> CpuSet:
-        """Return the CPUs that are nobody's.
+        """Return the CPUs that no pod gets.
 
         Raises:
             ConfigError: they are no list of CPUs.

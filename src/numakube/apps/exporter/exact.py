@@ -2,7 +2,7 @@
 
 It is put together from PodResources (who holds what), the state files (what is hidden, the shared
 pool, the memory books), the configuration and sysfs. Exact or not at all: if one source is missing
-or was read at another moment than the rest, there is no report and the reason is told. The next
+or was read at another moment than the rest, there is no report, only the reason. The next
 scan has another chance.
 
 All listed pods count that are not done, whatever the options exclude from zones and fingerprints.
@@ -285,7 +285,7 @@ def _known_nodes(numa_nodes: tuple[int, ...]) -> frozenset[int]:
 
 
 def _cells(books: MemoryBooks) -> dict[int, MemoryCell]:
-    """Return the books of the NUMA nodes that somebody uses."""
+    """Return the books of the NUMA nodes in use."""
     cells = {}
     for numa, memory in books.items():
         reserved = {kind: table.reserved for kind, table in memory.tables.items() if table.reserved}

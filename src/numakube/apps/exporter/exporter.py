@@ -1,9 +1,9 @@
 """The exporter's loop: wake up, read the node, compute, publish; one thing at a time.
 
 A kubelet that is away is asked again in growing pauses, and after a while the object is marked
-stale: nobody shall trust an old report. If it has restarted and is not ready, that is done at the
-second look: what was reported is of another process. An API server that is away is told later; what
-it is told then is read anew, so that nothing old is ever written.
+stale, so that no one trusts an old report. If it has restarted and is not ready, that is done at
+the second look: the report is of another process. While the API server is away nothing is written;
+later the node is read again first, so that nothing old is ever written.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class ContainerName:
 
 
 class Accounting(StrEnum):
-    """How amounts that several NUMA nodes share, or that are told twice, are counted."""
+    """How amounts that several NUMA nodes share, or that are reported twice, are counted."""
 
     KUBELET = "kubelet"
     """As the kubelet's own books do: every byte and CPU once."""
@@ -142,7 +142,7 @@ class ReportOptions:
     Attributes:
         watch_namespace: only pods of this namespace count as users; fingerprints cover all.
         resource_exclude: resources that are not published, by node name or ``*``.
-        reference_container: its CPUs are the shared pool and count as used by nobody.
+        reference_container: its CPUs are the shared pool and count as unused.
         fingerprint: publish the fingerprint of the pods.
         numa_placement: publish on which NUMA node each container is, with the fingerprint and
             under the policy ``single-numa-node`` only.

@@ -1,7 +1,7 @@
 """What koordlet tells of a node, for schedulers and tools that read it there (``--koordinator``).
 
 Koordinator's scheduler knows a node's CPUs and pools from annotations of its NodeResourceTopology.
-Keys and JSON are koordlet's (spec of its ``apis/extension``); zones and attributes stay ours: what
+Keys and JSON are koordlet's (its ``apis/extension``); zones and attributes stay ours: what
 is ``available`` in a zone is what is left, while koordlet repeats what is allocatable there.
 
 * ``cpu-topology``: every online CPU with its core, socket and NUMA node;

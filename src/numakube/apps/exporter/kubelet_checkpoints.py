@@ -52,7 +52,7 @@ DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
 CHOICES: Final = f"device-plugins/{FOLDER}"
 ALLOCATED_STATE: Final = "allocated_pods_state"
 STATE_FILES: Final = (ALLOCATED_STATE, CPU_STATE, MEMORY_STATE, DEVICE_STATE)
-"""In the order in which they are read: the kubelet writes the first one last, so that whoever is in
+"""In the order in which they are read: the kubelet writes the first one last, so that a pod in
 it holds all that the others say."""
 
 _Look: TypeAlias = tuple[int, int, int]

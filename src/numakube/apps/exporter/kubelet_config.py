@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
 
 RETRY_SECONDS: Final = 30.0
-"""How long nobody is asked again who did not answer."""
+"""How long a source that did not answer is not asked again."""
 
 _ANSWER_SECONDS: Final = 3.0
 """How long a scan waits for an answer: the kubelet is on the same machine."""
@@ -113,7 +113,7 @@ class ConfigFile:
 class Asked(ABC):
     """An answer that takes asking, kept until the kubelet may have another.
 
-    A failure is kept for a while too: a scan must not ask again and again what nobody answers.
+    A failure is kept for a while too: a scan must not ask again and again what gets no answer.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -163,7 +163,7 @@ class ApiConfigz(Asked):
 
 
 class KubeletConfigz(Asked):
-    """The kubelet's ``/configz`` at its own address, whose certificate nobody has signed.
+    """The kubelet's ``/configz`` at its own address, whose certificate is self-signed.
 
     It needs the right to ``nodes/configz``, or, of kubelets before 1.33, to ``nodes/proxy``.
     """

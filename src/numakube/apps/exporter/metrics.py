@@ -31,7 +31,7 @@ NODE_LABELS: Final = ("node", "resource")
 _MEANINGS: Final = {
     "allocatable": "What the kubelet may give out in a zone: cores, bytes or devices.",
     "available": "What is free in a zone: cores, bytes or devices.",
-    "stranded": "What is free in a zone but of use for nobody, for lack of what goes with it.",
+    "stranded": "What is free in a zone but unusable, for lack of what goes with it.",
 }
 _OUTSIDE: Final = "What is free on a node outside its best zone: more than one aligned pod can get."
 

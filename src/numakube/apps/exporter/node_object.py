@@ -1,6 +1,6 @@
 """The Node object, for the owner reference, the kubelet's version and its address.
 
-It is read again now and then: a Node that is deleted and registers anew has another uid, and an
+It is read again now and then: a Node that is deleted and registers again has another uid, and an
 object that points to the old one would be collected as garbage.
 """
 

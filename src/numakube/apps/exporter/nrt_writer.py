@@ -303,7 +303,7 @@ class ObjectPublisher:
     async def _with_fresh_owner(self, wanted: NodeResourceTopology) -> NodeResourceTopology:
         """Return *wanted* with the Node of today as its owner.
 
-        An object vanishes with its Node. If that has registered anew, an object that is owned by
+        An object vanishes with its Node. If that has registered again, an object that is owned by
         the old one would vanish again and again.
         """
         await self._node.refresh()

@@ -1,8 +1,8 @@
-"""One scan of a node: everything that a report is made of, read anew.
+"""One scan of a node: everything that a report is made of, read again.
 
 What the kubelet gives out is asked at every scan, so that devices which register late, a changed
 policy and a restarted kubelet are all seen without special care. A connection that failed is thrown
-away: the next scan dials anew and does not wait for the old one to recover. Answers that are not
+away: the next scan dials again and does not wait for the old one to recover. Answers that are not
 true yet (`numakube.apps.exporter.kubelet_readiness`) are no answers.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NOTHING: Final = Checkpoints()
-# A kubelet that admits pods one after the other writes all the time; something has to be told.
+# A kubelet that admits pods one after the other writes all the time; something has to be reported.
 _ATTEMPTS: Final = 3
 
 
@@ -133,7 +133,7 @@ class NodeReader:
         policy: the Topology Manager's policy, if the user says so.
         scope: likewise its scope.
         version: tells the kubelet's version, if it is known.
-        reserved_cpus: CPUs that are nobody's, besides those that the kubelet reserves.
+        reserved_cpus: CPUs that no pod gets, besides those that the kubelet reserves.
         exclude_terminal: leave out pods that are done.
         refresh: ask for allocatable resources every time.
         metrics: counts failures.

@@ -1,6 +1,6 @@
 """Static pods have two uids: the kubelet's own, and that of their image in the API.
 
-State files use the kubelet's, everybody else the API's. Here state files are told in the API's, so
+State files use the kubelet's, all others the API's. Here state files are converted to the API's, so
 that a report names static pods as schedulers know them.
 """
 

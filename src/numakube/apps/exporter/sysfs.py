@@ -1,7 +1,7 @@
 """Reading the NUMA zones from sysfs, file by file, so that one odd file costs only its own fact.
 
-Which CPUs a NUMA node has is told by the links in its directory; the kernel keeps those of CPUs
-that are switched off, and `online` says which they are. A kernel without NUMA has no node
+The links in its directory say which CPUs a NUMA node has; the kernel keeps those of CPUs that
+are switched off, and `online` says which they are. A kernel without NUMA has no node
 directories: each package is then a zone, which is how the kubelet sees such a machine.
 
 Cores and caches take hundreds of files and change only when CPUs go on- or offline, so they are
@@ -47,7 +47,7 @@ class HardwareReader:
         self._cores: tuple[Zones, Machine | None, tuple[Problem, ...]] | None = None
 
     def read(self) -> Hardware:
-        """Return the machine as it is now; what cannot be read is told in its problems."""
+        """Return the machine as it is now; its problems list what cannot be read."""
         scan = _Scan(self._root)
         zones = tuple(map(scan.zone, scan.numa_ids()))
         machine, problems = self._machine(zones)

@@ -1,4 +1,4 @@
-"""NUMA-aware scheduling for a stock kube-scheduler, over the scheduler-extender protocol.
+"""The extender: NUMA-aware decisions for a stock kube-scheduler, over HTTP.
 
 protocol        the messages of ``k8s.io/kube-scheduler/extender/v1``
 verb_endpoints  their way in: limits, times, tokens; `requests` reads them

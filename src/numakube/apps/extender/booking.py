@@ -2,7 +2,7 @@
 
 What filter said may be outdated when kube-scheduler binds. So the chosen node is checked again on
 the current belief and, in the same step, the zones are booked: of two pods that saw the same free
-zone the second is refused, and kube-scheduler tries it anew. Then the pod is bound, after those
+zone the second is refused, and kube-scheduler tries it again. Then the pod is bound, after those
 that were booked on the node before it.
 
 A call may come twice, since kube-scheduler gives up after its timeout: the second gets the outcome
@@ -38,7 +38,7 @@ PATIENCE_SECONDS: Final = 8.0
 """Who has waited longer for his turn is not bound any more: kube-scheduler may have given up."""
 
 _REMEMBERED: Final = 4096
-"""Bookings of ours that are told from the pods of others; more are never under way."""
+"""Bookings of ours that are kept apart from the pods of others; more are never under way."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -144,7 +144,7 @@ class Booking:
         started, booked = self._client.clock.monotonic(), self._seen_on(name)
 
         def recheck() -> str:
-            """Book anew if something came in between that we did not book."""
+            """Book again if something came in between that we did not book."""
             nonlocal booked
             now = self._seen_on(name)
             came = now.pods - booked.pods - self._booked.keys()

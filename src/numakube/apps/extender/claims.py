@@ -3,8 +3,8 @@
 Each replica books on what it has seen, and a pod that another bound a moment ago is not seen yet.
 So before a pod is bound, it is claimed in a Lease of its node, which can only be written by who has
 read its latest version. A replica whose write is refused reads which pods were claimed meanwhile,
-books those that it does not know, and checks its own pod again. Whoever gets through has taken
-every earlier claim into account.
+books those that it does not know, and checks its own pod again. A replica that gets through has
+taken every earlier claim into account.
 
     Lease numakube-extender.<node>, annotation numakube.dev/claims:
         [{"uid": ..., "pod": "namespace/name", "at": "2026-01-01T00:00:00Z"}, ...]
@@ -105,7 +105,7 @@ class Claims:
         self._withdrawn.add(uid)
 
     def disbelieve(self, uid: str) -> None:
-        """Forget another replica's claim on a pod: kube-scheduler tries it anew."""
+        """Forget another replica's claim on a pod: kube-scheduler tries it again."""
         if uid in self._believed:
             pod, node, _ = self._believed.pop(uid)
             if self._mirror.is_assumed(uid):

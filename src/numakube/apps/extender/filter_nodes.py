@@ -332,7 +332,7 @@ def on_scale(scores: IntArray) -> IntArray:
     """Return *scores* of 0 to 100, -1 for none, on the scale of 0 to `MAX_SCORE`.
 
     The best gets the maximum, and the others as much less as they are worse. Nodes that are close
-    to each other are drawn apart, so that the better one is told from the other, but not so far
+    to each other are drawn apart, so that the better one stays ahead, but not so far
     that a point of alignment outweighs all else: a step is never less than `_FINEST_STEP` points.
     """
     if not len(scores):

@@ -1,13 +1,13 @@
 """Pods between kube-scheduler's decision and its bind call.
 
-kube-scheduler tells nobody which node it chose until it binds, in the background, while the next
+kube-scheduler does not say which node it chose until it binds, in the background, while the next
 pod is filtered already. A hold says where such a pod will most likely go, so that the next one is
 not sent after the same zone only to be refused at the bind. Holds promise nothing: the bind
 decides. They end with the bind, with the next attempt of the pod, with the pod, or after a few
 seconds.
 
-Only pods that the API server tells of are held for, as it tells of them: whoever reaches the
-extender's port could otherwise keep a zone free for pods of his invention. kube-scheduler may have
+Only pods that the API server tells of are held for, as it tells of them: any client of the
+extender's port could otherwise keep a zone free for invented pods. kube-scheduler may have
 seen a pod that our watch has yet to tell; its hold counts from then on.
 """
 
@@ -81,7 +81,7 @@ class Holds:
         return found
 
     def expired(self, now: float) -> list[Hold]:
-        """Remove and return the holds that nobody came back for."""
+        """Remove and return the expired holds."""
         self._unseen = {uid: hold for uid, hold in self._unseen.items() if hold.until > now}
         gone = [hold for hold in self._by_uid.values() if hold.until <= now]
         for hold in gone:

@@ -65,7 +65,7 @@ class LowestPriorities:
 
 
 def are_hopeless(status: Status, zones: ZoneTable, rows: Rows) -> Mask:
-    """Tell which of *rows*, refused for the same reason, would refuse even with nobody there."""
+    """Tell which of *rows*, refused for the same reason, would refuse even if idle."""
     if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         return np.ones(len(rows), dtype=np.bool_)
     detail = status.detail

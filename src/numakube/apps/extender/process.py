@@ -1,6 +1,6 @@
 """The extender as a process: from options to an exit code.
 
-Every replica answers every call; nobody leads. What a replica knows comes from the API server, so
+Every replica answers every call; none leads. What a replica knows comes from the API server, so
 it can be started, stopped and moved at any time. It is ready once nodes, pods and topologies have
 been listed.
 """
@@ -245,12 +245,12 @@ def _listen_of(
     """Return where to serve.
 
     Raises:
-        ConfigError: anybody could call, and nobody said that this is meant.
+        ConfigError: every client could call, and no setting allows that.
     """
     listen = listen_of(settings.serving, locate=around.locate)
     if not listen.knows_callers and options.token is None:
         raise ConfigError(
-            f"whoever reaches {listen.host}:{listen.port} could bind pods and have room kept: give "
+            f"every client of {listen.host}:{listen.port} could bind pods and have room kept: give "
             "--tls-client-ca-file or --token-file, or allow that with --insecure-serving"
         )
     return listen
@@ -269,7 +269,7 @@ def _health_at(address: str) -> Listen | None:
 
 
 def _token_in(path: Path) -> Callable[[], str]:
-    """Return what reads the token, each time anew, so that it can be changed."""
+    """Return what reads the token, again each time, so that it can be changed."""
 
     def read() -> str:
         try:

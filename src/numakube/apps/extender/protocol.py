@@ -129,7 +129,7 @@ def read(kind: type[T], body: bytes) -> T:
     """Return *body* as a message of *kind*.
 
     Raises:
-        MalformedObject: it is none; the error says which field is wrong.
+        MalformedObject: it is not one; the error says which field is wrong.
     """
     try:
         message: T = _DECODERS[kind].decode(body)

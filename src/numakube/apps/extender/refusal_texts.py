@@ -1,4 +1,4 @@
-"""What a refused pod is told, in words that stay the same as long as the reason does.
+"""The message on a refused pod, in words that stay the same as long as the reason does.
 
 kube-scheduler writes the texts into the pod's condition, and every write of a new text wakes the
 pod and has it tried again at once. So no text has a number that moves: no free amounts, no counts,

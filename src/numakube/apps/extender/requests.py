@@ -18,7 +18,7 @@ _REMEMBERED_LISTS: Final = 8
 """Lists of names: a few kube-schedulers at a time, each with what it asks and what it got."""
 _REMEMBERED_PODS: Final = 16
 _LARGEST_REMEMBERED: Final = 1 << 20
-"""Bytes of a part, so that nobody can fill our memory."""
+"""Bytes of a part, so that no client can fill our memory."""
 _NULL: Final = b"null"
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Requests:
         """Return *body* as arguments.
 
         Raises:
-            MalformedObject: it is none; the error says which field is wrong.
+            MalformedObject: it is not one; the error says which field is wrong.
         """
         try:
             rough = _ROUGH_DECODER.decode(body)

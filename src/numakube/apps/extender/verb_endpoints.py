@@ -2,7 +2,7 @@
 
 kube-scheduler takes any status but 200 for a failed call and does not look at the body. So what it
 sent in good form is answered by 200, with an ``Error`` that it shows on the pod where the protocol
-has one; everything else gets a 4xx with a sentence for whoever tries by hand.
+has one; everything else gets a 4xx with a sentence for people who try by hand.
 
 It cannot send a bearer token. It does send user and password of its ``urlPrefix``, so a token may
 stand there as the password: ``https://numakube:TOKEN@numakube-extender...``.

@@ -184,7 +184,7 @@ class Verbs:
             self._metrics.mispredictions.labels(str(one.severity)).inc()
 
     def tidy(self) -> None:
-        """End holds that nobody came back for; to be called now and then."""
+        """End expired holds; to be called from time to time."""
         self.recording.flush()
         for hold in self._holds.expired(self._clock.monotonic()):
             self._waking.room_on(hold.node)

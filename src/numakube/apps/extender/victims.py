@@ -4,7 +4,7 @@ kube-scheduler has chosen victims by its own view of resources and asks what we 
 node stays as it is if the pod can be aligned once its victims are gone. If not, further pods of
 lower priority must go with them, as few and as unimportant as possible; where victims are a matter
 of resources alone, others may be better ones. Nodes on which nothing helps are left out, so that
-nobody is evicted in vain.
+no pod is evicted in vain.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Case:
         self._nominated = judge.nominations.before(pod, node.name)
 
     def settle(self, proposal: Proposal) -> Victims | None:
-        """Return who must go; ``None`` if nobody's leaving helps."""
+        """Return the pods to evict; ``None`` if evicting does not help."""
         proposed = [self._node.pods[uid] for uid in sorted(proposal.uids)]
         trial = self._trial(_Alignment(self._judge))
         trial.remove(proposed)

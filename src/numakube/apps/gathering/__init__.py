@@ -1,4 +1,4 @@
-"""Reads everything that tools need from a live cluster into one `Collected`.
+"""Reads everything that the tools need from a live cluster into one `Collected`.
 
     collected = await gather(client, what=SCHEDULING)
 

@@ -178,7 +178,7 @@ class _Gathering:
         self._kubelets = asyncio.Semaphore(_KUBELETS_AT_ONCE)
 
     async def run(self, what: frozenset[str]) -> None:
-        # The version first: a server that is not there is told about once, in plain words.
+        # The version first: a missing server is reported once, in plain words.
         await self._version()
         wanted = [resource for resource in LISTED if resource.plural in what]
         await _together(*(self._list(resource) for resource in wanted))

@@ -1,1 +1,1 @@
-"""What every long-running program needs: settings, a command line, logs, a server and an end."""
+"""What every long-running program needs: settings, command line, logs, server, shutdown."""

@@ -105,7 +105,7 @@ class ServingSettings:
     insecure_serving: bool = setting(
         "--insecure-serving/--no-insecure-serving",
         default=False,
-        help="Serve plain HTTP, and whoever calls, even where others can reach it.",
+        help="Serve plain HTTP to every client, even where others can reach it.",
     )
 
 

@@ -2,7 +2,7 @@
 
 `SWITCH` is the one of this process: `numakube.cli.shared.log_options` puts it first among
 structlog's processors.
-A rule for a module or a pod holds for a while and then ends by itself, so that nobody has to
+A rule for a module or a pod holds for a while and then ends by itself, so that no one has to
 remember it. Which rule applies: that of the pod that an event is about, else that of the innermost
 module, else the general level. As long as there are no rules, none of this costs anything; code
 that would log details at every turn asks `LevelSwitch.details` first.

@@ -1,4 +1,4 @@
-"""The operator: two objects of the user become exporters on nodes, and a scheduler.
+"""The operator: turns two custom resources into exporters and a scheduler.
 
 It looks at what there is, decides in pure functions what is to be done (`exporters_plan`,
 `scheduler_plan`), and does it (`executor`). Whatever happened before, a pass over the present state

@@ -1,8 +1,8 @@
 """Does what a plan says, against the API server.
 
 Objects are applied on the server under our own name as field manager, by force: a field that we set
-is ours, and one that somebody changed is set back. Fields that we do not mention are left alone,
-but for what others add to configuration and pods (see `foreign_edits`). An object that nobody has
+is ours, and one that a user changed is set back. Fields that we do not mention are left alone,
+but for what others add to configuration and pods (see `foreign_edits`). An object that no one has
 touched since we wrote the same is not written again.
 """
 
@@ -53,7 +53,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """What we wrote, and how the object is told from one that somebody has changed since."""
+    """What we wrote, and how to see whether a user has changed the object since."""
 
     digest: str
     uid: str

@@ -2,8 +2,8 @@
 
 Applying sets back what we mention and leaves what we do not. For configuration and for pods that is
 too little: another key, container or host name is not ours and has an effect. The object's own
-record of who has set what (``metadata.managedFields``) tells them from defaults, which nobody has
-set. Labels and annotations are anybody's, and subresources have their own users.
+record of who has set what (``metadata.managedFields``) tells them from defaults, which no manager
+has set. Labels and annotations are anybody's, and subresources have their own users.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OURS: Final = {
     "Deployment": ("spec",),
     "DaemonSet": ("spec",),
 }
-"""The kinds whose content nobody else has a say in, and where that is."""
+"""The kinds whose content is ours alone, and where it is."""
 
 
 def removal_of_additions(document: Document, manager: str) -> Document | None:

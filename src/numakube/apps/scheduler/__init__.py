@@ -1,4 +1,4 @@
-"""``numakube scheduler``: a complete secondary scheduler.
+"""The scheduler: the program that binds pods as `numakube.scheduling` decides.
 
 The deciding half, plugins and configuration included, is `numakube.scheduling`. This is the acting
 half:

@@ -47,7 +47,7 @@ class _Wanted:
 
 
 class _Refusal(NamedTuple):
-    """What a pod is to be told."""
+    """What users are to see on a pod."""
 
     pod: PodInfo
     message: str

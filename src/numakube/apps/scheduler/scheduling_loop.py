@@ -59,7 +59,7 @@ class Scheduler:
 
     @property
     def recording(self) -> Recording:
-        """What the flight recorder is told."""
+        """What goes to the flight recorder."""
         return self.results.recording
 
     @property

@@ -21,8 +21,8 @@ import msgspec
 class ApiVolumeActions:
     """`numakube.scheduling.plugins.volumes.actions.VolumeActions` by patches of what changed.
 
-    Patches carry the ``resourceVersion`` that the decision was made on, so a volume that somebody
-    else has taken meanwhile is not taken away.
+    Patches carry the ``resourceVersion`` that the decision was made on, so a volume that another
+    program has taken meanwhile is not taken away.
     """
 
     def __init__(self, client: Client) -> None:

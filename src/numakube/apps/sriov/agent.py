@@ -70,7 +70,7 @@ class AgentOptions:
 
 @dataclass(slots=True)
 class _Served:
-    """A pool that the kubelet is told of."""
+    """A pool that is offered to the kubelet."""
 
     plugin: PoolPlugin
     endpoint: Endpoint
@@ -101,7 +101,7 @@ class Agent:
             options: what to do.
             clock: for pauses.
             metrics: shows what is done.
-            wake: whoever sets it makes the plugin look at once.
+            wake: setting it makes the plugin look at once.
 
         Raises:
             ConfigError: the configuration makes no sense.
@@ -209,7 +209,7 @@ class Agent:
         self._served[resource] = _Served(plugin, endpoint, task, news, plugin.options)
 
     async def _drop(self, survey: Survey) -> None:
-        """End the endpoints of pools that are gone, or whose options the kubelet must hear anew."""
+        """End the endpoints of pools that are gone, or whose options have changed."""
         pools = {pool.resource: pool for pool in survey.config.pools}
         for resource, served in tuple(self._served.items()):
             pool = pools.get(resource)
@@ -278,7 +278,7 @@ class Agent:
         return config
 
     def _reread_config(self) -> Config:
-        """Return the configuration, anew if its file has changed and makes sense."""
+        """Return the configuration; read again if its file has changed and makes sense."""
         if _text_of(self._options.config_file) == self._config_text:
             if self.config_trouble:
                 _log.info("configuration_restored")

@@ -39,7 +39,7 @@ def answer(pool: Pool, devices: Mapping[str, Description], *, use_cdi: bool) -> 
 
 
 def environment(pool: Pool, devices: Mapping[str, Description]) -> dict[str, str]:
-    """Return the variables: ids, what is told about them, and what static devices bring along."""
+    """Return the variables: ids, information about them, and what static devices bring along."""
     envs: dict[str, str] = {}
     for description in devices.values():
         envs |= description.envs

@@ -91,7 +91,7 @@ def remove_others(folder: Path, pools: Iterable[Pool]) -> None:
 
 
 def replace_file(path: Path, text: str, *, mode: int) -> None:
-    """Write a file as a whole: nobody ever sees half of it.
+    """Write a file as a whole: half of it is never visible.
 
     Raises:
         OSError: it cannot be written.

@@ -80,7 +80,7 @@ class Pool:
         name: the second part.
         check_link: whether devices of a physical function without a link are unhealthy; ``None``
             leaves it to the program's setting.
-        additional_info: what containers are told besides, by PCI address or `EVERY_DEVICE`;
+        additional_info: more information for containers, by PCI address or `EVERY_DEVICE`;
             ``None`` if the configuration says nothing.
         devices: the devices of a static pool.
     """

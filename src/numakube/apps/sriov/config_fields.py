@@ -91,7 +91,7 @@ class Fields:
         return f"{self.where}: {key}"
 
     def unknown(self, beside: Iterable[str] = ()) -> list[Remark]:
-        """Return remarks on keys that nobody has asked for, with the nearest one that exists."""
+        """Return remarks on unknown keys, with the nearest one that exists."""
         known = {key.casefold(): key for key in (*self._known, *beside)}
         remarks = []
         for folded, (key, _) in self._members.items():

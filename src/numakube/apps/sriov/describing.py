@@ -1,4 +1,4 @@
-"""What a container needs to use a device, and what it is told about it.
+"""What a container needs to use a device, and the information that it gets about it.
 
 Each provider adds device files and a few facts under its own name; names and facts are upstream's.
 Everything is looked up when it is asked for, so that the answer to a container is as of now.
@@ -39,7 +39,7 @@ class Description:
         nodes: device files.
         mounts: paths of the host.
         envs: variables of its own.
-        info: what is told about it, by provider.
+        info: information about it, by provider.
         rdma: its RDMA devices, if it was asked for as such.
         vdpa: its vDPA device, if it was asked for as such.
         warnings: what is missing.

@@ -3,7 +3,7 @@
 There are two ways to register. The kubelet's ``Register`` call is up to us: after every restart of
 the kubelet, which also removes our socket. In the folder ``plugins_registry`` the kubelet finds our
 socket by itself, also after its restarts. In both a stream of devices that ends is never opened
-again by the kubelet, so one that has been missing for a while makes us begin anew.
+again by the kubelet, so one that has been missing for a while makes us start over.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Endpoint:
         self._own: _Identity | None = None
         self._kubelet: _Identity | None = None
         self._is_registered = False
-        # When to begin anew if nobody follows our devices by then.
+        # When to start over if the kubelet does not follow our devices by then.
         self._again_at: float | None = None
         self._show("not registered yet")
 
@@ -228,7 +228,7 @@ class Endpoint:
             self._show("the kubelet does not follow the devices")
 
     def _is_due(self) -> bool:
-        """Tell whether it is time to begin anew."""
+        """Tell whether it is time to start over."""
         return self._again_at is not None and self._clock.monotonic() >= self._again_at
 
     def _pause(self) -> float:

@@ -1,7 +1,7 @@
 """Following the devices of a pool from scan to scan: who is there, who is not well, who is gone.
 
 A device that was offered and is gone, has lost its driver, or is not selected any more stays in the
-list as unhealthy for a while: pods that hold it are told, and it comes back as itself. A network
+list as unhealthy for a while: pods that hold it get notice, and it comes back as itself. A network
 interface that moves into a pod changes nothing.
 """
 
@@ -37,7 +37,7 @@ class Standing:
     lost_at: float | None = None
 
     def as_device(self) -> Device:
-        """Return it as the kubelet is told."""
+        """Return it as the kubelet sees it."""
         return Device(self.member.id, self.member.numa_nodes, healthy=not self.trouble)
 
 

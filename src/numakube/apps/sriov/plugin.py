@@ -47,7 +47,7 @@ class Places:
         host: where devices are described.
         device_info: the folder of device-info files.
         choices: the folder in which exporters read how devices are chosen.
-        cdi: the folder of CDI specifications; ``None`` if device files are told to the kubelet.
+        cdi: the folder of CDI specifications; ``None`` if device files go to the kubelet.
     """
 
     host: Host
@@ -81,7 +81,7 @@ class PoolPlugin:
         return PluginOptions(preferred_allocation=self.pool.preference is not Preference.NONE)
 
     def devices(self) -> tuple[Device, ...]:
-        """Return all devices as the kubelet is told."""
+        """Return all devices as the kubelet sees them."""
         return tuple(one.as_device() for one in self._standings.values())
 
     @property
@@ -215,7 +215,7 @@ class PoolPlugin:
     def _renew_specification(
         self, folder: Path, pool: Pool, devices: Mapping[str, Description]
     ) -> None:
-        """Write the file anew if something about *devices* differs from what it says."""
+        """Write the file again if something about *devices* differs from what it says."""
         old = {id_: self._written.get(id_) for id_ in devices}
         if all(one is not None and one.nodes == devices[id_].nodes for id_, one in old.items()):
             return

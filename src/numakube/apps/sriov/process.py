@@ -77,7 +77,7 @@ def options_of(settings: SriovSettings, around: Surroundings) -> AgentOptions:
         folders=folders,
         survey=_survey_options(settings),
         rescan=settings.rescan,
-        # In the lab the host's own devices are nobody's business.
+        # In the lab the host's own devices do not count.
         uevents=around.root == Path("/"),
     )
 

@@ -46,7 +46,7 @@ class PfPattern:
 
 
 def parse_pattern(text: str) -> PfPattern:
-    """Return the pattern that *text* stands for; mistakes are told in it."""
+    """Return the pattern that *text* stands for; it lists mistakes."""
     key, *rest = text.split(_MARK)
     if not rest:
         return PfPattern(text, key)

@@ -1,7 +1,7 @@
 """Reading the configuration: upstream's ``config.json`` unchanged, and what we add to it.
 
 Mistakes come in two kinds. Those that upstream refuses to start with (names, types, contradictions)
-make the whole configuration unusable, and all of them are told at once. A pool whose selectors
+make the whole configuration unusable, and all of them are reported at once. A pool whose selectors
 cannot be read is left out while the others work, with a remark.
 """
 
@@ -202,7 +202,7 @@ class _Reader:
                 vdpa_type=fields.text("vdpaType") if "vdpaType" in keys else "",
             )
         except WrongKind as error:
-            # The pool's name is told by whoever tells that it is skipped.
+            # The message that the pool is skipped has its name.
             raise _Skipped(str(error).partition(": ")[2]) from None
         self._remarks += fields.unknown()
         self._check(selector, where, type_)

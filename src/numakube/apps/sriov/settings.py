@@ -46,7 +46,7 @@ class SriovSettings:
         "--dry-run", default=False, help="Print what would be offered, and end."
     )
     explain: bool = setting(
-        "--explain", default=False, help="With --dry-run: tell why devices are not offered."
+        "--explain", default=False, help="With --dry-run: say why devices are not offered."
     )
     output: str = setting(
         "-o --output",
@@ -72,7 +72,7 @@ class SriovSettings:
         "--use-cdi/--no-use-cdi",
         default=False,
         env="SRIOV_USE_CDI",
-        help="Tell device files by the Container Device Interface.",
+        help="Pass device files through the Container Device Interface.",
     )
     check_link: bool = setting(
         "--check-link/--no-check-link",

@@ -87,7 +87,7 @@ def look(
 
 
 def _earlier(pool: Pool, before: Survey | None) -> Mapping[str, Standing]:
-    """Return the pool's devices as they were, unless it has been configured anew since."""
+    """Return the pool's devices as they were, unless its configuration has changed since."""
     if before is None or pool not in before.config.pools:
         return {}
     return before.standings[pool.resource]

@@ -227,7 +227,7 @@ def _registration(
 
 _ABOUT: Final = """\
 Answers AdmissionReviews at /validate, beside health and metrics. Pods with mistakes are refused;
-who writes templates of pods or labels of nodes is warned. Without --ca-file no cluster is needed.
+for pod templates and node labels the user gets a warning. Without --ca-file no cluster is needed.
 """
 
 PROGRAM: Final = Program(

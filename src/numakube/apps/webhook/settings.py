@@ -23,7 +23,7 @@ class WebhookSettings:
         "--ca-file",
         metavar="FILE",
         help="Authority of the certificate, to be registered with API servers; by default"
-        " somebody else sees to that.",
+        " another program does that.",
     )
     configuration: str = setting(
         "--configuration",

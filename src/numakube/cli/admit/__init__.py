@@ -1,4 +1,4 @@
-"""``numakube admit``: what would this node's kubelet do with these pods?"""
+"""``numakube admit``: what the kubelet of a given node would do with given pods."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Commands that bring the stack onto a cluster, look whether it fits there, and take it away."""
+"""Commands that deploy the stack, validate a cluster for it, and remove it."""

@@ -48,13 +48,13 @@ def command(
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
-    """Bring components onto a cluster.
+    """Deploy components to a cluster.
 
-    Without a name: api, exporter and scheduler.
-    What is there already is brought up to date. Where exporters or schedulers of others do the same
-    work, nothing is done without --adopt or --beside. With --adopt they are put to rest once ours
-    are ready (`numakube remove` wakes them again), and ours serves their scheduler's profiles, with
-    names, plugins and arguments; what cannot be taken over is said, and then nothing is done.
+    Without a name: api, exporter and scheduler. Components that exist are updated. If exporters or
+    schedulers of other projects do the same work, the command stops unless --adopt or --beside is
+    given. --adopt stops them once ours are ready (`numakube remove` starts them again), and our
+    scheduler serves the profiles of theirs, with names, plugins and arguments. If a profile cannot
+    be taken over, the command says so and changes nothing.
     """
     if dry_run == "client" and not others:
         print_all(objects_of(components, choices))
@@ -147,12 +147,12 @@ class Deployment:
             waiting = await engine.wait_ready(documents, self.seconds, progress)
             progress.end()
             if waiting:
-                kept = "; nothing was put to rest" if resting else ""
+                kept = "; nothing was stopped" if resting else ""
                 click.echo(f"error: not ready after {self.seconds:g} s: {waiting}{kept}", err=True)
                 return NOT_READY
         for one in resting:
             await put_to_rest(engine.client, one, dry_run=self.dry_run == "server")
-            click.echo(f"{one} put to rest{self._suffix}")
+            click.echo(f"{one} stopped{self._suffix}")
         if self.wait and self.dry_run == "none":
             click.echo("everything is ready")
         return 0

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def command(*, output: Output, kubeconfig: str | None, context: str | None) -> int:
     """What kind of cluster is this, and what is on it?
 
-    Tells the platform, its version, its control plane, and what there is of exporters, schedulers
-    and operators: others', those of them that rest since ours took over, and ours.
+    Prints the platform, its version, its control plane, and the exporters, schedulers and operators
+    that it finds: ours, those of other projects, and those that were stopped when ours took over.
     """
 
     async def work(client: Client) -> int:

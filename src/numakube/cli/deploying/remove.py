@@ -41,10 +41,10 @@ def command(
     kubeconfig: str | None,
     context: str | None,
 ) -> int:
-    """Take components away again.
+    """Remove components from a cluster.
 
-    Without a name: api, exporter and scheduler.
-    Only what `numakube deploy` made is deleted. What it put to rest is woken again.
+    Without a name: api, exporter and scheduler. Deletes only what `numakube deploy` created, and
+    starts again what it stopped.
     """
     everything = ON_REQUEST if ALL in components else ()
     # Whatever it was told, its configuration has the same name.
@@ -62,7 +62,7 @@ def command(
             dry_run=test,
         )
         for name in await wake_all(client, dry_run=test):
-            click.echo(f"{name} woken again{suffix}")
+            click.echo(f"{name} started again{suffix}")
         await engine.remove(documents)
         if not wait or test:
             return 0

@@ -42,7 +42,7 @@ def command(
 ) -> int:
     """Check the kubelets, then deploy.
 
-    What is wrong with them is said, and no reason to stop.
+    Problems of kubelets are printed; they do not keep the command from deploying.
     """
     report(facts_for(current_cluster()), Output.TABLE)
     work = Deployment(

@@ -1,7 +1,7 @@
-"""``numakube replay FORMAT FILE [--check]``: our answers to recorded cases.
+"""``numakube replay``: compares our answers with recorded ones.
 
-Each format is one module with a ``command`` made by `numakube.cli.replay.case_loop.replay_command`;
-a new one is added to `FORMATS`. That of requests to an API server comes with the lab.
+Each format is one module with a ``command``, and a line in `FORMATS`. For rows of JSON,
+`numakube.cli.replay.case_loop.replay_command` makes it. The format ``api`` comes with the lab.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numakube.cli.lazy import LAB, Contributed, Lazy, LazyGroup
 
 FORMATS: Final[dict[str, Lazy | Contributed]] = {
     "api": Contributed("replay api", LAB, "Requests to an API server, against the lab's."),
-    "bundle": Lazy("numakube.cli.replay.bundle_cases", "Pods of a bundle that wait, decided anew."),
+    "bundle": Lazy("numakube.cli.replay.bundle_cases", "Waiting pods of a bundle, decided again."),
     "exporter": Lazy(
         "numakube.cli.replay.exporter_cases", "Scans of a node by the Resource Topology Exporter."
     ),
@@ -29,7 +29,7 @@ FORMATS: Final[dict[str, Lazy | Contributed]] = {
 def command() -> None:
     """Answer recorded cases and compare with the recording.
 
-    FILE has a JSON object a line and may be compressed with gzip; - is standard input. Prints an
-    answer a line in the shape of the recorded one. With --check only the differences and, as the
-    last line, "N passed, M failed" are printed, and the exit code is 1 if any failed.
+    FILE has one JSON object per line and may be compressed with gzip; - is standard input. Prints
+    one answer per line in the shape of the recorded one. --check prints only the differences and,
+    as the last line, "N passed, M failed"; the exit code is 1 if any failed.
     """

@@ -1,4 +1,4 @@
-"""``numakube replay bundle``: decide anew about the pods of a bundle that wait."""
+"""``numakube replay bundle``: decide again about the waiting pods of a bundle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("file")
 @click.option("--check", is_flag=True, help="Compare with what the scheduler said of the pods.")
 def command(file: str, *, check: bool) -> int:
-    """Decide anew about every pod of a bundle that waits.
+    """Decide again about every waiting pod of a bundle.
 
     FILE is what `numakube bundle` wrote. The scheduler's own words are those of the condition
     PodScheduled; pods that it never refused are not compared.

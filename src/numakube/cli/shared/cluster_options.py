@@ -2,7 +2,8 @@
 
     @click.command("top")
     @cluster_options
-    @namespace_options
+    @namespace_option
+    @all_namespaces_option
     def command(cluster: ClusterOptions, namespace: str, all_namespaces: bool, ...):
         facts = facts_for(cluster, what=ZONES)
 

@@ -194,8 +194,8 @@ def config_for(cluster: ClusterOptions) -> ClusterConfig:
     if cluster.server:
         config = replace(config, server=server_url("--server", cluster.server))
     if cluster.user:
-        somebody = Impersonation(user=cluster.user, groups=cluster.groups)
-        config = replace(config, user=replace(config.user, impersonation=somebody))
+        other = Impersonation(user=cluster.user, groups=cluster.groups)
+        config = replace(config, user=replace(config.user, impersonation=other))
     return config
 
 
@@ -239,7 +239,7 @@ def named(error: ClusterUnreachable, config: ClusterConfig) -> ClusterUnreachabl
 
 
 def _log_as_told(verbosity: int) -> None:
-    """Keep the terminal for answers, unless details are asked for or somebody logs already."""
+    """Keep the terminal for answers, unless details are asked for or logging is configured."""
     import structlog
 
     from numakube.cli.shared.log_options import configure_logs

@@ -70,7 +70,7 @@ def split_words(words: Sequence[str], kinds: Sequence[str]) -> tuple[str, tuple[
     The kind may be left out where there is only one.
 
     Raises:
-        click.UsageError: it is none of *kinds*.
+        click.UsageError: it is not one of *kinds*.
     """
     if not words:
         return kinds[0], ()
@@ -89,7 +89,7 @@ def _no_kind(word: str, kinds: Iterable[str]) -> str:
     known = [PLURALS[kind] for kind in kinds]
     near = difflib.get_close_matches(word.partition("/")[0], known, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
-    return f"{word!r} is none of {', '.join(known)}{hint}"
+    return f"{word!r} is not one of {', '.join(known)}{hint}"
 
 
 def names_argument(*kinds: str, metavar: str) -> Callable[..., Any]:

@@ -122,7 +122,7 @@ async def reached(
 async def asked_as_tenant(
     cluster: ClusterOptions, schedulers: SchedulerOptions, pod: ObjectKey
 ) -> Document:
-    """Return what a scheduler explains of *pod* to somebody who may read it, but not the cluster.
+    """Return what a scheduler explains of *pod* to a user who may read it, but not the cluster.
 
     Raises:
         NumakubeError: none can be asked; it says why.

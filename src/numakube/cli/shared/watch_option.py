@@ -1,7 +1,7 @@
 """``-w``: show something again whenever the cluster changes.
 
-On a terminal the picture is drawn anew in place; elsewhere one picture follows the other. Changes
-that come in a burst are shown once: nobody reads faster.
+On a terminal the picture is redrawn in place; elsewhere one picture follows the other. Changes
+that come in a burst are shown once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class _Mirrors:
         self._changed = changed
 
     async def run(self) -> None:
-        """Mirror until cancelled; the first changes are told once everything is there."""
+        """Mirror until cancelled; the first changes are reported once everything is there."""
         async with asyncio.TaskGroup() as tasks:
             for one in (self.nodes, self.pods, self.topologies):
                 tasks.create_task(one.run())

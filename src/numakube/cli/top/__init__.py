@@ -1,4 +1,4 @@
-"""``kubectl numa top``: how full nodes and zones are, what still fits, where pods lie."""
+"""``kubectl numa top``: how full nodes and zones are, and what still fits."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def command(
     watch: bool,
     output: Output,
 ) -> None:
-    """How full are nodes and NUMA zones, what still fits, and where do pods lie?
+    """How full are nodes and NUMA zones, what still fits, and where do pods run?
 
     Columns of CPU, memory and devices are what is free of what can be given out. STRANDED is free
-    for nobody, since the zone lacks what would have to go with it. LARGEST is the most CPUs with
+    but unusable, since the zone lacks what would have to go with it. LARGEST is the most CPUs with
     their share of memory that one zone still has. FITS is found by trying, pod after pod, on the
     scheduler's own plugins and the kubelet model.
     """

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster as far as NUMA goes, and what to do about it.
+"""The doctor's checks: what is wrong with a cluster, and what to do about it.
 
     diagnosis = diagnose(facts)
     for entry in diagnosis.entries: ...

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Managers:
-    """The policies of one kubelet; ``None`` is one that nobody told."""
+    """The policies of one kubelet; ``None`` is an unknown one."""
 
     policy: str
     scope: str

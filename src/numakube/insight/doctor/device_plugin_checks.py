@@ -82,7 +82,7 @@ def _located(node: str, view: NodeTopology, resource: str, offered: int) -> Iter
     field = f"status.allocatable[{resource}]"
     if view.report is not None:
         table = view.report.devices.get(resource)
-        # What is not in an exact report is no device: somebody wrote it into the node's status.
+        # What is not in an exact report is no device: a user wrote it into the node's status.
         homeless = sum(not numa for numa in table.numa_nodes) if table else 0
         if table and homeless:
             detail = f"{homeless} of {len(table.numa_nodes)} {resource} have no NUMA node"

@@ -1,7 +1,7 @@
 """A diagnosis as a document for programs, and as lines for people.
 
-What is the same on many objects is told once: one line names the first few of them and how many
-there are. The document has all of them.
+A finding that is the same on many objects is printed once: one line names the first few of them and
+how many there are. The document has all of them.
 """
 
 from __future__ import annotations

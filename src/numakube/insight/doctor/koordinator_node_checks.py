@@ -70,7 +70,7 @@ NO_LAYOUT: Final = Rule(
 NO_ENFORCER: Final = Rule(
     id="NUMA-PLACEMENT-NO-ENFORCER",
     severity=Severity.WARNING,
-    title="Nobody on the node applies what the scheduler gives pods",
+    title="No agent on the node applies what the scheduler gives pods",
     why=(
         "The scheduler counts NUMA nodes and CPUs for pods, but their containers may run anywhere "
         "on the node as long as no agent confines them."
@@ -93,7 +93,7 @@ TWICE: Final = Rule(
     severity=Severity.ERROR,
     title="Two pods were given the same CPU",
     why=(
-        "A binding came late, after its scheduler had given it up, or somebody wrote the "
+        "A binding came late, after its scheduler had given it up, or a user wrote the "
         "annotation by hand; the pods disturb each other."
     ),
     fix="kubectl delete pod -n NAMESPACE POD   # its replacement is given other CPUs",
@@ -163,7 +163,7 @@ def _static_cpus(facts: ClusterFacts, name: str, known: NodeFacts) -> Iterator[F
 
 
 def _twice(facts: ClusterFacts, name: str) -> Iterator[Finding]:
-    """Tell of pods whose CPUs somebody else on the node was given before."""
+    """Tell of pods whose CPUs another pod on the node was given before."""
     holders: list[tuple[str, int]] = []
     for pod in facts.pods_on(name):
         held = None if has_ended(pod) else allotment_of(pod, [])

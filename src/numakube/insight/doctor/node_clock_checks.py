@@ -1,7 +1,7 @@
 """Do the clocks agree?
 
 Kubelets renew the lease of their node every ten seconds, with the time of their own clock. All of
-them together tell the time better than the clock of whoever reads: their median is the cluster's
+them together tell the time better than the reader's clock: their median is the cluster's
 time, and each is judged by it. A clock that is behind looks like a lease that is not renewed,
 but then the node would not be Ready for long: that is judged by the server's clock alone.
 """

@@ -1,7 +1,7 @@
 """Which pods want their resources aligned: those of a NUMA scheduler that could get some.
 
-A cluster runs many pods that nobody means to align, such as Guaranteed ones of kube-system. A pod
-counts only if it was given to a scheduler that knows NUMA.
+A cluster runs many pods that are not meant to be aligned, such as Guaranteed ones of kube-system. A
+pod counts only if it was given to a scheduler that knows NUMA.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def profiles(facts: ClusterFacts) -> Iterator[str]:
         yield from profiles_in(scheduler.documents.get("configz"))
 
 
-def profiles_in(document: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of whoever answered
+def profiles_in(document: Any) -> Iterator[str]:  # noqa: ANN401 - JSON of another program
     """Yield the names of the profiles in what a scheduler says of its configuration."""
     config = document.get(_CONFIG) if isinstance(document, dict) else None
     listed = config.get("profiles") if isinstance(config, dict) else None

@@ -53,7 +53,7 @@ RESTARTS: Final = Rule(
     id="NUMA-PROCESS-RESTARTS",
     severity=Severity.WARNING,
     title="A process of the NUMA stack keeps restarting",
-    why="What it knows has to be gathered anew each time; meanwhile nobody does its work.",
+    why="It has to gather what it knows again each time; meanwhile its work is not done.",
     fix="kubectl logs -n NAMESPACE POD --previous",
 )
 BLOCKED: Final = Rule(
@@ -111,7 +111,7 @@ def check_workloads(facts: ClusterFacts) -> Iterator[Finding]:
 def check_writers(facts: ClusterFacts) -> Iterator[Finding]:
     """Look for nodes with pods of more than one exporter.
 
-    What a report says of its writers is no evidence: whoever wrote last has taken all fields over.
+    What a report says of its writers is no evidence: the last writer has taken all fields over.
     """
     writers: dict[str, set[str]] = {}
     for one in deployed(facts, Program.EXPORTER):
@@ -219,7 +219,7 @@ def _mispredicted(flight: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 def _members(document: object, key: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a list of somebody's JSON; what is not as expected is passed over."""
+    """Yield the objects in a list of foreign JSON; what is not as expected is passed over."""
     listed = document.get(key) if isinstance(document, dict) else None
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict):

@@ -1,6 +1,6 @@
 """Is there a scheduler for every pod that waits for one, and exactly one?
 
-A pod whose schedulerName nobody answers to stays Pending without an event or a condition. So a
+A pod whose schedulerName no scheduler serves stays Pending without an event or a condition. So a
 pod that waits is compared with everything that shows which schedulers there are: leases, command
 lines, profiles, and other pods that were scheduled.
 """
@@ -43,7 +43,7 @@ UNKNOWN: Final = Rule(
     id="NUMA-SCHEDULER-UNKNOWN",
     severity=Severity.ERROR,
     title="Pods name a scheduler that does not exist",
-    why="Nobody will ever look at them; they stay Pending without an event.",
+    why="No scheduler will ever look at them; they stay Pending without an event.",
     fix="# correct spec.schedulerName in the pod template, or deploy a scheduler of that name",
 )
 SILENT: Final = Rule(
@@ -75,7 +75,7 @@ RULES: Final = (UNKNOWN, SILENT, LEASE_EXPIRED, TWO_LEADERS)
 
 
 def check_names(facts: ClusterFacts) -> Iterator[Finding]:
-    """Look for pods that nobody schedules."""
+    """Look for pods that no scheduler serves."""
     known = known_schedulers(facts)
     for pod in facts.pods:
         if not _is_unseen(facts, pod):
@@ -175,7 +175,7 @@ def check_leaders(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(rule=TWO_LEADERS, subject=Subject("Scheduler", profile), detail=detail)
 
 
-def _leads(document: Any) -> bool:  # noqa: ANN401 - JSON of whoever answered
+def _leads(document: Any) -> bool:  # noqa: ANN401 - JSON of another program
     speaker = document.get("speaker") if isinstance(document, dict) else None
     if not isinstance(speaker, dict) or speaker.get("kind") != "scheduler":
         return False

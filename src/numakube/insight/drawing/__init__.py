@@ -1,4 +1,4 @@
-"""The picture of a node: its zones, cores, memory and devices, and which pod holds what.
+"""The map of a node: its zones, cores, memory and devices, and the pods that hold them.
 
 `picture.NodePicture` is the picture as data; `from_report` makes it of an exact report,
 `from_facts` of what is known of a cluster's node, be it amounts by zone alone. `terminal_map`,

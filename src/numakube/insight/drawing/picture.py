@@ -69,7 +69,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """Bytes that pods hold; of a group of zones, nobody knows whose bytes are where.
+    """Bytes that pods hold; in a group of zones, which bytes are whose is unknown.
 
     Attributes:
         zones: the zones that were taken together.
@@ -86,7 +86,7 @@ class Memory:
     """Memory of one kind, ``memory`` or ``hugepages-...``, in one zone.
 
     Attributes:
-        managed: whether the Memory Manager gives it out; if not, nobody counts who has it.
+        managed: whether the Memory Manager gives it out; if not, it is unknown who has it.
         freed_bytes: what a plan gives back.
     """
 
@@ -99,7 +99,7 @@ class Memory:
 
     @property
     def free_bytes(self) -> int:
-        """Bytes that nobody has."""
+        """Bytes that no pod has."""
         held = sum(part.size_bytes for part in self.parts)
         return max(self.total_bytes - self.reserved_bytes - held, 0)
 

@@ -58,7 +58,7 @@ class Plan:
 def planned(
     facts: ClusterFacts, node: str, *, arriving: Sequence[Pod] = (), leaving: Sequence[str] = ()
 ) -> Plan | Unusable:
-    """Return the plan for *node*, or why nobody can tell.
+    """Return the plan for *node*, or why there is none.
 
     Args:
         facts: what is known of the cluster.

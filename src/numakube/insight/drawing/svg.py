@@ -81,7 +81,7 @@ class _Pen:
     def lines(self, scene: Scene, *, style: bool) -> Iterator[str]:
         width, height = _number(scene.width), _number(scene.height)
         title, description = f"{self._prefix}map-title", f"{self._prefix}map-description"
-        # Nobody finds the links in what is one image.
+        # Links inside of one image cannot be found.
         role = "img" if self._link is None else "group"
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="numakube-map" role="{role}"'

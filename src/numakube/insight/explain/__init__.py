@@ -1,4 +1,4 @@
-"""Why a pod is where it is, or nowhere: the scheduler's verdict, taken apart and put into words.
+"""Why a pod runs where it runs, or does not run, in values and in text.
 
     explanation = explain(facts, engine, subject)      # values: `explanation.Explanation`
     print(render(explanation))                         # text for people

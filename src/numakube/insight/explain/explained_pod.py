@@ -1,4 +1,4 @@
-"""The pod that is asked about: one of the cluster, or one that somebody is about to create."""
+"""The pod that is asked about: one of the cluster, or one that is about to be created."""
 
 from __future__ import annotations
 

@@ -132,12 +132,12 @@ class Candidate(Document, frozen=True):
         data: how well the node is known: ``exact``, ``counts``, ``stale``, ``unusable``, ``none``.
         data_reason: why the data cannot be used, if it cannot.
         containers: what was asked and what there is; the whole pod first. Of containers only zones
-            are told, of the pod the node, and zones too if its kubelet aligns pods as a whole.
+            are given, of the pod the node, and zones too if its kubelet aligns pods as a whole.
         holders: who holds what, the largest part first.
         kept_for: pods for which the scheduler keeps room there, and that go first.
         steps: how the kubelet comes to its verdict, sentence by sentence.
-        decided_by: who decides where on the node the pod runs, if somebody asked for alignment by
-            annotations or labels: ``scheduler``, ``kubelet`` or ``nobody``; empty if nobody did.
+        decided_by: who decides where on the node the pod runs, if the pod asks for alignment by
+            annotations or labels: ``scheduler``, ``kubelet`` or ``nobody``; empty if it does not.
             If the scheduler does, ``policy``, ``scope`` and the zones are its own.
         rules: how that is decided, by which rule, and what came of it, sentence by sentence.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _FEW: Final = 4
 _RANGE: Final = 3
-"""So many zones are told as a range; two are named."""
+"""From this many zones on, a range is shown; two are named."""
 
 _MEANINGS: Final = {
     "NodeName": "The pod names another node in spec.nodeName.",
@@ -46,7 +46,7 @@ _MEANINGS: Final = {
     "InterPodAffinity": "A rule about the pods it should be near to, or far from, forbids it.",
     "DynamicResources": "The pod uses resource claims (DRA), which are not scheduled here.",
     "RejectionGuard": "Its kubelet has just rejected a pod like this; it is left alone.",
-    "SchedulingGates": "The pod has scheduling gates; whoever set them has to remove them.",
+    "SchedulingGates": "The pod has scheduling gates; their owner has to remove them.",
 }
 
 _NUMA_MEANINGS: Final = {
@@ -68,7 +68,7 @@ _POLICY_WORDS: Final = {
 
 
 def meaning_of(status: Status, rejection: Rejection | None, unoffered: Collection[str] = ()) -> str:
-    """Say what a refusal means to somebody who does not know the plugin.
+    """Say what a refusal means, for readers who do not know the plugin.
 
     No node gives *unoffered* resources to anybody.
     """
@@ -76,9 +76,7 @@ def meaning_of(status: Status, rejection: Rejection | None, unoffered: Collectio
     if missing:
         return f"No node offers {' or '.join(missing)}: {_why_unoffered(missing)}?"
     if rejection is None and "not found" in status.message:
-        return (
-            "Something that the pod refers to does not exist; it waits until somebody creates it."
-        )
+        return "Something that the pod refers to does not exist; the pod waits until it is created."
     refusal = refusal_in(status)
     if refusal is not None:
         return meaning_of_refusal(refusal)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def holders_on(facts: ClusterFacts, node: NodeInfo, *, but: str = "") -> tuple[Holder, ...]:
-    """Return who holds what on *node*, the largest part first; empty if nobody knows.
+    """Return who holds what on *node*, the largest part first; empty if unknown.
 
     The pod with the uid *but* is left out.
     """

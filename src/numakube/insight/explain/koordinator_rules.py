@@ -89,7 +89,7 @@ def refusal_in(status: Status) -> Refusal | None:
 
 
 def meaning_of_refusal(refusal: Refusal) -> str:
-    """Say what a refusal means to somebody who does not know the plugin."""
+    """Say what a refusal means, for readers who do not know the plugin."""
     return _MEANINGS[refusal.why]
 
 
@@ -105,7 +105,7 @@ def asks_scheduler(runtime: Runtime, pod: PodInfo) -> bool:
 def scheduler_placement(
     runtime: Runtime, pod: PodInfo, node: NodeInfo
 ) -> SchedulerPlacement | None:
-    """Return what is to be said of *node*; ``None`` if nobody asked for anything there."""
+    """Return what is to be said of *node*; ``None`` if nothing was asked for there."""
     plugin = runtime.profile.plugins().get(NodeNUMAResource.name)
     if not isinstance(plugin, NodeNUMAResource):
         return None

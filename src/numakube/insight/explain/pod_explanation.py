@@ -93,7 +93,7 @@ class _Work:
         return self._document(judgement, candidates, changes, None)
 
     def _of_placed(self) -> Explanation:
-        """Explain a pod that has its node: where it is, and as if it were to be placed anew."""
+        """Explain a pod that has its node: where it is, and as if it were to be placed again."""
         name = self.subject.pod.spec.node_name
         node = self.engine.cluster.node(name)
         placement = None if node is None else placement_of(self.facts, node, self.subject.pod)
@@ -120,7 +120,7 @@ class _Work:
 
     @contextmanager
     def _absent(self, name: str) -> Iterator[None]:
-        """Have the pod off its node for a while, so that it can be tried anew."""
+        """Have the pod off its node for a while, so that it can be tried again."""
         cluster, uid = self.engine.cluster, self.subject.pod.metadata.uid
         node = cluster.node(name)
         belief = node.numa if node is not None else None

@@ -141,7 +141,7 @@ def with_better(placement: Placement, nodes: tuple[str, ...]) -> Placement:
     if not nodes:
         return placement
     listed = ", ".join(nodes[:_FEW]) + (f" and {len(nodes) - _FEW} more" if nodes[_FEW:] else "")
-    verb = "would align it better now, if it were placed anew."
+    verb = "would align it better now, if it were placed again."
     words = (*placement.words, f"{listed} {verb}")
     return msgspec.structs.replace(placement, better=nodes, words=words)
 

@@ -1,4 +1,4 @@
-"""An explanation for somebody who may read a pod, but nothing of the cluster.
+"""An explanation for a user who may read a pod, but nothing of the cluster.
 
 It has no name of a node but the pod's own, none of other pods, no taints and no amounts of nodes:
 how many nodes refuse it for which reason, and what of the pod itself would have to change. What is

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.assembly import Engine
 
 _MOST_NODES: Final = 64
-"""Nodes that are added in thought."""
+"""Hypothetical nodes."""
 _NAMES: Final = 5
 _MOST_TRIED: Final = 64
 _SIZES: Final = ("fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices")
@@ -81,7 +81,7 @@ class Workload:
         yield from copies(Subject(self.sample).unbound(), self.missing, of="missing")
 
     def subject_of(self, pod: Pod) -> Subject:
-        """Return one of `pods` as somebody to explain."""
+        """Return one of `pods` as the subject to explain."""
         exists = any(one.metadata.uid == pod.metadata.uid for one in self.waiting)
         return Subject(pod, planned=not exists)
 

@@ -76,7 +76,7 @@ def _owner(pod: Pod) -> tuple[str, str] | None:
 
 
 def _wanted(facts: ClusterFacts, owners: set[tuple[str, str]], namespace: str) -> int:
-    """Return how many pods there should be, as far as it is told."""
+    """Return how many pods there should be, as far as that is known."""
     objects, count = facts.objects, 0
     for kind, name in owners:
         known = objects.replica_sets if kind == "ReplicaSet" else objects.stateful_sets

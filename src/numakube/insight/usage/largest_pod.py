@@ -1,4 +1,4 @@
-"""The most that one zone still has, and what of its free amounts nobody can use.
+"""The most that one zone still has, and which of its free amounts are unusable.
 
 A pod that is to be aligned needs CPUs *and* memory, and a device needs both beside it. How much
 memory goes with a CPU differs from workload to workload, so a *usual* pod is taken to use between
@@ -6,7 +6,7 @@ a quarter and four times of what the zone has for each CPU (its *proportion*):
 
 * a **lean** CPU needs a quarter of the proportion beside it, a **rich** one takes four times of it;
 * free CPUs are stranded as far as not even lean memory is left for them, or because they are on
-  cores of which somebody has a part and the kubelet gives out whole cores only;
+  cores of which a pod has a part and the kubelet gives out whole cores only;
 * free memory is stranded as far as the free CPUs could not take it even if all were rich;
 * free devices are stranded as far as the CPUs with lean memory could not take them, each one up to
   four times of what the zone has of them for each CPU, or one.
@@ -97,7 +97,7 @@ def _devices_for(cpus: int, allocatable: Amounts, resource: str) -> int:
 
 
 def stranded(allocatable: Amounts, free: Amounts, cpus: int, ratio: int) -> dict[str, int]:
-    """Return how much of each resource is free for nobody, as the module says.
+    """Return how much of each resource is free but unusable, as the module says.
 
     Args:
         allocatable: what the zone can give out; a resource that it lacks strands nothing.

@@ -46,7 +46,7 @@ class ZoneUsage:
 
     Attributes:
         cpus: whole CPUs that can be given out exclusively, in whole cores if the kubelet insists.
-        stranded: what is free for nobody, see `numakube.insight.usage.largest_pod`.
+        stranded: what is free but unusable, see `numakube.insight.usage.largest_pod`.
         largest: the most CPUs with their share of memory that still fit.
         with_devices: the same with as many devices as possible, by resource.
     """
@@ -143,7 +143,7 @@ def _whole_cpus(view: NodeTopology, zone: ZoneView) -> int:
 
 
 def _on_free_cores(report: ExactReport, zone: int) -> int:
-    """Return how many CPUs are on cores of which nobody has any."""
+    """Return how many CPUs are on cores of which no pod has any."""
     shared = report.shared_cpus.bits if report.shared_cpus else 0
     reserved = report.settings.reserved_cpus
     free = shared & ~(reserved.bits if reserved else 0)

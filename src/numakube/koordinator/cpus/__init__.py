@@ -1,4 +1,4 @@
-"""Which logical CPUs a pod or a container gets, if it gets CPUs of its own.
+"""Chooses the logical CPUs of a pod or container that gets exclusive ones.
 
 Follows Koordinator's CPU accumulator (1.6): the same free CPUs give the same pick. `pick` tries one
 pass after the other: whole cores (`whole_cores`), then single threads (`single_threads`).

@@ -1,1 +1,1 @@
-"""Which devices a pod or a container gets, and on which NUMA nodes."""
+"""Chooses the devices of a pod or container, and their NUMA nodes."""

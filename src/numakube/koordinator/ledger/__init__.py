@@ -1,1 +1,1 @@
-"""What pods hold of a node by a scheduler's decision, and the annotations that record it."""
+"""What pods hold on a node by a scheduler's decision, and the annotations that record it."""

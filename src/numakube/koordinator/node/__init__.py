@@ -1,1 +1,1 @@
-"""What a node has for pods, before any of them is there."""
+"""What a node has to offer, before any pod is counted."""

@@ -1,1 +1,1 @@
-"""The search for NUMA nodes that have what one holder, a pod or a container, must be given."""
+"""Searches for NUMA nodes that have what one pod or container must be given."""

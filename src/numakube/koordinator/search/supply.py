@@ -177,7 +177,7 @@ class Supply:
         return (lent + others) * MILLI_PER_CPU
 
     def new_cpus(self, zone: int) -> int:
-        """Return how many CPUs besides those lent the CPU time of *zone* is enough for."""
+        """Return for how many more CPUs than those lent the CPU time of *zone* suffices."""
         capacity = self.capacity
         if CPU not in capacity.totals[zone]:
             return capacity.cpus_of_zone[zone].bit_count()

@@ -1,1 +1,1 @@
-"""What a pod asks for: its annotations, labels and requests, read once."""
+"""What a pod asks for, read from its annotations, labels and requests."""

@@ -121,7 +121,7 @@ class DeviceWish:
         joint: device types that are placed together, the leading one first.
         same_pcie: whether each leading device needs the others on its own PCIe switch.
         requests: by device type and resource, for the pod as a whole; whole GPUs of a vendor and
-            percents of GPUs are told as core and memory ratio.
+            percents of GPUs are given as core and memory ratio.
         by_container: the same by container name, for containers that want any.
         hints: by device type, how devices are chosen.
     """

@@ -1,6 +1,6 @@
 """Which API server to talk to, and as whom: from kubeconfig files or from inside a pod.
 
-`load_config` looks where every Kubernetes tool looks, in this order: the file it is told, the
+`load_config` looks where every Kubernetes tool looks, in this order: the given file, the
 files that ``KUBECONFIG`` lists, ``~/.kube/config``, and the service account of the pod it runs in.
 The result is plain data; `credentials` and `tls` beside this module turn it into credentials.
 The environment, the home directory and the root of the file system are parameters.
@@ -62,7 +62,7 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impersonation:
-    """Somebody else in whose name to act."""
+    """The user in whose name to act."""
 
     user: str
     uid: str = ""
@@ -72,7 +72,7 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecPlugin:
-    """A command that prints credentials, and what it is told about the cluster."""
+    """A command that prints credentials, and what it receives about the cluster."""
 
     command: str
     api_version: str

@@ -1,6 +1,6 @@
 """Who we are to the API server: every way a kubeconfig can say it.
 
-An `Authenticator` gives `Credentials` before each request and is told when the server refused them
+An `Authenticator` gives `Credentials` before each request and learns when the server refused them
 with 401, so that what can change is looked up again: token and certificate files are re-read each
 minute and after a 401, an exec plugin is run again when its credentials expire or are refused.
 Precedence follows client-go: an exec plugin is not asked when the user has a token, a certificate
@@ -84,7 +84,7 @@ class UserCredentials:
         return self._current != used
 
     def _read_or_keep(self) -> Credentials:
-        """Read anew; a file that cannot be read for the moment leaves what it said before."""
+        """Read again; while a file cannot be read, its last content stays in use."""
         try:
             return self._read()
         except (ConfigError, OSError) as exc:

@@ -1,6 +1,6 @@
 """Run a credential plugin of a kubeconfig (``client.authentication.k8s.io`` v1 and v1beta1).
 
-The plugin is told about itself and the cluster in ``KUBERNETES_EXEC_INFO`` and prints an
+The plugin receives the cluster and its own settings in ``KUBERNETES_EXEC_INFO`` and prints an
 ``ExecCredential`` with a token, a client certificate, or both, and possibly an expiry. This is the
 only place where numakube starts a process.
 """

@@ -1,1 +1,1 @@
-"""The CPU Manager: which CPUs a container gets for itself."""
+"""The CPU Manager: which exclusive CPUs a container gets."""

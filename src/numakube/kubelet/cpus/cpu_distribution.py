@@ -2,7 +2,7 @@
 
 For growing numbers of nodes, every combination is scored by how evenly it would leave free CPUs
 over the machine (standard deviation, rounded to three places), and the lowest score wins. Follows
-spec section 6.6.
+``takeByTopologyNUMADistributed`` of ``pkg/kubelet/cm/cpumanager/cpu_assignment.go``.
 
 The kubelet has a defect since 1.23 that decides placements on machines with more than four NUMA
 nodes: the combination it remembers as best shares memory with the ones it tries later. `_Slice`

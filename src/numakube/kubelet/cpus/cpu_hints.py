@@ -1,4 +1,4 @@
-"""Topology hints for CPUs (spec 5.6).
+"""Topology hints for CPUs, as ``pkg/kubelet/cm/cpumanager/policy_static.go`` makes them.
 
 How small a placement could be is judged on the bare machine, reserved and busy CPUs included:
 that is why a full node can still make its neighbours "not preferred".

@@ -1,8 +1,8 @@
 """The CPU Manager: policy ``none`` does nothing, policy ``static`` hands out exclusive CPUs.
 
 State is two things: the shared pool, and for each container its exclusive CPUs. CPUs of finished
-init containers stay with the pod; containers that start later may use them again. Follows kubelet
-1.31 to 1.37 (spec 5.2 to 5.7).
+init containers stay with the pod; containers that start later may use them again. Follows
+``pkg/kubelet/cm/cpumanager/policy_static.go`` of Kubernetes 1.31 to 1.37.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class CpuManager:
         return union(sockets[socket] for socket in self.topology.sockets_of(cpus))
 
     def _smt_problem(self, count: int) -> Failure | None:
-        """Refuse a request that would leave part of a core to somebody else."""
+        """Refuse a request that would leave part of a core to another container."""
         if not self.options.full_cores_only:
             return None
         per_core = self.topology.cpus_per_core

@@ -1,4 +1,4 @@
-"""Options of the static CPU policy, with the kubelet's checks and refusals (spec 5.8)."""
+"""Options of the static CPU policy, with the kubelet's checks and refusals."""
 
 from __future__ import annotations
 

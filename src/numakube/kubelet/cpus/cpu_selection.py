@@ -1,8 +1,8 @@
 """Choose exclusive CPUs: the packed (default) and spread orders, and the uncore-cache step.
 
 Best fit throughout: of the elements of a level, the one with the fewest free CPUs comes first, so
-that large free blocks survive. Follows kubelet 1.31 to 1.37 (spec sections 6.1 to 6.5), including
-its treatment of averages as facts (`CpuTopology`).
+that large free blocks survive. Follows ``pkg/kubelet/cm/cpumanager/cpu_assignment.go`` of
+Kubernetes 1.31 to 1.37, including its treatment of averages as facts (`CpuTopology`).
 """
 
 from __future__ import annotations

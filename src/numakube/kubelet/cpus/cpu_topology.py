@@ -2,7 +2,7 @@
 
 Every set of CPUs is one integer with a bit a CPU. Two things the kubelet does are kept on purpose:
 a core is named by its smallest thread (kernel core ids repeat across sockets), and the "CPUs per
-core/socket/cache" are averages over the machine, wrong on hybrid or lopsided hardware (spec 5.1).
+core/socket/cache" are averages over the machine, wrong on hybrid or lopsided hardware.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Every way to write a machine down, and back: cAdvisor JSON, sysfs, a one-line shape. Pure."""
+"""Reads and writes descriptions of machines: cAdvisor JSON, sysfs, a one-line shape."""

@@ -1,1 +1,1 @@
-"""The Memory Manager: from which NUMA nodes a guaranteed container gets memory and hugepages."""
+"""The Memory Manager: which NUMA nodes a guaranteed container gets its memory from."""

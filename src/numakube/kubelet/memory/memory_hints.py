@@ -1,4 +1,4 @@
-"""Topology hints for memory and hugepages (spec 7.4).
+"""Topology hints for memory and hugepages.
 
 All memory types of a request are placed together, on the same group of nodes. A node that is used
 alone cannot join a group, and a group cannot change, until all its assignments have ended.

@@ -1,8 +1,8 @@
 """The Memory Manager, policy ``Static``: guaranteed pods get memory of fixed NUMA nodes.
 
 Memory of finished init containers is used again by the containers that start later; their blocks
-shrink accordingly, so that the blocks of a pod always add up to what is booked. Follows kubelet
-1.31 to 1.37 (spec 7.4 to 7.8).
+shrink accordingly, so that the blocks of a pod always add up to what is booked. Follows
+``pkg/kubelet/cm/memorymanager/policy_static.go`` of Kubernetes 1.31 to 1.37.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class MemoryManager:
         """Release what init containers before *container* still hold; tell whether any did.
 
         A kubelet that restarts admits the pod again, finds no memory of theirs and books their
-        whole request once more: it is held until a container of the pod starts anew.
+        whole request once more: it is held until a container of the pod starts again.
         """
         held = self.assignments.get(pod.uid, {})
         done = [one.name for one in pod.init_containers_before(container) if one.name in held]
@@ -268,7 +268,7 @@ def _failure(text: str) -> Failure:
 
 
 def _check_reservations(machine: Machine, settings: KubeletSettings) -> None:
-    """Refuse reserved memory that the kubelet would refuse at start (spec 7.2)."""
+    """Refuse reserved memory that the kubelet would refuse at start."""
     known = {node.id for node in machine.nodes}
     totals: dict[str, int] = {}
     for node, limits in settings.reserved_memory.items():

@@ -2,7 +2,7 @@
 
 A node is used either alone or in one fixed group of nodes at a time (``cells``). Sizes are unsigned
 64-bit in the kubelet, without protection against underflow: more hugepages and reservations than
-memory make a node look almost infinite, and so they do here (spec 7.3).
+memory make a node look almost infinite, and so they do here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Memory of a pod with pod-level resources, held as one bubble and parted among its containers.
 
-Only with gate PodLevelResourceManagers (1.36, off by default) and pod scope; spec 7.8.
+Only with gate PodLevelResourceManagers (1.36, off by default) and pod scope.
 """
 
 from __future__ import annotations

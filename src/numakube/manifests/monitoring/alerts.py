@@ -1,4 +1,4 @@
-"""The alerts: when somebody has to look, and what they are told.
+"""The alerts: when an operator has to look, and what they say.
 
 kube-scheduler exports figures of the same names as our scheduler, so those are joined with
 ``numakube_build_info``: only targets that say they are ours count.
@@ -127,7 +127,7 @@ PLACEMENT: Final = (
             '/ sum(numakube_zone_allocatable{resource="cpu"}) > 0.1'
         ),
         lasts="30m",
-        summary="CPUs are free that nobody can use",
+        summary="Free CPUs cannot be used",
         description=(
             "{{ $value | humanizePercentage }} of all CPUs are free in zones whose memory is used"
             " up."
@@ -189,7 +189,7 @@ SCHEDULING: Final = (
     Alert(
         name="NumakubeQueueStuck",
         severity="critical",
-        # Attempts of one result or another are unknown until the first: that is none as well.
+        # A result has no series before its first attempt: count that as zero.
         expression=(
             f'sum(scheduler_pending_pods{{queue="active"}} * {OURS}) > 0 '
             f"unless sum(rate(scheduler_schedule_attempts_total[10m]) * {OURS}) > 0"

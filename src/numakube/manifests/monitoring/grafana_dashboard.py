@@ -112,7 +112,7 @@ ZONES: Final = Row(
             ),
             about=(
                 "What is outside a node's best zone cannot serve one aligned pod together with it;"
-                " on an empty machine of two zones that is half. What is stranded serves nobody:"
+                " on an empty machine of two zones that is half. What is stranded is of no use:"
                 " free CPUs without memory beside them, or the other way round."
             ),
         ),

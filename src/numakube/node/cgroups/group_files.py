@@ -1,7 +1,7 @@
 """Reading and writing the files of groups.
 
 A group that vanishes in between is nothing special: containers end at any time. What the kernel
-refuses is told as a text, for people.
+refuses is returned as a text, for people.
 """
 
 from __future__ import annotations

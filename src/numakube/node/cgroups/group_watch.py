@@ -1,7 +1,7 @@
 """Noticing that groups come, go and are written, with inotify where it can be had.
 
-The kernel tells of what programs do: runtimes that make groups, and whoever writes a file. Where
-there is no inotify nothing is noticed, and whoever depends on it looks now and then anyway.
+The kernel reports what programs do: runtimes create groups, any program may write a file. Where
+there is no inotify nothing is noticed, so callers also look from time to time.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What a group is set to; ``None`` where it is nobody's business or the file is not there.
+    """What a group is set to; ``None`` where it is left alone or the file is not there.
 
     Attributes:
         cpus: as bits; 0 stands for whatever the group above has.

@@ -1,7 +1,7 @@
 """What our device plugin tells exporters on its node: how it chooses among devices.
 
 A plugin keeps a file a resource in ``device-plugins/numakube``, which the kubelet leaves alone, and
-holds a lock on it. A file that nobody holds was left behind by a plugin that died, maybe to be
+holds a lock on it. A file without a lock was left behind by a plugin that died, maybe to be
 followed by another one, and counts as not there.
 """
 

@@ -1,4 +1,4 @@
-"""The device plugin protocol v1beta1, both ends of it.
+"""Both ends of the device plugin protocol (``k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1``).
 
 A plugin serves `Plugin` through a `PluginServer` and announces it to the kubelet with `announce`,
 or lets the kubelet find its socket (`plugin_registration`). A kubelet serves registrations with a

@@ -98,7 +98,7 @@ class RegistryClient:
         """Connect.
 
         Raises:
-            DevicePluginError: nobody answers.
+            DevicePluginError: no plugin answers.
         """
         try:
             await asyncio.wait_for(self._channel.channel_ready(), within)

@@ -2,9 +2,9 @@
 
 A plugin connects to a socket of the runtime and is then asked about every container before it is
 started. Both ends call each other over that one socket: two ttrpc conversations, each in frames
-with the number of the conversation (`framing`). `calling` makes and answers calls, `objects` has
-what they are about, and `plugin` speaks as a plugin does. `fake_runtime` is the other end, for
-tests and for the lab.
+with the number of the conversation (`ttrpc_frames`). `ttrpc` makes and answers calls,
+`nri_objects` has what they are about, and `nri_plugin` speaks as a plugin does. `fake_runtime` is
+the other end, for tests and for the lab.
 
 Follows NRI 0.3 to 0.12 (containerd 1.7 and 2.x, CRI-O 1.26 and later) and ttrpc 1.2.
 """

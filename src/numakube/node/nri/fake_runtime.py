@@ -43,7 +43,7 @@ class FakeRuntime:
         pods: told to a plugin that connects.
         containers: likewise.
         peer: the connection with a plugin, while there is one.
-        connected: set while a plugin is there that has been told.
+        connected: set while a configured plugin is connected.
         registered: names and indices of plugins, in the order of their coming.
         updates: what plugins wanted changed without being asked.
     """
@@ -61,7 +61,7 @@ class FakeRuntime:
 
         Args:
             socket: where plugins connect.
-            version: what is told of itself.
+            version: what it says of itself.
             request_seconds: how long to wait for a plugin.
             dedicated: tell of events by a method for each, as since NRI 0.11; else by one for all.
             apply: told of every update that a plugin wants.

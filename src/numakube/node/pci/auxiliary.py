@@ -24,7 +24,7 @@ class AuxiliaryDevice:
         name: such as ``mlx5_core.sf.4``.
         type: the middle part of the name.
         parent: the PCI function that it belongs to.
-        number: the number of the subfunction; ``None`` if it is none.
+        number: the number of the subfunction; ``None`` for other devices.
         interfaces: its network interfaces on this host.
     """
 

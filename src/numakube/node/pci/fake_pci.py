@@ -190,7 +190,7 @@ class FakePci:
         """Take a function away."""
         for name in names_in(self.folder(address) / "net"):
             (self.sysfs / "class/net" / name).unlink(missing_ok=True)
-        # At once, as the kernel does it: nobody sees half of a function.
+        # At once, as the kernel does it: half of a function is never visible.
         gone = self.sysfs / f".gone-{address}"
         shutil.rmtree(gone, ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):

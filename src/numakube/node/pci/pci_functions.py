@@ -4,8 +4,8 @@
     for function in bus.read().functions:
         print(function.address, function.numa_node)
 
-A function that cannot be read is told with the reason and never keeps the others from being read:
-functions come and go while somebody looks. Ids and class come from ``modalias``, as the SR-IOV
+A function that cannot be read is reported with the reason and never keeps the others from being
+read: functions come and go during a scan. Ids and class come from ``modalias``, as the SR-IOV
 network device plugin takes them.
 """
 

@@ -1,7 +1,7 @@
 """The kernel's announcements of devices that come, go, or get another driver.
 
 sysfs cannot be watched like other files. The kernel tells of changes over netlink instead, to
-whoever listens, also in containers. It tells a container nothing of network interfaces of the host,
+all listeners, also in containers. It tells a container nothing of network interfaces of the host,
 so that this makes looking faster but does not replace it.
 """
 

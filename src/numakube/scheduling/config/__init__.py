@@ -1,1 +1,1 @@
-"""From a KubeSchedulerConfiguration file to profiles that run."""
+"""Turns a KubeSchedulerConfiguration file into profiles that can run."""

@@ -40,7 +40,7 @@ class Defaults:
 
 
 def _merge(defaults: Sequence[PluginRef], own: PluginSet) -> tuple[PluginRef, ...]:
-    """Return *defaults* less those disabled; one that *own* enables anew keeps its position."""
+    """Return *defaults* less those disabled; one that *own* enables again keeps its position."""
     disabled = {one.name for one in own.disabled}
     if _ALL in disabled:
         return own.enabled

@@ -1,4 +1,4 @@
-"""The contract between scheduling plugins and those who run them.
+"""The contract between scheduling plugins and the code that runs them.
 
 Extension points, their order and the meaning of their results follow kube-scheduler 1.35
 (k8s.io/kube-scheduler/framework), so that its documentation holds for our plugins too. Two things

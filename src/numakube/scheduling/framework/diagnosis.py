@@ -1,7 +1,7 @@
 """Why a pod fits nowhere: which filter refused which nodes, in a form that is cheap to make.
 
 A cycle over thousands of nodes keeps the verdicts as the filters gave them. Texts are made from
-them only when somebody reads them: the event of a refused pod, preemption, an explanation.
+them only when they are read: the event of a refused pod, preemption, an explanation.
 """
 
 from __future__ import annotations

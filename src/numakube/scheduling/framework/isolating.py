@@ -1,6 +1,6 @@
 """What a plugin cannot evaluate costs as little as possible: one node, or the pod whose turn it is.
 
-An exception while nodes are judged is mostly about one of them, which says something that nobody
+An exception while nodes are judged is mostly about one of them, which says something that no one
 thought of. So the nodes are asked about one by one; those that raise are set aside with a reason,
 and the cycle goes on with the others. If all of them raise it is about the pod, and its cycle
 alone fails. What is read from a node whatever the pod (`Cluster.aside`) is set aside for everybody

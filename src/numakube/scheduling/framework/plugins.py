@@ -4,7 +4,7 @@ A plugin derives from `Plugin` and from every point that it takes part in. Point
 are plain functions of the snapshot; `PreBind`, `Bind` and `PostBind` may await.
 
 A filter or a score comes in two forms. `Filter.filter` judges one node, and is also what preemption
-asks about nodes from which pods were taken away in thought; `VectorFilter.filter_all` judges all
+asks about what-if copies of nodes without some of their pods; `VectorFilter.filter_all` judges all
 rows at once. A plugin with both must give equal answers (tests hold ours to that); one with only
 the vectorised form is asked about a snapshot of one node where a single node is in question.
 """

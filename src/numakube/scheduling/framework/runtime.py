@@ -79,13 +79,13 @@ class Runtime:
     """The plugins of one profile at work.
 
     Attributes:
-        pre_binds: the plugins that prepare a binding, for whoever binds; the others likewise.
+        pre_binds: the plugins that prepare a binding, for the binding cycle; the others likewise.
     """
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
         self.stopwatch: Stopwatch = _untimed
-        """Set by whoever wants to know how long plugins take."""
+        """Set by a program that measures how long plugins take."""
         self._pre_enqueue = profile.at(PreEnqueue)
         self._pre_filters = profile.at(PreFilter)
         self._filters = tuple(
@@ -210,7 +210,7 @@ class Runtime:
                 try:
                     nomination, status = plugin.post_filter(state, pod, snapshot, refusals)
                 except Exception as error:
-                    # Whoever stands in the way may say anything; the refusal itself holds.
+                    # The status may have any text; the refusal itself holds.
                     nomination, status = None, failure(f"{plugin.name} failed: {reason_of(error)}")
             if status.ok:
                 return nomination, status.by(plugin.name)

@@ -1,4 +1,4 @@
-"""Koordinator's plugins: placement by the scheduler itself, as annotations and node labels ask.
+"""Koordinator's plugins, for pods that the scheduler itself places on zones.
 
 `NodeNUMAResource` is called as Koordinator's plugin is, takes its arguments and writes the same
 annotations; what it decides is in `numakube.koordinator`. It has no state of its own: what pods

@@ -63,7 +63,7 @@ class Outcome:
 
     Attributes:
         rule: ``None`` if the wish and the node contradict each other.
-        allotment: what the pod gets; ``None`` if it is refused, or if nobody or the kubelet decides
+        allotment: what the pod gets; ``None`` if it is refused, or if no one or the kubelet decides
             where on the node it runs.
         score: how good the allotment is, from 0 to 100.
     """

@@ -1,1 +1,1 @@
-"""Rules about nodes that several plugins share, for one node and for many at once."""
+"""Node selectors and taints, matched against one node or all nodes at once."""

@@ -1,1 +1,1 @@
-"""NUMA alignment: what is believed of each node's zones, who fits where, who has booked what."""
+"""NUMA alignment: beliefs about each node's zones, and where a pod fits by them."""

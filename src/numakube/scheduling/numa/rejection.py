@@ -92,7 +92,7 @@ class Rejection:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What refusals have in common that are told together."""
+        """What refusals that are reported together have in common."""
         hopeless = "hopeless" if self.hopeless else ""
         return self.kind, self.container, self.subject, self.resource, self.reason, hopeless
 

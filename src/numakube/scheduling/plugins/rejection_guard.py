@@ -5,7 +5,8 @@ good; its controller makes another at once, which would fail the same way, hundr
 node that has rejected a pod is not offered pods of that shape for a while that doubles each time,
 and after a few rejections the whole workload is held back for a while.
 
-Time is told by whoever runs the plugin (`advance`); nothing else changes the guard but `rejected`.
+The program that runs the plugin passes the time in (`advance`); nothing else changes the guard but
+`rejected`.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
         return freed
 
     def next_change(self) -> float | None:
-        """Return when `advance` next frees somebody."""
+        """Return when `advance` next frees a workload."""
         times = [one.until for one in self._owners.values() if one.until > self._now]
         times += [
             ban.until for bans in self._bans.values() for ban in bans.values()

@@ -1,4 +1,4 @@
-"""Making room for a pod that fits nowhere by evicting pods of lower priority.
+"""Makes room for a pod that fits nowhere by evicting pods of lower priority.
 
 Who may be evicted, in which order pods are spared and which node is chosen follows kube-scheduler
 1.35 (DefaultPreemption). Three things differ. On a node with NUMA zones the victims are sought zone
@@ -6,12 +6,10 @@ by zone, so that one pod on the right zone is preferred to two on another. Nothi
 every filter and the final check of the kubelet model then accept the pod. And nodes are tried in
 the order of the least that could be lost on them, so that few are tried at all.
 
-    eligibility   may this pod evict others now?
-    bounds        what is the least that must be lost on each node?
-    trial         one node, in thought without some of its pods
-    budgets       which evictions violate a disruption budget
-    victims       the fewest and least important pods on one node
-    aftermath     victims that are gone but still reported
-    plugin        the post-filter: which node
-    registry      how it is configured
+    bounds               the least that must be lost on each node
+    what_if              a what-if copy of a node with some pods removed
+    budgets              which evictions violate a disruption budget
+    victims              the fewest and least important pods on one node
+    default_preemption   the post-filter plugin: whether this pod may evict, and on which node
+    preemption_args      its arguments
 """

@@ -48,7 +48,7 @@ class Budget:
 
 
 def budgets_of(objects: Iterable[PodDisruptionBudget]) -> list[Budget]:
-    """Return what *objects* allow; one whose selector is empty or wrong protects nobody."""
+    """Return what *objects* allow; one whose selector is empty or wrong protects no pod."""
     budgets = []
     for one in objects:
         try:

@@ -50,7 +50,7 @@ class KnowsPlaces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Who must go, the most important first; nobody if the pod fits as it is."""
+    """The pods to evict, the most important first; none if the pod fits as it is."""
 
     pods: tuple[PodInfo, ...]
     violations: int
@@ -91,7 +91,7 @@ def by_importance(pod: PodInfo) -> tuple[int, str]:
 def find_victims(
     pod: PodInfo, node: NodeInfo, budgets: Sequence[Budget], trial: Callable[[], Trial]
 ) -> Victims | Status:
-    """Return who must leave *node* for *pod*, or why nobody's leaving helps.
+    """Return the pods to evict from *node* for *pod*, or why evicting does not help.
 
     Args:
         pod: who needs room.
@@ -150,7 +150,7 @@ def _places(node: NodeInfo, pods: Sequence[PodInfo]) -> dict[str, frozenset[int]
 def _spare_most(
     trial: Trial, pods: Sequence[PodInfo], budgets: Sequence[Budget]
 ) -> Victims | Status:
-    """Take all of *pods* away and put back whoever need not go."""
+    """Remove all of *pods* and put back those that can stay."""
     trial.remove(pods)
     status = trial.verdict()
     if not status.ok:

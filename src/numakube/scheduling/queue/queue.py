@@ -2,9 +2,9 @@
 
 As in kube-scheduler 1.35 a pod that fitted nowhere is left alone until an event that may help the
 plugins which refused it; it is then tried at once, or when its backoff (1 s, doubling up to 10 s)
-is over. When nobody is active, woken pods are tried before their backoff ends, but never those
+is over. When no pod is active, woken pods are tried before their backoff ends, but never those
 whose attempt failed by an error. After five minutes without an event a pod is tried anyway: the
-last resort against an event that nobody foresaw.
+last resort against an unforeseen event.
 
 Time is a parameter; the queue starts no timers. `next_wakeup` says when to come back.
 """
@@ -212,7 +212,7 @@ class SchedulingQueue:
             entry = heapq.heappop(self._waiting)[2]
             if entry.place is Place.BACKOFF and entry.retry_at <= now:
                 self._enqueue(entry, now)
-        # Parked in order of time: if the first has not waited for too long, nobody has.
+        # Parked in order of time: if the first has not waited for too long, none has.
         while self._parked:
             entry = next(iter(self._parked.values()))
             if entry.queued_at + MAX_UNSCHEDULABLE_SECONDS > now:

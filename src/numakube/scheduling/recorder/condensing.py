@@ -61,7 +61,7 @@ def tried(
         at: when it ended.
         seconds: how long it took.
         cluster: as it was decided about.
-        message: what users are told, if that is known already.
+        message: what users see, if that is known already.
     """
     if isinstance(decision, Failed):
         status = decision.status

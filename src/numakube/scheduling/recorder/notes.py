@@ -1,8 +1,8 @@
 """What a flight recorder writes down: one value for each thing that happens to a pod.
 
 Notes hold references to values that exist anyway and are never bigger than a few kilobytes; texts
-and documents are made of them only when somebody reads (`numakube.scheduling.recorder.documents`).
-Every note tells about how many bytes it keeps alive, so that whoever keeps it can stay within a
+and documents are made of them only when they are read (`numakube.scheduling.recorder.documents`).
+Every note tells about how many bytes it keeps alive, so that its owner can stay within a
 limit. Times are seconds of the process's monotonic clock.
 """
 
@@ -113,7 +113,7 @@ class Tried(Struct, frozen=True, kw_only=True, gc=False):
         others: refusals that are not in ``groups``, of which there were too many.
         message: what was told to users.
         nominated: where room is being made.
-        remembered: nothing had changed since a pod like this was refused; it was not tried anew.
+        remembered: nothing had changed since a pod like this was refused; it was not tried again.
         unfinished: not every node was looked at; it is tried again soon.
         by: the call that asked, if another program decides.
     """

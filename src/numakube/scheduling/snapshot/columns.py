@@ -29,7 +29,7 @@ MAX_COLUMNS: Final = 256
 """Pods may name any label; only the columns used last are kept up to date."""
 _FIRST_CAPACITY: Final = 64
 _FORGOTTEN_VALUES: Final = 4096
-"""How many values that no node has any more a column may remember before it is made anew."""
+"""How many values that no node has any more a column may remember before it is rebuilt."""
 
 
 class Column(Generic[V]):

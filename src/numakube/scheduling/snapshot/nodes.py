@@ -94,7 +94,7 @@ class NodeInfo:
         return pod
 
     def clone(self) -> NodeInfo:
-        """Return a copy from which pods can be taken away in thought."""
+        """Return a what-if copy from which pods can be removed."""
         copy = object.__new__(NodeInfo)
         for name in NodeInfo.__slots__:
             setattr(copy, name, getattr(self, name))

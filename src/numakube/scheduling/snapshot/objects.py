@@ -93,7 +93,7 @@ class ClusterObjects:
         volumes: also by the claim that they are for (``namespace/name``), or by `free_volumes`.
         attachments: also by node.
         services: also by namespace.
-        devices: by name of the node, where Koordinator's agent or somebody else publishes them.
+        devices: by name of the node, where Koordinator's or another agent publishes them.
     """
 
     namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)

@@ -131,7 +131,7 @@ class PodInfo:
 
     def memo(self, key: object, make: Callable[[Pod], T]) -> T:
         """Return ``make(pod)``, computed once for this pod under *key*."""
-        # Not by catching a KeyError: whatever *make* raises would be told as its consequence.
+        # Not by catching a KeyError: whatever *make* raises would be reported as its consequence.
         if key not in self._memo:
             self._memo[key] = make(self.pod)
         return self._memo[key]  # type: ignore[return-value]

@@ -31,7 +31,7 @@ Small: TypeAlias = npt.NDArray[np.int16]
 Choice: TypeAlias = npt.NDArray[np.int8]
 
 UNKNOWN_DISTANCE: Final = 255
-"""What firmware (ACPI SLIT) and upstream write for a distance that nobody told."""
+"""What firmware (ACPI SLIT) and upstream write for an unknown distance."""
 LARGEST_AMOUNT: Final = 2**56
 """Larger amounts are stored as this one, so that sums over 64 zones fit an int64."""
 

@@ -1,1 +1,1 @@
-"""The lab's API server: Kubernetes REST over HTTP, with an in-memory store behind it."""
+"""The lab's API server: Kubernetes REST over HTTP, with an in-memory store."""

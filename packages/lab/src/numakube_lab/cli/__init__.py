@@ -1,1 +1,1 @@
-"""Commands of ``numakube`` that need the lab; the program finds them by entry points."""
+"""The commands of ``numakube`` that need the lab, found through entry points."""

@@ -13,7 +13,7 @@ from numakube.cli.shared.log_options import configure_logs
 
 @click.command("demo")
 def command() -> None:
-    """Show pods that fit, pods that do not, and who can tell them apart."""
+    """Place the same pods with and without NUMA awareness."""
     configure_logs("error", "text")
     asyncio.run(_demo())
 

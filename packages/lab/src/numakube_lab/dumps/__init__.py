@@ -1,1 +1,1 @@
-"""Labs that are like a real cluster: nodes and pods from a dump of it."""
+"""Labs that copy a real cluster: nodes and pods from a dump of it."""

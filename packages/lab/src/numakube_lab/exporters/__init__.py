@@ -1,1 +1,1 @@
-"""Exporters of a lab's nodes: the real ones, reading kubelets of the same process."""
+"""Exporters for the lab's nodes: the real ones, reading kubelets of the same process."""

@@ -1,1 +1,1 @@
-"""The lab's nodes: kubelets whose decisions are the model's, behind the Kubernetes API."""
+"""The lab's nodes: kubelets that decide by the model, behind the Kubernetes API."""

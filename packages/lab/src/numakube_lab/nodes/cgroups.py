@@ -4,7 +4,7 @@ They are below ``sys/fs/cgroup`` of the node's folder, with systemd's names. A p
 when it is admitted, with one for its sandbox; a container has one for as long as it runs. A kubelet
 without a CPU Manager leaves their CPUs alone, a static one writes those that it gives out.
 
-Thousands of pods would mean thousands of files, so there are none before somebody asks: by mounting
+Thousands of pods would mean thousands of files, so there are none before a client asks: by mounting
 ``/sys/fs/cgroup`` of the node into a pod, or by `NodeCgroups.tree`.
 
 A kubelet that starts again rewrites everything. A real one does so only for what its CPU Manager

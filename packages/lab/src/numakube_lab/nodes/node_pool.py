@@ -72,7 +72,7 @@ class NodePool:
         Args:
             client: the API; its clock is the clock of all nodes.
             root: where every node has its sockets, and a folder for its checkpoint files and sysfs
-                once somebody asks for it (see `folder`); keep the path short. Without it nodes
+                once it is asked for (see `folder`); keep the path short. Without it nodes
                 keep their state in memory.
             sockets: whether nodes serve PodResources and take device plugins on unix sockets under
                 *root*; if not given, the first 64 nodes do.
@@ -150,7 +150,7 @@ class NodePool:
             raise ConfigError(f"no node {name!r} in this lab; there are: {known}") from None
 
     async def add(self, *plans: NodePlan, tell: Callable[[str], None] = lambda _: None) -> None:
-        """Start nodes; returns when they are registered. *tell* is told how far it is."""
+        """Start nodes; returns when they are registered. *tell* is called with the progress."""
         for number, plan in enumerate(plans, 1):
             self._create(plan)
             await self._open_sockets(plan.name)

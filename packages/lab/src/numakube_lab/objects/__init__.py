@@ -1,4 +1,4 @@
-"""What the API server knows of the built-in kinds: defaults, checks, admission and columns.
+"""What the API server knows of built-in kinds: defaults, checks, admission and columns.
 
 All of it is pure: objects are JSON dicts in canonical form (see `numakube_lab.kinds.TypeInfo`),
 arguments are never changed, other objects are looked up through a `ClusterView` that the caller

@@ -1,4 +1,4 @@
-"""The four ways to change an object: JSON patch, merge patch, strategic merge patch and apply.
+"""The four ways to change an object: JSON patch, merge patch, strategic merge patch, apply.
 
 Everything here is pure: documents go in, documents come out, and the arguments are never changed.
 """

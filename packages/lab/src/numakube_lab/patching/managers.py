@@ -1,6 +1,6 @@
 """Who manages which fields of an object: ``metadata.managedFields`` decoded, and encoded again.
 
-A manager is told from others by its name, operation and subresource, and unless it applies, by the
+A manager is identified by its name, operation and subresource, and unless it applies, by the
 API version that it used.
 """
 

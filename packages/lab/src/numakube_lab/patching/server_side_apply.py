@@ -2,8 +2,8 @@
 
 Who last set a field owns it. An update takes ownership of what it changes; an apply owns what its
 configuration mentions, conflicts with others over values that differ, and removes what its manager
-applied last time, applies no longer and nobody else owns. All of it follows Kubernetes 1.35, except
-that an object has the same fields in every version of its kind.
+applied last time, applies no longer and no other manager owns. All of it follows Kubernetes 1.35,
+except that an object has the same fields in every version of its kind.
 """
 
 from __future__ import annotations

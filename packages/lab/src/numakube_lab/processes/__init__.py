@@ -1,1 +1,1 @@
-"""Pods of numakube's own image, run for real as tasks of the lab's process."""
+"""Pods of numakube's own image, run as tasks of the lab's process."""

@@ -78,7 +78,7 @@ def proxied(process: Process) -> Surroundings:
 
 
 def as_told(process: Process) -> Surroundings:
-    """Return surroundings in which a container serves where it is told to, on the lab's host."""
+    """Return surroundings in which a container serves at the given address on the lab's host."""
     elsewhere = Elsewhere(move=False, announce=process.announce)
     return replace(unreachable(process), serve=True, elsewhere=elsewhere)
 

@@ -1,4 +1,4 @@
-"""Replay of recorded kube-apiserver answers against a running API server.
+"""Replays recorded kube-apiserver answers against a running API server.
 
 A case is a list of requests with the answers of a real server (`cases`). `perform` sends the
 requests and `matching` compares what comes back, up to what no two servers share: uids, versions,

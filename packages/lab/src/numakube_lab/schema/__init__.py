@@ -1,1 +1,1 @@
-"""What the types of the API look like: built-in ones from tables, others from their schemas."""
+"""Schemas of API types: built-in ones from tables, custom ones from their definitions."""

@@ -1,5 +1,5 @@
 // The map of all zones: one strip a node, one cell a zone, painted pixel by pixel from one typed
-// array. Forty thousand cells take a few milliseconds, so every movement paints everything anew.
+// array. Forty thousand cells take a few milliseconds, so every movement repaints everything.
 import { chosen, grouped, keyOf, ordered, sizes, worst } from "./choice.js";
 import { fit, rowAt } from "./layout.js";
 import { palette, toCss } from "./palette.js";

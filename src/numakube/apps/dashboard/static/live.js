@@ -1,5 +1,5 @@
 // Keeps a page up to date: the server says when it is out of date, and the parts that are marked
-// as live are taken from a new rendering of it. One stream a page, none while nobody looks.
+// as live are taken from a new rendering of it. One stream a page, none while the page is hidden.
 
 const FIRST_PAUSE = 1000;
 const LONGEST_PAUSE = 30000;

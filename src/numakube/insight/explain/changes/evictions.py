@@ -35,7 +35,7 @@ _CHEAP: Final[Cost] = (0, 1, 0)
 
 
 def evictions(bench: Bench, judgement: Judgement) -> Iterator[Change]:
-    """Yield who has to go, where: by the scheduler's own doing, or by somebody's hand."""
+    """Yield the pods to evict on each node: by the scheduler itself, or by hand."""
     nomination = judgement.nomination
     if nomination is not None:
         yield _preempted(nomination.node, nomination.victims)

@@ -1,6 +1,6 @@
-"""Who has booked what: from reports, reservations and pods to a belief about each node's zones.
+"""Caches that make beliefs about zones from reports, reservations and pods.
 
-Between a bind and the node's next report nobody knows for sure what is free where. Four caches
+Between a bind and the node's next report it is uncertain what is free where. Four caches
 answer that differently; all obey `contract.NumaCache`, and none of them acts, waits or reads a
 clock.
 

@@ -31,7 +31,7 @@ def makes_room(before: NumaBelief | None, after: NumaBelief | None) -> bool:
         return True
     if _configuration(before.topology) != _configuration(after.topology):
         return True
-    return _more_is_free(before, after) or _somebody_left(before, after)
+    return _more_is_free(before, after) or _a_pod_left(before, after)
 
 
 def _configuration(topology: NodeTopology | None) -> tuple[object, ...]:
@@ -56,7 +56,7 @@ def _more_is_free(before: NumaBelief, after: NumaBelief) -> bool:
     return any(amount > old.get(name, 0) for old, new in zones for name, amount in new.items())
 
 
-def _somebody_left(before: NumaBelief, after: NumaBelief) -> bool:
+def _a_pod_left(before: NumaBelief, after: NumaBelief) -> bool:
     """Tell whether a pod holds nothing any more; equal counts may hide other CPUs."""
     if not isinstance(before, ExactBelief) or not isinstance(after, ExactBelief):
         return False

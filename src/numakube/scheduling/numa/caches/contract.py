@@ -1,6 +1,6 @@
 """What every cache can do, and what it tells about it.
 
-A cache is told everything that happens, in any order and any number of times, and says each time
+A cache receives everything that happens, in any order and any number of times, and says each time
 which beliefs changed. The process that runs it passes those on:
 
     changes = cache.set_report(nrt)
@@ -161,7 +161,7 @@ class NumaCache(Protocol):
         ...
 
     def trust(self, node: str) -> Changes:
-        """Believe the latest report of *node* as it is: somebody who knows says so.
+        """Believe the latest report of *node* as it is: an operator says it is right.
 
         Pods that the kubelet has acknowledged count as contained in it; those that are still on
         their way do not.

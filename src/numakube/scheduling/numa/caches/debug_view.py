@@ -2,7 +2,7 @@
 
 The report that is believed and the pods that the API server tells of are two views of the same
 node. Where they differ is where trouble comes from: pods that we know of and the report does not,
-pods that the report has and nobody knows, and fingerprints that do not agree.
+pods that the report has and the cache does not know, and fingerprints that do not agree.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Examination:
     Attributes:
         serial: how many reports of the node came before the believed one.
         only_here: pods with resources of their own that the report does not name.
-        only_reported: short hashes of pods that the report names and nobody knows.
+        only_reported: short hashes of unknown pods that the report names.
         held: what is held for pods on their way, by uid.
     """
 

@@ -1,6 +1,6 @@
 """A belief made with the kubelet model: the reported state, and every pod admitted on top of it.
 
-The model is only built when somebody asks, and only the most recent ones are kept (`ModelShelf`):
+The model is only built on demand, and only the most recent ones are kept (`ModelShelf`):
 what follows from it, free amounts and predicted places, is small and stays.
 """
 
@@ -81,7 +81,7 @@ class Basis:
 
     Attributes:
         steps: what has happened since the report, or is about to.
-        evicted: pods that are gone in thought.
+        evicted: pods that are assumed to be gone.
     """
 
     report: Report
@@ -121,7 +121,7 @@ class _Tried:
     """A pod that was admitted to a model, or refused.
 
     Attributes:
-        after: what is believed if it comes, once somebody has asked; it owns the model then.
+        after: what is believed if it comes, once it was asked for; it owns the model then.
     """
 
     pod: PodInfo
@@ -242,7 +242,7 @@ class ExactBelief:
         return tried.after
 
     def _try(self, pod: PodInfo) -> _Tried | None:
-        """Admit *pod* to a copy of the model; whoever is confirmed is usually reserved next."""
+        """Admit *pod* to a copy of the model; a confirmed pod is usually reserved next."""
         for known in self._tried:
             if _same_pod(known.pod, pod):
                 return known
@@ -280,7 +280,7 @@ class ExactBelief:
         return belief
 
     def _settle(self, model: KubeletNode, uses: Mapping[str, ZoneUse | Refusal]) -> None:
-        """Release what nobody holds any more and note what follows."""
+        """Release what no pod holds any more and note what follows."""
         model.collect_garbage()
         self._model = model
         if self._outlook is None:

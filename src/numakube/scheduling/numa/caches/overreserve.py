@@ -1,18 +1,18 @@
 """Upstream's cache: a pod on its way is taken off every zone, until a report is known to have it.
 
-Follows scheduler-plugins of August 2026 (specification of the plugin, section 5.3), which decides
+Follows scheduler-plugins of August 2026 (``pkg/noderesourcetopology/cache``), which decides
 by fingerprint whether a report has all pods that we know of, and until then keeps the report before
 and every reservation. A pod of another scheduler, whose place is unknown, blocks its node.
 
 Unlike upstream
 
-* a report is judged when it comes, not when a timer asks, and pods that wait are told;
+* a report is judged when it comes, not when a timer asks, and waiting pods are woken;
 * pods that ended, are being deleted, or were admitted but are not running, do not keep a
   fingerprint from matching (`numakube.scheduling.numa.caches.fingerprints`);
 * what a report does not have stays reserved, also when the kubelet's configuration changed;
 * only what the kubelet gives exclusively is reserved: nothing of Burstable pods but devices;
 * NRTs may appear and disappear at any time, and a pod that was deleted is not reserved any more;
-* a pod of another scheduler is told once, not at each change of its status; and
+* a pod of another scheduler counts once, not at each change of its status; and
 * no doubt outlives a second report, or 90 seconds without one.
 """
 

@@ -6,7 +6,7 @@ With exact data a report names its pods, so what is free follows from the report
 
 There is no handshake and nothing to wait for: a pod counts as soon as it is seen, no matter which
 scheduler bound it. When a report names a pod for the first time, what it got is compared with what
-was foreseen; the report is right, and the difference is told as a `Misprediction`.
+was foreseen; the report is right, and the difference is reported as a `Misprediction`.
 
 Without exact data a pod is booked on every zone where it may be, until the report has it
 (`report_coverage`). A node is blocked only while its own exporter says that the data is stale.
@@ -200,7 +200,7 @@ class Predict:
     def _replace(self, node: str, belief: NumaBelief | None, cause: Cause) -> Changes:
         before = self._beliefs.pop(node, None)
         if isinstance(before, ExactBelief):
-            # Whoever still remembers it must not keep its model alive, nor what followed from it.
+            # A caller that still has it must not keep its model alive, nor what followed from it.
             before.drop_model()
         facts: tuple[Fact, ...] = ()
         if belief is None:

@@ -3,7 +3,7 @@
 Third-party reports carry a fingerprint of their pods at best. If it is that of pods which we know,
 we know which ones. But kubelets list pods before they have given them anything, so being named is
 not enough: the kubelet must have acknowledged the pod, and a report that was there before that must
-show as much in use as its pods hold. If the fingerprint is of nobody we know, or there is none, a
+show as much in use as its pods hold. If the fingerprint matches no set of pods, or is missing, a
 pod counts as contained in the report when
 
 * a report came after the kubelet had acknowledged the pod; two reports, if they bear a fingerprint,
@@ -109,7 +109,7 @@ class Evidence:
         )
 
     def wait(self, pods: Iterable[KnownPod], now: float) -> bool:
-        """Let time pass; tell whether the patience with any of *pods* has come to its end."""
+        """Let time pass; tell whether the waiting time of any of *pods* is over."""
         ended = False
         for pod in pods:
             seen = self._acknowledged.get(pod.uid)

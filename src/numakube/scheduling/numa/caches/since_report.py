@@ -1,8 +1,8 @@
 """What has happened on a node since its report, in the order in which its kubelet met it.
 
 Where the kubelet puts a pod depends on who is there at that moment. So it matters whether a pod
-ended before or after others were admitted. A kubelet tells of both in order: whoever it had
-acknowledged when the end of a pod became known was admitted before, and everybody else after.
+ended before or after others were admitted. A kubelet reports both in order: a pod that it had
+acknowledged when the end of a pod became known was admitted before, and all others after.
 """
 
 from __future__ import annotations

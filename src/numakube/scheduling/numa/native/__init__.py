@@ -1,4 +1,4 @@
-"""Native mode: every policy and scope decided from counts, and by the kubelet model where it can.
+"""Native mode: decides every policy and scope from counts, then asks the kubelet model.
 
     pod_wants                   what a pod wants, as numbers, worked out once a pod
     pod_checks                  what that means on nodes with given rules

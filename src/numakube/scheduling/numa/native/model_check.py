@@ -57,7 +57,7 @@ class ModelCheck:
         )
 
     def check(self, pod: PodInfo, node: NodeInfo) -> Admitted | Rejection | None:
-        """Return what the kubelet of *node* will do with *pod*; ``None`` if nobody can tell."""
+        """Return what the kubelet of *node* will do with *pod*; ``None`` if that is unknown."""
         belief = node.numa
         if belief is None:
             return None

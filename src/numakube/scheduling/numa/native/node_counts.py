@@ -4,7 +4,7 @@ Two amounts count for each zone: what is free, and the total by which the kubele
 placement could be. That total includes reserved and busy CPUs and unhealthy devices, but for memory
 only what pods may use (kubelet 1.35: the hint providers in pkg/kubelet/cm).
 
-Whether a manager is on is told by the report's attributes. A report without them is taken at its
+The report's attributes say whether a manager is on. A report without them is taken at its
 data: a kubelet whose manager is off gives no allocatable CPUs or memory to report, so
 zones that have some mean a manager that is on.
 """

@@ -75,7 +75,7 @@ class Reader:
 
 
 def numa_zones(nrt: NodeResourceTopology) -> list[NumaZone]:
-    """Return the zones of *nrt*; raise `InvalidValue` for a quantity that is none."""
+    """Return the zones of *nrt*; raise `InvalidValue` for a malformed quantity."""
     costs: dict[int, dict[int, int]] = {}
     zones = []
     for zone in nrt.zones:

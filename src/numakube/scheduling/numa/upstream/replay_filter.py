@@ -42,7 +42,7 @@ class Reported:
         return None
 
     def without(self, uids: Iterable[str]) -> Reported:
-        """Return the same: nobody knows where the pods are."""
+        """Return the same: the places of the pods are unknown."""
         return self
 
 

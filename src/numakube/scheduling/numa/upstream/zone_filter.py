@@ -81,7 +81,7 @@ class Placing:
         for name in names:
             if name not in self._free:
                 self._free[name] = self._columns.available(name).copy()
-            # Where no zone names the resource this changes numbers that nobody looks at.
+            # Where no zone names the resource this changes numbers that are not used.
             self._free[name][lowest, self._each] -= request.amounts[name]
 
     def _zones_with(self, name: str, amount: int) -> Mask:

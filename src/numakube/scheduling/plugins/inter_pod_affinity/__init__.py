@@ -1,4 +1,4 @@
-"""InterPodAffinity: pods near to or far from other pods, within domains of the cluster.
+"""InterPodAffinity: places pods near or far from other pods, within topology domains.
 
 Required terms of the pod and required anti-affinity of the pods that run filter; preferences of
 both, and required affinity of those that run, score. Follows kube-scheduler 1.35.

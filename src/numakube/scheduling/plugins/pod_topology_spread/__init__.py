@@ -1,4 +1,4 @@
-"""PodTopologySpread: pods are spread evenly over zones, nodes or other domains.
+"""PodTopologySpread: spreads pods evenly over zones, nodes or other domains.
 
 Hard constraints filter, soft ones score. Pods without constraints of their own get the defaults of
 the plugin's arguments, about the pods of the same services and owner. Follows kube-scheduler 1.35.

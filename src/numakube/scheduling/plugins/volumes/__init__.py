@@ -1,4 +1,4 @@
-"""The plugins about volumes: restrictions, limits of nodes, binding, and zones.
+"""The volume plugins: restrictions, limits per node, binding, and zones.
 
 They follow kube-scheduler 1.35 with its defaults. In-tree volumes of clouds count against the
 limits of the CSI drivers that took them over.

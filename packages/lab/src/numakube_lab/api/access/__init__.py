@@ -1,1 +1,1 @@
-"""Who sends a request, and what they may do."""
+"""Authentication and authorisation of requests."""

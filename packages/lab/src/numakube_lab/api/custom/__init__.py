@@ -1,1 +1,1 @@
-"""Custom resources: their definitions, and the kinds that these define."""
+"""Custom resource definitions, and the kinds that they define."""

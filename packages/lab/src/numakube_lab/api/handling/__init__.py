@@ -1,1 +1,1 @@
-"""What every handler works with: the request, the state of the server, bodies and answers."""
+"""What every request handler uses: the request, the server's state, bodies and answers."""

@@ -1,1 +1,1 @@
-"""The server itself: HTTP, routing, start-up, and paths beside the resources."""
+"""The server: HTTP, routing, start-up, and paths that serve no resource."""

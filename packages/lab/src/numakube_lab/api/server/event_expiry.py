@@ -36,7 +36,7 @@ class EventExpiry:
         state.store.subscribe(_SHELF, self._note)
 
     def remove_expired(self) -> None:
-        """Remove what nobody has written for an hour."""
+        """Remove events that were not written for an hour."""
         written = self._written
         while written and next(iter(written.values())) + EVENT_LIFETIME <= self._state.now():
             self._state.store.remove(next(iter(written)))

@@ -126,7 +126,7 @@ async def _strike(faults: Faults, request: web.BaseRequest) -> web.StreamRespons
     if fault.drop:
         if request.transport is not None:
             request.transport.abort()
-        return web.Response(status=499)  # nobody will read it
+        return web.Response(status=499)  # the client is gone
     if fault.code is None:
         return None
     refusal = injected(fault.code)

@@ -1,1 +1,1 @@
-"""What clients do with objects: create, read, change, delete and watch them."""
+"""The verbs of the API: create, read, update, patch, delete and watch."""

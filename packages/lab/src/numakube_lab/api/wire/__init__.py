@@ -1,1 +1,1 @@
-"""The texts of requests: paths, options, media types, selectors, and refusals."""
+"""The texts of requests: paths, options, media types, selectors and refusals."""

@@ -1,4 +1,4 @@
-"""``numakube lab``: an embedded cluster with NUMA nodes, in one process."""
+"""``numakube lab``: starts, inspects and stops a lab."""
 
 from __future__ import annotations
 

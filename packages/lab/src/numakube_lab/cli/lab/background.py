@@ -33,7 +33,7 @@ def detach(folder: RunDir, claim: FileIO, run: Callable[[], None]) -> LabInfo:
         child = os.fork()
         if not child:
             _become_daemon(claim, log)
-            # What follows is the child's: its errors are told as any command's are.
+            # What follows is the child's: its errors are printed as any command's are.
             run()
             sys.exit(0)
         claim.close()

@@ -105,7 +105,7 @@ def thaw_exporter(name: str, nodes: tuple[str, ...]) -> None:
     "amounts",
     multiple=True,
     metavar="RESOURCE=QUANTITY",
-    help="Tell so much more to be available, or less, as in cpu=-2; repeatable.",
+    help="Report this much more as available, or less, as in cpu=-2; repeatable.",
 )
 @click.option("--zone", default="", help="Only in this zone, such as node-0.")
 @click.option("--delay", type=click.FloatRange(0, 600), default=0.0, help="Seconds to be late.")

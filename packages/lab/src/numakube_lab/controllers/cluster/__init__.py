@@ -1,1 +1,1 @@
-"""Controllers of the cluster: nodes, namespaces, accounts and garbage collection."""
+"""Controllers of nodes, namespaces, service accounts and garbage collection."""

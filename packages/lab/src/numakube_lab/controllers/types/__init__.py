@@ -1,4 +1,4 @@
-"""The objects that controllers look after: only the fields they read or write.
+"""The objects that controllers handle, with only the fields they use.
 
 A pod template is opaque to a controller, which hands it on as it is; it stays a plain document.
 """

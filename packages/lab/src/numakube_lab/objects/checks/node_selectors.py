@@ -25,7 +25,7 @@ _ONE_FIELD_VALUE: Final = (
 def validate_node_affinity(
     affinity: Json, path: str, *, any_value: bool = False
 ) -> list[FieldError]:
-    """Check a pod's node affinity; old label values that are none pass if *any_value*."""
+    """Check a pod's node affinity; invalid old label values pass if *any_value*."""
     errors: list[FieldError] = []
     if (selector := affinity.get(REQUIRED)) is not None:
         errors += validate_node_selector(selector, f"{path}.{REQUIRED}", any_value=any_value)

@@ -1,1 +1,1 @@
-"""Kinds that a cluster as a whole is described and configured by."""
+"""Kinds that describe and configure the cluster as a whole."""

@@ -1,1 +1,1 @@
-"""Devices: claims, classes and slices (dynamic resource allocation)."""
+"""Dynamic resource allocation: claims, device classes and resource slices."""

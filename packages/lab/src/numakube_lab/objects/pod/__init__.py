@@ -1,1 +1,1 @@
-"""Pods and their templates: defaults, checks, admission and warnings."""
+"""Pods and pod templates: defaults, checks, admission and warnings."""

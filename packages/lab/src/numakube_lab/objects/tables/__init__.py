@@ -1,4 +1,4 @@
-"""Tables: what ``kubectl get`` shows of objects.
+"""Tables: the columns that ``kubectl get`` shows.
 
 The server makes the table; ``kubectl`` merely prints it. A kind's table has columns, some of
 which are only shown when asked for, and for each object a row of cells. Kinds without a table of

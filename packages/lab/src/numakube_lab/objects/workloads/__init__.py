@@ -1,1 +1,1 @@
-"""Kinds that make, scale or protect pods: deployments, jobs, budgets and the like."""
+"""Kinds that create, scale or protect pods: deployments, jobs, budgets and the like."""

@@ -1,6 +1,7 @@
 """Which old value a new one replaces, where that can be told.
 
-Fields are told by their names, elements of a list by its keys; elements of other lists cannot be.
+Fields are matched by their names, elements of a list by its keys; elements of other lists cannot
+be.
 """
 
 from __future__ import annotations

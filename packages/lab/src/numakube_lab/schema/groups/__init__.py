@@ -1,1 +1,1 @@
-"""Tables of the built-in types, one module per API group or family of small groups."""
+"""Tables of the built-in types, one module for each API group or family of groups."""

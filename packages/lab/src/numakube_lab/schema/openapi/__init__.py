@@ -1,4 +1,4 @@
-"""OpenAPI v3: what kubectl reads to validate, explain and apply.
+"""OpenAPI v3, which kubectl reads to validate, explain and apply.
 
     openapi_index({"api/v1": digest})           the answer to /openapi/v3
     openapi_document(routes, schemas)           the answer to /openapi/v3/api/v1

@@ -1,0 +1,79 @@
+"""The architecture page names every package, and only files that exist."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import os
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+PACKAGES = re.compile(r"(?<=<!-- packages -->\n).*(?=<!-- /packages -->)", re.DOTALL)
+SOURCES = (ROOT / "src" / "numakube", ROOT / "packages" / "lab" / "src" / "numakube_lab")
+CONTRACTS = {"numakube": "layers", "numakube_lab": "lab-layers"}
+LONGEST_GLOSSARY = 40
+
+
+def layers_of(distribution: str) -> list[str]:
+    """Return the top packages and modules of a distribution, highest first."""
+    linter = configparser.ConfigParser()
+    linter.read(ROOT / ".importlinter")
+    return re.findall(r"\w+", linter[f"importlinter:contract:{CONTRACTS[distribution]}"]["layers"])
+
+
+def first_line(package: Path) -> str:
+    """Return what a package says of itself in one line, as Markdown."""
+    docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring, package
+    return docstring.partition("\n")[0].replace("``", "`")
+
+
+def packages_of(source: Path) -> list[str]:
+    """Return a row for every package below *source*, in the order of the layers."""
+    layers = layers_of(source.name)
+    found = [one.parent.relative_to(source) for one in source.rglob("*/__init__.py")]
+    found.sort(key=lambda one: (layers.index(one.parts[0]), one.parts))
+    return [f"| `{'.'.join(one.parts)}` | {first_line(source / one)} |" for one in found]
+
+
+def generated() -> str:
+    """Return a table for each distribution."""
+    parts = []
+    for source in SOURCES:
+        rows = ["| package | what it has |", "|---|---|", *packages_of(source)]
+        parts.append(f"\n### {source.name}\n\n{first_line(source)}\n\n" + "\n".join(rows))
+    return "\n".join(parts) + "\n\n"
+
+
+def test_the_page_has_every_package_with_its_first_line() -> None:
+    """Run ``UPDATE_DOCS=1 pytest tests/docs`` after a change of packages."""
+    written = PAGE.read_text(encoding="utf-8")
+    real = PACKAGES.sub(lambda _: generated(), written)
+    if os.environ.get("UPDATE_DOCS"):
+        PAGE.write_text(real, encoding="utf-8")
+    else:
+        assert real == written
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda one: one.name)
+def test_every_package_describes_itself_in_a_sentence(source: Path) -> None:
+    """A first line that ends in the middle of a sentence would look broken in the table."""
+    for one in source.rglob("__init__.py"):
+        assert first_line(one.parent).endswith("."), one
+
+
+def test_every_file_that_the_page_names_exists() -> None:
+    """So that the walks through the code can be followed."""
+    for path in re.findall(r"`([\w/]+\.py)`", PAGE.read_text(encoding="utf-8")):
+        assert any((source / path).exists() for source in SOURCES), path
+
+
+def test_the_glossary_stays_short() -> None:
+    """A newcomer has to learn all of it."""
+    glossary = PAGE.read_text(encoding="utf-8").partition("## Glossary")[2]
+    words = re.findall(r"^\| (?!word \|)", glossary, re.MULTILINE)
+    assert 0 < len(words) <= LONGEST_GLOSSARY
