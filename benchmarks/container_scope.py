@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.codec import encode
 from numakube.api.containers import Container, ResourceRequirements
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.pods import NumaTopologySpec
+from numakube.api.koordinator.pod_annotations import NumaTopologySpec
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod, PodSpec
 from numakube.koordinator.admission import admit, rate

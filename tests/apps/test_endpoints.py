@@ -22,7 +22,7 @@ from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
 from numakube.kube.catalog import NAMESPACES
 from numakube.testing import until
-from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.access.certificate_authority import Authority
 from numakube_lab.replay.run import TOKENS
 
 PAGE = ROOT / "docs" / "reference" / "endpoints.md"

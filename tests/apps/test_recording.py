@@ -14,7 +14,7 @@ from numakube.scheduling.numa.caches.contract import Changes, NumaCache
 from numakube.scheduling.numa.caches.overreserve import OverReserve
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.queue.entries import QueuedPod
-from numakube.scheduling.recorder.documents import flight_document
+from numakube.scheduling.recorder.flight_documents import flight_document
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -11,7 +11,7 @@ from numakube.insight.pod_timeline import timeline, use_text
 from numakube.scheduling.numa.caches.mispredictions import Severity, ZoneUse
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.scheduling.recorder import notes
-from numakube.scheduling.recorder.documents import WallTime, flight_document
+from numakube.scheduling.recorder.flight_documents import WallTime, flight_document
 from numakube.scheduling.recorder.notes import Candidates, Group, Nominated, Queued, Subject, Tried
 from numakube.scheduling.recorder.recorder import FlightRecorder
 

@@ -16,7 +16,7 @@ from tests.apps.enforcer.enforced import EnforcedCluster
 
 from numakube.api.codec import decode
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.pods import ResourceStatus
+from numakube.api.koordinator.pod_annotations import ResourceStatus
 from numakube.api.pod import Pod
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.patches import merge_patch

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from numakube.cli.replay.scheduler_cases import command
-from numakube.scheduling.replay import answer
+from numakube.scheduling.scheduler_replay import answer
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "scheduler.jsonl.gz"
 

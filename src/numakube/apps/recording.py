@@ -24,7 +24,7 @@ from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.zone_use import use_in_report
 from numakube.scheduling.recorder import notes
 from numakube.scheduling.recorder.condensing import grouped, tried
-from numakube.scheduling.recorder.documents import WallTime
+from numakube.scheduling.recorder.flight_documents import WallTime
 from numakube.scheduling.recorder.notes import Queued, Subject
 from numakube.scheduling.recorder.recorder import ATTEMPTS, FlightRecorder
 from numakube.values.quantity import value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.codec import decode
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.nodes import CpuManagerPolicy
+from numakube.api.koordinator.node_annotations import CpuManagerPolicy
 from numakube.errors import MalformedObject
 
 if TYPE_CHECKING:

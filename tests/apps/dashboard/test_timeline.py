@@ -9,7 +9,7 @@ from tests.apps.dashboard.world import empty_source, pod_object
 
 from numakube.apps.dashboard.pod_view import pod_view
 from numakube.apps.dashboard.recorded import Recorded
-from numakube.apps.dashboard.timeline import missed_in, moments_of
+from numakube.apps.dashboard.timeline_steps import missed_in, moments_of
 from numakube.insight.facts import ClusterFacts, SchedulerFacts
 
 ZONES = {"zones": [{"ids": [0], "amounts": {"cpu": "4", "memory": "8Gi"}}]}

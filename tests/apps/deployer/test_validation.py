@@ -12,7 +12,7 @@ from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation,
 from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import Node
 from numakube.apps.deployer.advice import Advice, kubeadm_patch, kubelet_configuration
-from numakube.apps.deployer.validation import Finding, validate
+from numakube.apps.deployer.kubelet_validation import Finding, validate
 from numakube.insight.facts import ClusterFacts
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape

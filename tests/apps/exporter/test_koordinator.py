@@ -15,7 +15,7 @@ from tests.kubelet.build import pod as spec
 from tests.sites.bare import BareOpener
 
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.nodes import CpuBasicInfo
+from numakube.api.koordinator.node_annotations import CpuBasicInfo
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology

@@ -28,7 +28,7 @@ from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODES
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock, SystemClock
-from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.access.certificate_authority import Authority
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.inprocess import InProcess
 from numakube_lab.nodes.node_pool import NodePool

@@ -37,7 +37,7 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.kube.subresources import request_token
 from numakube.manifests.extender import ExtenderManifest
 from numakube.testing import until
-from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.access.certificate_authority import Authority
 
 PORT, HEALTH_PORT = 1, 2
 """Which are meant; where they really are is announced."""

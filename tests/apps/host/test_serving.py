@@ -17,7 +17,7 @@ from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.serving import Health, Listen, Serving, body_of, parse_address
 from numakube.errors import ConfigError
-from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.access.certificate_authority import Authority
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURA
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.manifests.webhook import NAME, SECRET, WebhookManifest
 from numakube.testing import until
-from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.access.certificate_authority import Authority
 from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.testing import SiteOptions, lab_site
 

@@ -32,7 +32,7 @@ from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS as CONFIGURA
 from numakube.manifests.rbac_rules import cluster_role, service_account
 from numakube.manifests.webhook import NAME, WebhookManifest, cluster_rules
 from numakube.testing import until
-from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.access.certificate_authority import Authority
 from numakube_lab.replay.run import TOKENS
 
 SPEC = "scheduling.koordinator.sh/numa-topology-spec"

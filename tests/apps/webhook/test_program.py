@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube_lab.api.access.certificates import Authority
+from numakube_lab.api.access.certificate_authority import Authority
 
 PROGRAM = "from numakube.cli.main import main; main()"
 PATIENCE_SECONDS = 60.0

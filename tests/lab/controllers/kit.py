@@ -22,8 +22,8 @@ from numakube.kube.subresources import bind_pod
 from numakube.testing import until
 from numakube.values.times import format_time
 from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.controllers.all_controllers import Controllers, Factory
 from numakube_lab.controllers.common.mirrors import Cluster, Mirror, Owned
-from numakube_lab.controllers.running import Controllers, Factory
 from numakube_lab.inprocess import InProcess
 
 T = TypeVar("T", bound=Owned)

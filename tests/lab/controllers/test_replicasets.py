@@ -15,7 +15,7 @@ from numakube.api.pod import Pod, PodCondition, PodSpec, PodStatus
 from numakube.kube.catalog import PODS
 from numakube.kube.clock import ManualClock
 from numakube.values.times import format_time
-from numakube_lab.controllers.common.actions import Change, Create, Delete, Note, Plan
+from numakube_lab.controllers.common.controller_actions import Change, Create, Delete, Note, Plan
 from numakube_lab.controllers.common.owner_references import owner_reference
 from numakube_lab.controllers.types.workload_types import (
     REPLICA_SETS,

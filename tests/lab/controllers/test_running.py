@@ -11,7 +11,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.client import Client
 from numakube.testing import turns, until
 from numakube_lab.api.server.api_server import ApiServer
-from numakube_lab.controllers.running import ALL, Controllers
+from numakube_lab.controllers.all_controllers import ALL, Controllers
 from numakube_lab.controllers.types.workload_types import DEPLOYMENTS, REPLICA_SETS
 from numakube_lab.inprocess import InProcess
 

@@ -11,10 +11,10 @@ import pytest
 
 from numakube.kube.clock import ManualClock
 from numakube.testing import turns, until
+from numakube_lab.processes.container_programs import is_own, words_of
 from numakube_lab.processes.environment import expand
 from numakube_lab.processes.output import CURRENT, Output, Routed
-from numakube_lab.processes.programs import is_own, words_of
-from numakube_lab.processes.volumes import File, write_files
+from numakube_lab.processes.volume_folders import File, write_files
 
 
 def texts(output: Output) -> list[str]:

@@ -26,10 +26,10 @@ from numakube.errors import NumakubeError
 from numakube.scheduling.framework.plugins import Filter, Plugin, PreFilter
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status, failure
-from numakube.scheduling.plugins.volumes.binding import VolumeBinding
-from numakube.scheduling.plugins.volumes.limits import NodeVolumeLimits
-from numakube.scheduling.plugins.volumes.restrictions import VolumeRestrictions
-from numakube.scheduling.plugins.volumes.zone import VolumeZone
+from numakube.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from numakube.scheduling.plugins.volumes.volume_binding import VolumeBinding
+from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
+from numakube.scheduling.plugins.volumes.volume_zone import VolumeZone
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -21,7 +21,7 @@ from numakube.scheduling.preemption.bounds import Bounds
 from numakube.scheduling.preemption.budgets import Budget
 from numakube.scheduling.preemption.default_preemption import DefaultPreemption, PreemptionArgs
 from numakube.scheduling.preemption.victims import Victims, find_victims
-from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound

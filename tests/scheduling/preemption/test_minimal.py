@@ -12,7 +12,7 @@ from tests.scheduling.preemption.room import PlainFilters, full_node
 from numakube.api.pod import Pod
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.preemption.victims import Victims, find_victims
-from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

@@ -14,7 +14,7 @@ from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.preemption.budgets import Budget, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, find_victims
-from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo

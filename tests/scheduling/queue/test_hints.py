@@ -18,7 +18,7 @@ from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.profile import profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.plugins.default_plugins import default_plugins, default_weights
-from numakube.scheduling.queue.hints import ProfileHints
+from numakube.scheduling.queue.queueing_hints import ProfileHints
 from numakube.scheduling.snapshot.cluster import Cluster
 
 NAME = "default-scheduler"

@@ -22,7 +22,7 @@ from numakube.scheduling.framework.status import (
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.rejection import Kind, Rejection
 from numakube.scheduling.recorder.condensing import CANDIDATES, GROUPS, tried
-from numakube.scheduling.recorder.documents import WallTime, note_document
+from numakube.scheduling.recorder.flight_documents import WallTime, note_document
 from numakube.scheduling.recorder.notes import Tried
 from numakube.scheduling.snapshot.cluster import Cluster
 

@@ -24,7 +24,7 @@ from numakube.kube.client import Client
 from numakube.kubelet.machines.cadvisor_machine import from_cadvisor, read_devices
 from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 from numakube_lab.api.access.authentication import AUTHENTICATED, MASTERS, User
-from numakube_lab.api.access.certificates import server_context
+from numakube_lab.api.access.certificate_authority import server_context
 from numakube_lab.api.server.api_server import ApiServer
 from numakube_lab.cluster_parts import Crew, deploy_enforcers, node_summaries
 from numakube_lab.control import ControlServer

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from numakube.apps.deployer.engine import Engine
 from numakube.manifests.components import Choices, objects_of
-from numakube_lab.controllers.running import Controllers
+from numakube_lab.controllers.all_controllers import Controllers
 from numakube_lab.exporters.exporter_pool import ExporterPool
 from numakube_lab.nodes.node_pool import NODE_INDEX, NodePool
 from numakube_lab.processes.runtime import ProcessRuntime

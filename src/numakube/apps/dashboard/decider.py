@@ -6,9 +6,9 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from numakube.apps.dashboard.inside import Missed, Moment, Waiting
-from numakube.apps.dashboard.timeline import moments_of
+from numakube.apps.dashboard.timeline_steps import moments_of
 from numakube.insight.pod_timeline import use_text
-from numakube.scheduling.recorder.documents import flight_document, use_document
+from numakube.scheduling.recorder.flight_documents import flight_document, use_document
 from numakube.scheduling.snapshot.objects import ClusterObjects
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.api.pod_resources import effective_requests, qos_class
-from numakube.apps.dashboard.pods import phase_of
+from numakube.apps.dashboard.dashboard_pods import phase_of
 from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
 from numakube.apps.dashboard.sides import sides_of
 from numakube.errors import InvalidValue

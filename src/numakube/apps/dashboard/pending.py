@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.dashboard.pods import condition_of
+from numakube.apps.dashboard.dashboard_pods import condition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.api.pod_phase import is_rejected
+from numakube.apps.dashboard.dashboard_pods import condition_of
 from numakube.apps.dashboard.inside import Moment
 from numakube.apps.dashboard.node_view import placed_pod
 from numakube.apps.dashboard.pending import refusals_in
-from numakube.apps.dashboard.pods import condition_of
 from numakube.topology.view import NodeTopology
 from numakube.values.display import quantity_text
 

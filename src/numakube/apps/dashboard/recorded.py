@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numakube.apps.dashboard.inside import Missed, Moment, Waiting
-from numakube.apps.dashboard.timeline import missed_in, moments_of
+from numakube.apps.dashboard.timeline_steps import missed_in, moments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.dashboard.pods import PodBook
+from numakube.apps.dashboard.dashboard_pods import PodBook
 from numakube.apps.dashboard.zones import ZoneBook
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.errors import NumakubeError

@@ -17,8 +17,8 @@ import msgspec
 from aiohttp import web
 
 from numakube.apps.debugging.documents import JSON, json_answer
-from numakube.scheduling.recorder.documents import flight_document, summary_document
-from numakube.scheduling.recorder.documents import node_of as last_node_of
+from numakube.scheduling.recorder.flight_documents import flight_document, summary_document
+from numakube.scheduling.recorder.flight_documents import node_of as last_node_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.numa.caches.debug_view import Examination, examine, mode_of
 from numakube.scheduling.numa.caches.known_pods import scheduled_at, stage_of
 from numakube.scheduling.recorder import notes
-from numakube.scheduling.recorder.documents import use_document
+from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.values.resources import quantities_of
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import msgspec
 
 from numakube.api.codec import encode
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.nodes import (
+from numakube.api.koordinator.node_annotations import (
     CpuBasicInfo,
     CpuInfo,
     CpuManagerPolicy,

@@ -17,7 +17,7 @@ from numakube.apps.extender.protocol import (
     PreemptionResult,
     name_of,
 )
-from numakube.apps.extender.victims import Proposal, reconsider
+from numakube.apps.extender.zone_preemption import Proposal, reconsider
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.preemption.budgets import budgets_of
 

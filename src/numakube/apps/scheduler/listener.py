@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numakube.apps.scheduler.preemptions import Preemptions
     from numakube.apps.scheduler.rejections import Rejections
     from numakube.apps.scheduler.results import Results
-    from numakube.apps.scheduler.volumes import ApiVolumeActions
+    from numakube.apps.scheduler.volume_binder import ApiVolumeActions
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.numa.caches.contract import Changes
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -36,7 +36,7 @@ from numakube.apps.scheduler.rejections import Rejections
 from numakube.apps.scheduler.results import Results
 from numakube.apps.scheduler.scheduling_loop import Scheduler
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of
-from numakube.apps.scheduler.volumes import ApiVolumeActions
+from numakube.apps.scheduler.volume_binder import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
 from numakube.errors import LeadershipLost
 from numakube.kube.connect import connect
@@ -45,9 +45,9 @@ from numakube.kube.leader_election import LeaderElection, LeaseTiming
 from numakube.kube.object_keys import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.framework.registry import Services
-from numakube.scheduling.plugins.volumes.actions import VOLUME_ACTIONS
-from numakube.scheduling.queue.hints import ProfileHints
+from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
 from numakube.scheduling.queue.queue import Backoff, SchedulingQueue
+from numakube.scheduling.queue.queueing_hints import ProfileHints
 from numakube.scheduling.recorder.recorder import FlightRecorder
 from numakube.values.durations import SECOND, parse_duration
 

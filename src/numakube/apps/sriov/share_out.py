@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numakube.apps.sriov.config import DeviceType
-from numakube.apps.sriov.selectors import refusal
+from numakube.apps.sriov.device_selectors import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

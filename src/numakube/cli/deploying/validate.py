@@ -75,7 +75,7 @@ def command(
 
 def report(facts: ClusterFacts, output: Output, *, policies: tuple[str, ...] | None = None) -> int:
     """Print what is wrong; return the exit code."""
-    from numakube.apps.deployer.validation import validate
+    from numakube.apps.deployer.kubelet_validation import validate
 
     findings = validate(facts) if policies is None else validate(facts, policies=policies)
     if output is not Output.TABLE:

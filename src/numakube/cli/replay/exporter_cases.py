@@ -58,8 +58,8 @@ def command(ctx: click.Context, file: str, *, check: bool, accounting: str) -> N
 
 
 def _format(accounting: str) -> Format:
+    from numakube.apps.exporter.exporter_replay import answer
     from numakube.apps.exporter.inputs import Accounting
-    from numakube.apps.exporter.replay import answer
 
     way = Accounting(accounting)
     return Format(
@@ -103,7 +103,7 @@ def _print_problems(case: Case, problems: list[str]) -> None:
 
 
 def _problems(case: Case, accounting: str) -> Iterator[str]:
-    from numakube.apps.exporter.replay import unhandled
+    from numakube.apps.exporter.exporter_replay import unhandled
 
     for key in REQUIRED:
         if key not in case.row:

@@ -18,7 +18,7 @@ _IN_ORDER: Final = (
 
 
 def _load() -> Format:
-    from numakube.scheduling.replay import answer
+    from numakube.scheduling.scheduler_replay import answer
 
     return Format(answer=answer, recorded=_recorded, required=("id", "nodes", "pods"))
 

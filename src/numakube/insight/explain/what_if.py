@@ -25,7 +25,7 @@ from numakube.scheduling.framework.diagnosis import Diagnosis
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
-from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:

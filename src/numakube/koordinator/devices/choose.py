@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.koordinator.devices.groups import Branch, Left, pcie_of, selections
-from numakube.koordinator.devices.requests import Want, wants_of
+from numakube.koordinator.devices.wanted_devices import Want, wants_of
 from numakube.koordinator.refusals import Refusal, Why
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from numakube.koordinator.ledger.holdings import HeldDevice
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numakube.koordinator.devices.requests import Want
+    from numakube.koordinator.devices.wanted_devices import Want
     from numakube.koordinator.node.node_facts import DevicePlace
     from numakube.values.resources import Amounts
 

@@ -22,7 +22,7 @@ from numakube.api.koordinator.devices import (
     DeviceAllocation,
     VirtualFunction,
 )
-from numakube.api.koordinator.pods import (
+from numakube.api.koordinator.pod_annotations import (
     ContainerResourceStatus,
     NumaNodeResource,
     ResourceSpec,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from numakube.api.codec import convert, decode_tree
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.pods import KaiZone
+from numakube.api.koordinator.pod_annotations import KaiZone
 from numakube.api.nrt import numa_id_of
 from numakube.api.wire import QuantityText
 from numakube.errors import InvalidValue, MalformedObject

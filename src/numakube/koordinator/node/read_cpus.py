@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.nodes import (
+from numakube.api.koordinator.node_annotations import (
     CpuManagerPolicy,
     CpuTopology,
     NodeReservation,

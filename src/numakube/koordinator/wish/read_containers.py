@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
+from numakube.api.koordinator.pod_annotations import NumaTopologySpec, ResourceSpec
 from numakube.api.pod_resources import is_sidecar
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import (

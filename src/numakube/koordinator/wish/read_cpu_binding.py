@@ -13,7 +13,7 @@ from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyScope
 
 if TYPE_CHECKING:
-    from numakube.api.koordinator.pods import ResourceSpec
+    from numakube.api.koordinator.pod_annotations import ResourceSpec
     from numakube.koordinator.wish.pod_wish import PodWish
     from numakube.values.resources import Amounts
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.pods import NumaTopologySpec, ResourceSpec
+from numakube.api.koordinator.pod_annotations import NumaTopologySpec, ResourceSpec
 from numakube.api.pod_resources import effective_requests
 from numakube.errors import InvalidValue
 from numakube.koordinator.annotation_json import annotation, label, read_json, read_word

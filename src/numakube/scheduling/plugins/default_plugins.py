@@ -22,11 +22,11 @@ from numakube.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from numakube.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from numakube.scheduling.plugins.queueing import PrioritySort, SchedulingGates
 from numakube.scheduling.plugins.taint_toleration import TaintToleration
-from numakube.scheduling.plugins.volumes.actions import VOLUME_ACTIONS
-from numakube.scheduling.plugins.volumes.binding import VolumeBinding
-from numakube.scheduling.plugins.volumes.limits import NodeVolumeLimits
-from numakube.scheduling.plugins.volumes.restrictions import VolumeRestrictions
-from numakube.scheduling.plugins.volumes.zone import VolumeZone
+from numakube.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from numakube.scheduling.plugins.volumes.volume_actions import VOLUME_ACTIONS
+from numakube.scheduling.plugins.volumes.volume_binding import VolumeBinding
+from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
+from numakube.scheduling.plugins.volumes.volume_zone import VolumeZone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

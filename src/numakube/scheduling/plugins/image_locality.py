@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
-    from numakube.scheduling.snapshot.images import Image
+    from numakube.scheduling.snapshot.node_images import Image
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -10,7 +10,7 @@ from numakube.scheduling.framework.plugins import Nomination, PostFilter
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unschedulable
 from numakube.scheduling.preemption.bounds import Bounds
 from numakube.scheduling.preemption.victims import NO_VICTIMS, KnowsPlaces, Victims, find_victims
-from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.preemption.what_if_node import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.preemption.budgets import Budget
     from numakube.scheduling.preemption.victims import Cost
-    from numakube.scheduling.preemption.what_if import WhatIf
+    from numakube.scheduling.preemption.what_if_node import WhatIf
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

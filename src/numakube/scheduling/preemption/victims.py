@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numakube.scheduling.preemption.budgets import Budget
-    from numakube.scheduling.preemption.what_if import Trial
+    from numakube.scheduling.preemption.what_if_node import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -1,9 +1,9 @@
 """What a flight recorder writes down: one value for each thing that happens to a pod.
 
 Notes hold references to values that exist anyway and are never bigger than a few kilobytes; texts
-and documents are made of them only when they are read (`numakube.scheduling.recorder.documents`).
-Every note tells about how many bytes it keeps alive, so that its owner can stay within a
-limit. Times are seconds of the process's monotonic clock.
+and documents are made of them only when they are read (`flight_documents`). Every note tells about
+how many bytes it keeps alive, so that its owner can stay within a limit. Times are seconds of the
+process's monotonic clock.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from numakube.scheduling.snapshot.columns import NodeColumns
-from numakube.scheduling.snapshot.images import ImageTable
+from numakube.scheduling.snapshot.node_images import ImageTable
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.scheduling.snapshot.pod_indexes import PodIndexes

@@ -25,7 +25,7 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import DEPLOYMENTS, resource_of
 from numakube.manifests.scheduler import NAME, SchedulerManifest
 from numakube.topology.view import NodeTopology
-from numakube_lab.processes.programs import OWN
+from numakube_lab.processes.container_programs import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

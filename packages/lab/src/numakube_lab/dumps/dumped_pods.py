@@ -16,7 +16,7 @@ from numakube.api.pod_phase import ENDED_PHASES
 from numakube.kubelet.outcome import Admitted
 from numakube.topology.exact_report import Holding, uid_hash
 from numakube.topology.rebuild import report_of
-from numakube_lab.processes.programs import OWN, is_own
+from numakube_lab.processes.container_programs import OWN, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import ConfigError
 from numakube.node.device_plugin.plugin_protocol import KUBELET_SOCKET, RegistrationServer
 from numakube.node.podresources import PodResourcesServer
+from numakube_lab.nodes.device_plugins import DevicePlugins
 from numakube_lab.nodes.plugin_watcher import FOLDER as REGISTRY
 from numakube_lab.nodes.plugin_watcher import PluginRegistry
-from numakube_lab.nodes.plugins import DevicePlugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,13 +17,13 @@ from numakube.apps.host.serving import Elsewhere
 from numakube.apps.host.surroundings import Surroundings
 from numakube.errors import NumakubeError
 from numakube.programs import PROGRAMS as HOSTED
+from numakube_lab.processes.container_programs import print_version
 from numakube_lab.processes.probe import run_probe
-from numakube_lab.processes.programs import print_version
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from numakube_lab.processes.programs import Process, Program
+    from numakube_lab.processes.container_programs import Process, Program
 
 
 USAGE: Final = 2

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube_lab.nodes.timeline import ContainerRun, Ended, next_pause, restarts
+from numakube_lab.processes.container_programs import Process, Program
 from numakube_lab.processes.output import CURRENT, Output
-from numakube_lab.processes.programs import Process, Program
 from numakube_lab.processes.tasks import CannotStart
 
 if TYPE_CHECKING:

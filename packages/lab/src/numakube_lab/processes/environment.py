@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.processes.fields import field_value, resource_value
+from numakube_lab.processes.downward_api import field_value, resource_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

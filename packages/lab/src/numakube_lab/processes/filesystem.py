@@ -18,7 +18,7 @@ from numakube.kube.connection.cluster_config import SERVICE_ACCOUNT
 from numakube_lab.processes.environment import expand
 from numakube_lab.processes.podspec import Mount
 from numakube_lab.processes.tasks import CannotStart
-from numakube_lab.processes.volumes import ACCOUNT_VOLUME, files_of, write_files
+from numakube_lab.processes.volume_folders import ACCOUNT_VOLUME, files_of, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping

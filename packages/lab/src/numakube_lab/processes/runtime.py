@@ -23,11 +23,11 @@ from numakube.node.cgroups.fake_groups import MOUNT
 from numakube_lab.nodes.timeline import observe
 from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.processes.container import ContainerProcess
+from numakube_lab.processes.container_programs import Process, find_program, is_own, words_of
 from numakube_lab.processes.environment import environment_of, expand
 from numakube_lab.processes.filesystem import NodeFiles, PodFiles
 from numakube_lab.processes.pod import PodProcesses, past_of, policy_of
 from numakube_lab.processes.podspec import RUNNABLE_PODS, RunnableStatus
-from numakube_lab.processes.programs import Process, find_program, is_own, words_of
 from numakube_lab.processes.sources import Sources, account_of
 from numakube_lab.processes.tasks import CannotStart, Tasks
 
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from numakube.kube.store import Change
     from numakube_lab.nodes.node_pool import NodePool
     from numakube_lab.nodes.timeline import PodRun, Stop
+    from numakube_lab.processes.container_programs import Program
     from numakube_lab.processes.output import Output
     from numakube_lab.processes.podspec import RunnablePod
-    from numakube_lab.processes.programs import Program
     from numakube_lab.processes.sources import InsideAddress
 
 REFRESH_SECONDS: Final = 60.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.explain.what_if import Bench
     from numakube.scheduling.preemption.budgets import Budget
-    from numakube.scheduling.preemption.what_if import Trial
+    from numakube.scheduling.preemption.what_if_node import Trial
     from numakube.scheduling.snapshot.nodes import NodeInfo
 
 _MOST_NODES: Final = 12

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numakube.api.storage import CSIStorageCapacity, StorageClass
     from numakube.scheduling.arrays import Rows
-    from numakube.scheduling.plugins.volumes.claims import PodClaims
+    from numakube.scheduling.plugins.volumes.volume_claims import PodClaims
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.objects import ClusterObjects

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from numakube_lab.api.access.authentication import Authenticator, Signer, User
 from numakube_lab.api.access.authorization import AllowEverything, RoleBasedAccess
-from numakube_lab.api.access.certificates import Authority, server_context
+from numakube_lab.api.access.certificate_authority import Authority, server_context
 from numakube_lab.api.catalogue.builtin_rules import BuiltinRules
 from numakube_lab.api.catalogue.served_resources import Registry
 from numakube_lab.api.custom.controller import DefinitionController

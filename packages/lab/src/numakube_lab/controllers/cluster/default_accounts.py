@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from numakube.kube.catalog import SERVICE_ACCOUNTS
 from numakube.kube.object_keys import ObjectKey
-from numakube_lab.controllers.common.actions import NOTHING, Create, Plan
+from numakube_lab.controllers.common.controller_actions import NOTHING, Create, Plan
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.types.cluster_types import NAMESPACES, Metadata
 

@@ -24,7 +24,7 @@ from numakube_lab.controllers.cluster.node_health import (
     silenced,
     wanted_taints,
 )
-from numakube_lab.controllers.common.actions import NOTHING, Action, Change, Note, Plan
+from numakube_lab.controllers.common.controller_actions import NOTHING, Action, Change, Note, Plan
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.pod_states import is_ready
 

@@ -14,7 +14,7 @@ from numakube.kube.catalog import NODES, PODS
 from numakube.kube.event_recorder import reference_to
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
-from numakube_lab.controllers.common.actions import NOTHING, Delete, Note, Plan
+from numakube_lab.controllers.common.controller_actions import NOTHING, Delete, Note, Plan
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.placement import NO_EXECUTE
 from numakube_lab.controllers.common.pod_states import is_terminating, time_of

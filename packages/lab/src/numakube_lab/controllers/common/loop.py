@@ -19,8 +19,8 @@ from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.patches import merge_patch
 from numakube.kube.store import Updated
 from numakube.kube.workqueue import WorkQueue, run_workers
-from numakube_lab.controllers.common.actions import Action, Create, Delete, Note, Plan
-from numakube_lab.controllers.common.actions import Change as Patch
+from numakube_lab.controllers.common.controller_actions import Action, Create, Delete, Note, Plan
+from numakube_lab.controllers.common.controller_actions import Change as Patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

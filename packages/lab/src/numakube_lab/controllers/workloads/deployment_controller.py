@@ -17,7 +17,7 @@ from numakube.api.pod_phase import has_ended
 from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey, key_of
-from numakube_lab.controllers.common.actions import (
+from numakube_lab.controllers.common.controller_actions import (
     NOTHING,
     Action,
     Change,

@@ -16,7 +16,7 @@ from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.values.times import format_time
-from numakube_lab.controllers.common.actions import NOTHING, Plan, status_change
+from numakube_lab.controllers.common.controller_actions import NOTHING, Plan, status_change
 from numakube_lab.controllers.common.loop import Controller
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, time_of
 from numakube_lab.controllers.types.cluster_types import (

@@ -17,7 +17,7 @@ from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.values.times import format_time
-from numakube_lab.controllers.common.actions import (
+from numakube_lab.controllers.common.controller_actions import (
     Action,
     Create,
     Delete,

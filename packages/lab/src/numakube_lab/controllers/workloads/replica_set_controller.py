@@ -15,7 +15,7 @@ from numakube.api.selectors import selects
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
 from numakube.kube.object_keys import key_of
-from numakube_lab.controllers.common.actions import (
+from numakube_lab.controllers.common.controller_actions import (
     NOTHING,
     Action,
     Create,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.kube.object_keys import key_of
-from numakube_lab.controllers.common.actions import Action, Change, Create, Delete
+from numakube_lab.controllers.common.controller_actions import Action, Change, Create, Delete
 from numakube_lab.controllers.common.owner_references import owner_document
 from numakube_lab.controllers.types.workload_types import CONTROLLER_REVISIONS, ControllerRevision
 from numakube_lab.controllers.workloads.templates import template_hash

@@ -19,7 +19,7 @@ from numakube_lab.objects.tables import (
     workload_columns,
 )
 from numakube_lab.objects.tables.age_texts import UNKNOWN, human_age
-from numakube_lab.objects.tables.columns import NAME, Column, Row, Table, name_of
+from numakube_lab.objects.tables.table_columns import NAME, Column, Row, Table, name_of
 
 if TYPE_CHECKING:
     from datetime import datetime

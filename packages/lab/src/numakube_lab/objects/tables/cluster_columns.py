@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.tables.age_texts import UNKNOWN, human_age
-from numakube_lab.objects.tables.columns import (
+from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
     NONE,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.tables.age_texts import human_age
-from numakube_lab.objects.tables.columns import (
+from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
     NONE,

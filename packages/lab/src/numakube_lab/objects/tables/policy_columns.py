@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.objects.tables.columns import (
+from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
     Column,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube_lab.objects.checks.selector_checks import format_labels, format_selector
 from numakube_lab.objects.tables.age_texts import human_age, time_between
-from numakube_lab.objects.tables.columns import (
+from numakube_lab.objects.tables.table_columns import (
     AGE,
     NAME,
     NONE,

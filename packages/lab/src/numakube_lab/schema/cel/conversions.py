@@ -7,8 +7,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from numakube_lab.schema.cel.cel_durations import duration_text, parse_duration
 from numakube_lab.schema.cel.cel_errors import EvaluationError
-from numakube_lab.schema.cel.durations import duration_text, parse_duration
 from numakube_lab.schema.cel.texts import require_text
 from numakube_lab.schema.cel.values import (
     INT_RANGE,

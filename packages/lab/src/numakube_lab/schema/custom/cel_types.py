@@ -10,8 +10,8 @@ import re
 from base64 import b64decode
 from typing import TYPE_CHECKING, Final
 
+from numakube_lab.schema.cel.cel_durations import parse_duration
 from numakube_lab.schema.cel.cel_errors import EvaluationError
-from numakube_lab.schema.cel.durations import parse_duration
 from numakube_lab.schema.cel.lexer import RESERVED
 from numakube_lab.schema.cel.value_types import (
     BOOL,

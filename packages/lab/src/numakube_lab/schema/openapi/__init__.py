@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from numakube_lab.schema.openapi.components import builtin_schemas
 from numakube_lab.schema.openapi.custom_schemas import custom_schemas
-from numakube_lab.schema.openapi.documents import (
+from numakube_lab.schema.openapi.openapi_documents import (
     Route,
     digest,
     document_path,

@@ -29,20 +29,20 @@ from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.plugins.arguments import VolumeBindingArgs, read_args
-from numakube.scheduling.plugins.volumes.claims import (
-    Assumed,
-    PodClaims,
-    claim_uses,
-    claims_problem,
-    pod_claims,
-    uses_claim,
-)
 from numakube.scheduling.plugins.volumes.finding import (
     Finder,
     NodeVolumes,
     alike_rows,
     is_for,
     reaches,
+)
+from numakube.scheduling.plugins.volumes.volume_claims import (
+    Assumed,
+    PodClaims,
+    claim_uses,
+    claims_problem,
+    pod_claims,
+    uses_claim,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
-    from numakube.scheduling.plugins.volumes.actions import VolumeActions
+    from numakube.scheduling.plugins.volumes.volume_actions import VolumeActions
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.objects import ClusterObjects

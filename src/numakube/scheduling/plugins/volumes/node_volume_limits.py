@@ -24,11 +24,15 @@ from numakube.scheduling.framework.status import (
     unschedulable,
 )
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.volumes.claims import claim_uses, ownership_problem, uses_claim
 from numakube.scheduling.plugins.volumes.drivers import (
     attached_volume,
     inline_volume,
     is_migrated,
+)
+from numakube.scheduling.plugins.volumes.volume_claims import (
+    claim_uses,
+    ownership_problem,
+    uses_claim,
 )
 from numakube.scheduling.snapshot.pod_indexes import attachable_volumes
 

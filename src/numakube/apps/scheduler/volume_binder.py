@@ -19,7 +19,7 @@ import msgspec
 
 
 class ApiVolumeActions:
-    """`numakube.scheduling.plugins.volumes.actions.VolumeActions` by patches of what changed.
+    """`volume_actions.VolumeActions` by patches of what changed.
 
     Patches carry the ``resourceVersion`` that the decision was made on, so a volume that another
     program has taken meanwhile is not taken away.

@@ -17,7 +17,7 @@ from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import SUCCESS, unschedulable
 from numakube.scheduling.preemption.budgets import Budget, split_by_violation
 from numakube.scheduling.preemption.victims import Victims, by_importance, find_victims
-from numakube.scheduling.preemption.what_if import Trial
+from numakube.scheduling.preemption.what_if_node import Trial
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods
 from numakube.values.resources import PODS
 

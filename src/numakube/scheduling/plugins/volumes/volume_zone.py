@@ -9,7 +9,7 @@ from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import Filter, PreFilter, PreFilterResult
 from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, unresolvable
-from numakube.scheduling.plugins.volumes.claims import claim_not_found, uses_claim
+from numakube.scheduling.plugins.volumes.volume_claims import claim_not_found, uses_claim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
