@@ -9,18 +9,16 @@ import msgspec
 from aiohttp import web
 
 from numakube.apps.dashboard import rows as row_facts
-from numakube.apps.dashboard.assets import load_assets, type_of
 from numakube.apps.dashboard.dashboard_pods import phase_of
-from numakube.apps.dashboard.drawing import drawing_of
 from numakube.apps.dashboard.explaining import Explainer
 from numakube.apps.dashboard.freshness import ages_of, orphans_of, report_line
 from numakube.apps.dashboard.labels import grouping_labels, wanted
 from numakube.apps.dashboard.measures import MEASURES, USED
-from numakube.apps.dashboard.node_view import node_view
+from numakube.apps.dashboard.node_view import drawing_of, node_view
 from numakube.apps.dashboard.overview import groups_of, overview_of, totals_of
+from numakube.apps.dashboard.page_files import load_assets, render, seconds_since, type_of
 from numakube.apps.dashboard.pending import group_by_reason
 from numakube.apps.dashboard.pod_view import pod_view
-from numakube.apps.dashboard.rendering import render, seconds_since
 from numakube.apps.dashboard.tables import Wish, part_of
 from numakube.values.resources import CPU, MEMORY
 

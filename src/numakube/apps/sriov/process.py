@@ -24,11 +24,10 @@ from numakube.apps.sriov.agent import Agent, AgentOptions
 from numakube.apps.sriov.discovery import Host
 from numakube.apps.sriov.dry_run_output import printed
 from numakube.apps.sriov.endpoint import KubeletFolders, Way
-from numakube.apps.sriov.go_flags import GoFlags
 from numakube.apps.sriov.metrics import SriovMetrics
 from numakube.apps.sriov.plugin import Places
 from numakube.apps.sriov.reading import read_config_file
-from numakube.apps.sriov.settings import SETTINGS
+from numakube.apps.sriov.settings import SETTINGS, GoFlags
 from numakube.apps.sriov.survey import SurveyOptions, look
 from numakube.node.device_plugin.device_choices import FOLDER
 from numakube.node.pci.devlink import Devlink

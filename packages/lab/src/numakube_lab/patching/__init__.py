@@ -5,6 +5,7 @@ Everything here is pure: documents go in, documents come out, and the arguments 
 
 from numakube_lab.patching.conflicts import ApplyConflict, Conflict
 from numakube_lab.patching.json_patching import check_operations, json_patch
+from numakube_lab.patching.managers import to_parent, to_scale
 from numakube_lab.patching.merge_patching import merge_patch
 from numakube_lab.patching.patch_errors import (
     InapplicablePatch,
@@ -14,7 +15,6 @@ from numakube_lab.patching.patch_errors import (
     TooManyOperations,
 )
 from numakube_lab.patching.reset_fields import reset_fields
-from numakube_lab.patching.scale_entries import to_parent, to_scale
 from numakube_lab.patching.server_side_apply import (
     Applied,
     Endpoint,

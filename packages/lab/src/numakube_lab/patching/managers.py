@@ -1,7 +1,8 @@
 """Who manages which fields of an object: ``metadata.managedFields`` decoded, and encoded again.
 
 A manager is identified by its name, operation and subresource, and unless it applies, by the
-API version that it used.
+API version that it used. The entries of the scale subresource are a view of who manages the
+replicas of its parent.
 """
 
 from __future__ import annotations
@@ -13,10 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.errors import InvalidValue
 from numakube.values.gotext import go_quote
 from numakube.values.times import parse_time
-from numakube_lab.patching.field_sets import FieldSet, from_wire, to_wire, union
+from numakube_lab.patching.field_sets import (
+    FieldSet,
+    contains,
+    difference,
+    from_wire,
+    of_paths,
+    to_wire,
+    union,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
@@ -25,6 +34,9 @@ _FIELDS_TYPE: Final = "FieldsV1"
 # Older updaters than this are put together under one name.
 MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
+
+SCALE_VERSION: Final = "autoscaling/v1"
+REPLICAS_IN_SCALE: Final = ("f:spec", "f:replicas")
 
 
 class MalformedManagedFields(InvalidValue):
@@ -162,3 +174,42 @@ def cap_updaters(shares: Shares) -> Shares:
         capped[bucket] = replace(share, fields=together)
         excess -= 1
     return capped
+
+
+def to_scale(
+    entries: Iterable[dict[str, Any]] | None, replicas: Sequence[str] = REPLICAS_IN_SCALE
+) -> list[dict[str, Any]]:
+    """Return the entries of the parent that own its *replicas*, as entries of its scale."""
+    return encode(
+        {
+            manager: Share(of_paths(REPLICAS_IN_SCALE), SCALE_VERSION, share.time)
+            for manager, share in decode(entries).items()
+            if contains(share.fields, replicas)
+        }
+    )
+
+
+def to_parent(
+    parent: Iterable[dict[str, Any]] | None,
+    scale: Iterable[dict[str, Any]] | None,
+    *,
+    api_version: str,
+    replicas: Sequence[str] = REPLICAS_IN_SCALE,
+) -> list[dict[str, Any]]:
+    """Return the entries of the parent after those of its scale became *scale*.
+
+    A manager that came to own the replicas through the scale has no time, as on a real server.
+    """
+    in_scale = {m: s for m, s in decode(scale).items() if contains(s.fields, REPLICAS_IN_SCALE)}
+    shares = {}
+    for manager, share in decode(parent).items():
+        if not contains(share.fields, replicas):
+            shares[manager] = share
+        elif manager in in_scale:
+            del in_scale[manager]
+            shares[manager] = share
+        elif left := difference(share.fields, of_paths(replicas)):
+            shares[manager] = Share(left, share.api_version, share.time)
+    for manager in in_scale:
+        shares[manager] = Share(of_paths(replicas), api_version, None)
+    return encode(shares)

@@ -7,20 +7,24 @@ that any combination of a size has.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+from math import comb
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
-from numakube.scheduling.numa.upstream.combinations import combinations_of, largest_size
+from numakube.scheduling.numa.upstream.reference_least_numa import MOST_COMBINATIONS
+from numakube.scheduling.snapshot.zones import UNKNOWN_DISTANCE
 from numakube.values.topology_policy import NO_DATA, TopologyScope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numakube.scheduling.arrays import IntArray, Mask, Rows
-    from numakube.scheduling.numa.upstream.combinations import Combinations
     from numakube.scheduling.numa.upstream.pod_requests import Demand, Request
     from numakube.scheduling.numa.upstream.zone_columns import ZoneColumns
     from numakube.scheduling.snapshot.zones import ZoneShape
@@ -191,3 +195,50 @@ def _first_of(good: Mask) -> npt.NDArray[np.intp]:
     weights = np.arange(count, 0, -1, dtype=np.uint8 if count < 256 else np.uint32)
     best = np.multiply(good.view(np.uint8), weights[:, np.newaxis]).max(axis=0)
     return np.where(best > 0, count - best.astype(np.intp), -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Combinations:
+    """All combinations of one size, best first: the first that fits is the one to take.
+
+    Attributes:
+        members: ``(combinations, zones)``, whether a zone belongs to it.
+        closest: whether no combination of this size is closer.
+        is_plain: whether these are just the zones one by one.
+    """
+
+    members: Mask
+    closest: Mask
+    is_plain: bool
+
+    def sums(self, amounts: IntArray) -> IntArray | npt.NDArray[np.float64]:
+        """Return what the zones of each combination have together, on each node.
+
+        Floating point, because its product of matrices is the fastest sum there is.
+        """
+        return amounts if self.is_plain else self.members.astype(np.float64) @ amounts
+
+
+@lru_cache(maxsize=64)
+def largest_size(zones: int) -> int:
+    """Return up to which size combinations of so many zones are tried."""
+    sizes = range(1, zones + 1)
+    return next((size - 1 for size in sizes if comb(zones, size) > MOST_COMBINATIONS), zones)
+
+
+@lru_cache(maxsize=4096)
+def combinations_of(shape: ZoneShape, size: int) -> Combinations:
+    """Return the combinations of *size* zones."""
+    zones = len(shape.ids)
+    every = list(combinations(range(zones), size))
+    distances = [sum(shape.distances[a][b] for a in one for b in one) for one in every]
+    closest = min(UNKNOWN_DISTANCE * size**2, *distances)
+    # Python's sort keeps the order of combinations that are equally far apart.
+    order = sorted(range(len(every)), key=distances.__getitem__)
+    order = [at for at in order if distances[at] < (UNKNOWN_DISTANCE + 1) * size**2]
+    members = np.zeros((len(order), zones), dtype=np.bool_)
+    for row, at in enumerate(order):
+        members[row, list(every[at])] = True
+    closest_ones = np.array([distances[at] == closest for at in order], dtype=np.bool_)
+    is_plain = size == 1 and order == list(range(zones))
+    return Combinations(members, closest_ones, is_plain)

@@ -1,12 +1,20 @@
-"""Pages from templates: everything that comes from a cluster is escaped, without exception.
+"""The files that pages are made from: templates, style sheets and scripts.
 
-Images may leave Jinja2 out: processes that can do without the dashboard import this
-module only when they serve it.
+In templates everything that comes from a cluster is escaped, without exception. Style sheets and
+scripts are read once and are all below one folder, whose name is a hash of everything in it:
+browsers keep them, scripts import each other by relative names, and a new version of any is a new
+folder.
+
+Images may leave Jinja2 out: processes that can do without the dashboard import this module only
+when they serve it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -15,6 +23,7 @@ from markupsafe import Markup, escape
 
 import numakube
 from numakube.errors import InvalidValue
+from numakube.insight.drawing.svg import svg_style
 from numakube.values.display import (
     age_text,
     amount_text,
@@ -25,10 +34,17 @@ from numakube.values.display import (
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from numakube.api.wire import Timestamp
 
+TYPES: Final = {
+    "css": "text/css",
+    "js": "text/javascript",
+    "svg": "image/svg+xml",
+}
+DRAWING_STYLE: Final = "drawing.css"
 _UNKNOWN: Final = "\N{EN DASH}"
 
 
@@ -94,3 +110,31 @@ def seconds_since(moment: Timestamp | None, now: datetime) -> float | None:
         return (now - parse_time(moment)).total_seconds()
     except InvalidValue:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Assets:
+    """The files, by name, and the folder that they are served under."""
+
+    folder: str
+    contents: Mapping[str, bytes]
+
+
+@cache
+def load_assets() -> Assets:
+    """Return everything that pages refer to."""
+    contents = {
+        entry.name: entry.read_bytes()
+        for entry in files(__package__).joinpath("static").iterdir()
+        if entry.name.rpartition(".")[2] in TYPES
+    }
+    contents[DRAWING_STYLE] = svg_style().encode()
+    digest = blake2b(digest_size=8)
+    for name in sorted(contents):
+        digest.update(name.encode() + b"\0" + contents[name] + b"\0")
+    return Assets(digest.hexdigest(), contents)
+
+
+def type_of(name: str) -> str:
+    """Return the media type of a file."""
+    return TYPES[name.rpartition(".")[2]]
