@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numakube.kubelet import merge as fast
 from numakube.kubelet import reference_merge as reference
 from numakube.kubelet.machine import Machine, NumaNode
-from numakube.kubelet.numainfo import NumaInfo
+from numakube.kubelet.numa_ranking import NumaInfo
 from numakube.kubelet.policies import decide
 from numakube.kubelet.topology_hints import Axis, Hint, ProviderHints
 from numakube.values.numamask import mask_of, masks_over

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numakube.apps.sriov.config import Selector
 from numakube.apps.sriov.discovery import Candidate
 from numakube.apps.sriov.share_out import Member
-from numakube.kubelet.preference import Chooser, Preference, Wish, chooser_of, prefer
+from numakube.kubelet.preferred_allocation import Chooser, Preference, Wish, chooser_of, prefer
 from numakube.node.pci.pci_functions import PciFunction
 
 

@@ -22,7 +22,7 @@ from tests.topology.reports import run
 from numakube.api.pod import Pod
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.preference import Preference
+from numakube.kubelet.preferred_allocation import Preference
 from numakube.kubelet.settings import KubeletSettings
 from numakube.topology.exact_report import (
     BadReport,

@@ -18,7 +18,7 @@ from numakube.errors import KubeletStartError
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import MemoryBlock
-from numakube.kubelet.preference import Preference, chooser_of
+from numakube.kubelet.preferred_allocation import Preference, chooser_of
 from numakube.kubelet.settings import KubeletSettings
 from numakube.topology.exact_report import DeviceTable, Holding, MemoryCell, uid_hash
 from numakube.topology.numa_zones import Unusable

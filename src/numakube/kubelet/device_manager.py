@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
-    from numakube.kubelet.numainfo import NumaInfo
+    from numakube.kubelet.numa_ranking import NumaInfo
     from numakube.kubelet.topology_hints import ProviderHints
     from numakube.kubelet.versions import Behaviour
     from numakube.values.numamask import NumaMask

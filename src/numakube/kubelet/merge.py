@@ -22,7 +22,7 @@ from numakube.kubelet.topology_hints import ANYWHERE, Hint
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.kubelet.numainfo import NumaInfo
+    from numakube.kubelet.numa_ranking import NumaInfo
     from numakube.kubelet.topology_hints import Axis
     from numakube.values.numamask import NumaMask
 

@@ -14,7 +14,7 @@ from numakube.values.topology_policy import TopologyPolicy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numakube.kubelet.numainfo import NumaInfo
+    from numakube.kubelet.numa_ranking import NumaInfo
 
 
 class Decision(NamedTuple):

@@ -14,7 +14,7 @@ from numakube.kubelet.topology_hints import Hint
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.kubelet.numainfo import NumaInfo
+    from numakube.kubelet.numa_ranking import NumaInfo
     from numakube.kubelet.topology_hints import Axis
 
 

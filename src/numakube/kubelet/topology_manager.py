@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from numakube.errors import KubeletStartError
-from numakube.kubelet.numainfo import NumaInfo
+from numakube.kubelet.numa_ranking import NumaInfo
 from numakube.kubelet.outcome import Rejected
 from numakube.kubelet.policies import decide
 from numakube.kubelet.settings import OptionGates, read_bool, read_options

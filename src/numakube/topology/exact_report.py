@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.machine import Machine
     from numakube.kubelet.outcome import MemoryBlock
-    from numakube.kubelet.preference import Preference
+    from numakube.kubelet.preferred_allocation import Preference
     from numakube.kubelet.settings import KubeletSettings
 
 UidHash: TypeAlias = str

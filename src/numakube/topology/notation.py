@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import InvalidValue
 from numakube.kubelet.machines.shape import UNITS, size_text
 from numakube.kubelet.outcome import MemoryBlock
-from numakube.kubelet.preference import Preference
+from numakube.kubelet.preferred_allocation import Preference
 from numakube.topology.exact_report import DeviceChoice, DeviceTable, Holding, MemoryCell
 from numakube.values.cpuset import CpuSet
 from numakube.values.limits import MAX_DEVICES, limited

@@ -5,7 +5,7 @@ the same CPUs and memory, the devices at the same positions. Its pods are known 
 
 What a report leaves out has no say in that: container names, the hints of running containers and
 device ids. Of plugins' own preferences among devices (GetPreferredAllocation), that of ours is
-there (`numakube.kubelet.preference`) and those of others are lost.
+there (`numakube.kubelet.preferred_allocation`) and those of others are lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.errors import ConfigError
 from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
-from numakube.kubelet.preference import Chooser, chooser_of
+from numakube.kubelet.preferred_allocation import Chooser, chooser_of
 from numakube.topology.exact_report import (
     DeviceChoice,
     DeviceTable,

@@ -10,8 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
-from numakube.apps.dashboard.gate import Gate
 from numakube.apps.dashboard.live import Live
+from numakube.apps.dashboard.page_access import Gate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ import pytest
 from tests.apps.dashboard.serving import words
 
 from numakube.apps.dashboard import mounting
-from numakube.apps.dashboard.decider import Decider
+from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import PREFIX, mounted
 from numakube.apps.host.serving import Elsewhere, Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.apps.dashboard.world import empty_source, pod_object
 
+from numakube.apps.dashboard.bundled_scheduler import Recorded
 from numakube.apps.dashboard.pod_view import pod_view
-from numakube.apps.dashboard.recorded import Recorded
 from numakube.apps.dashboard.timeline_steps import missed_in, moments_of
 from numakube.insight.facts import ClusterFacts, SchedulerFacts
 

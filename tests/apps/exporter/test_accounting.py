@@ -15,10 +15,10 @@ from tests.apps.exporter.build import (
     zone,
 )
 
-from numakube.apps.exporter.accounting import zones_of
 from numakube.apps.exporter.hardware import Hardware
 from numakube.apps.exporter.inputs import Accounting, NodeInputs, ReportOptions
 from numakube.apps.exporter.problems import Trouble
+from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.node.podresources import Devices, Memory
 
 NET, GPU = "fake.io/net", "fake.io/gpu"

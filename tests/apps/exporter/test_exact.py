@@ -13,10 +13,10 @@ from tests.kubelet.scenarios import workloads
 
 from numakube.api.pod import Pod
 from numakube.api.wire import ResourceList
-from numakube.apps.exporter.accounting import zones_of
 from numakube.apps.exporter.exact import Inexact, exact_report
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints
+from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode

@@ -10,7 +10,7 @@ from tests.apps.exporter.test_sources import Kubelet, reader
 from numakube.api.checkpoints import CpuManagerState
 from numakube.apps.exporter.inputs import PodName
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
-from numakube.apps.exporter.sources import NodeReader
+from numakube.apps.exporter.node_scan import NodeReader
 from numakube.errors import KubeletNotReady, KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, ContainerResources, PodResources
 from numakube.values.cpuset import CpuSet

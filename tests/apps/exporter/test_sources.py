@@ -16,8 +16,8 @@ from numakube.apps.exporter.inputs import PodName, ReportOptions
 from numakube.apps.exporter.kubelet_checkpoints import CPU_STATE, Checkpoints, StateFolder
 from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
 from numakube.apps.exporter.metrics import ExporterMetrics
+from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.report import topology_of
-from numakube.apps.exporter.sources import NodeReader
 from numakube.apps.exporter.wakeups import Cause
 from numakube.errors import KubeletUnavailable
 from numakube.node.podresources import AllocatableResources, Memory, PodResources

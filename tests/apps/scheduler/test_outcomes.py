@@ -12,7 +12,7 @@ from aiohttp import web
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
-from numakube.apps.scheduler.outcomes import (
+from numakube.apps.scheduler.decision_events import (
     REWRITES_AT_ONCE,
     REWRITES_PER_SECOND,
     Outcomes,

@@ -14,7 +14,7 @@ from tests.apps.sriov.build import configured, pool
 from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.reading import read_config, read_config_file
 from numakube.errors import ConfigError
-from numakube.kubelet.preference import Preference
+from numakube.kubelet.preferred_allocation import Preference
 
 
 def read(text: str, subject: str = "c.json") -> Any:

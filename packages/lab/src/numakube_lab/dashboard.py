@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 from aiohttp import web
 
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
-from numakube.apps.dashboard.gate import Gate
+from numakube.apps.dashboard.page_access import Gate
 from numakube.apps.dashboard.reflection import Reflection
 from numakube.apps.host.access import Access
 

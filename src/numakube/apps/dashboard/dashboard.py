@@ -14,13 +14,13 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from numakube.apps.dashboard.gate import COOKIE, HEADERS, SESSION_SECONDS
 from numakube.apps.dashboard.live import Live
+from numakube.apps.dashboard.page_access import COOKIE, HEADERS, SESSION_SECONDS
 from numakube.apps.dashboard.pages import Pages
 from numakube.apps.host.serving import body_of
 
 if TYPE_CHECKING:
-    from numakube.apps.dashboard.gate import Gate
+    from numakube.apps.dashboard.page_access import Gate
     from numakube.apps.dashboard.source import Source
     from numakube.apps.host.serving import Handler
 

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.apps.dashboard.sides import sides_of
+from numakube.apps.dashboard.report_mismatch import sides_of
 from numakube.kube.object_keys import ObjectKey
 from numakube.topology.view import NodeTopology
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numakube.apps.dashboard.sides import Sides
+    from numakube.apps.dashboard.report_mismatch import Sides
     from numakube.apps.dashboard.source import Age, Source
     from numakube.topology.view import Unusable
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from aiohttp import web
 
-from numakube.apps.dashboard.gate import HEADERS
 from numakube.apps.dashboard.measures import USED
+from numakube.apps.dashboard.page_access import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from numakube.apps.dashboard.inside import Inside
+    from numakube.apps.dashboard.scheduler_view import Inside
     from numakube.apps.mirror import Mirror
     from numakube.kube.client import Client
 
@@ -47,7 +47,7 @@ def mounted(client: Client, mirror: Mirror, inside: Inside, *, host: str) -> Mou
         if error.name not in TEMPLATES:
             raise
         return [web.get(PREFIX, _explain), web.get(PREFIX.rstrip("/"), _explain)], _nothing
-    from numakube.apps.dashboard.gate import Gate
+    from numakube.apps.dashboard.page_access import Gate
 
     gate = Gate(client.clock, host=host, path=PREFIX, access=Access(client, host=host))
     dashboard = Dashboard(source_of(client, mirror, inside), gate=gate)

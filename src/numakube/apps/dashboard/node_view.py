@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from numakube.api.pod_resources import effective_requests, qos_class
 from numakube.apps.dashboard.dashboard_pods import phase_of
+from numakube.apps.dashboard.report_mismatch import sides_of
 from numakube.apps.dashboard.rows import ResourceUse, row_of, used_percent
-from numakube.apps.dashboard.sides import sides_of
 from numakube.errors import InvalidValue
 from numakube.insight.drawing.from_facts import node_picture
 from numakube.insight.drawing.svg import svg_of
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
+    from numakube.apps.dashboard.report_mismatch import Sides
     from numakube.apps.dashboard.rows import NodeRow
-    from numakube.apps.dashboard.sides import Sides
     from numakube.apps.dashboard.source import Age, Source
     from numakube.scheduling.numa.caches.mispredictions import ZoneUse
     from numakube.topology.exact_report import ExactReport

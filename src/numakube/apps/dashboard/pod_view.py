@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from numakube.api.pod_phase import is_rejected
 from numakube.apps.dashboard.dashboard_pods import condition_of
-from numakube.apps.dashboard.inside import Moment
 from numakube.apps.dashboard.node_view import placed_pod
 from numakube.apps.dashboard.pending import refusals_in
+from numakube.apps.dashboard.scheduler_view import Moment
 from numakube.topology.view import NodeTopology
 from numakube.values.display import quantity_text
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.apps.bundle import unpack
+from numakube.apps.dashboard.bundled_scheduler import Recorded
 from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
-from numakube.apps.dashboard.gate import Gate
-from numakube.apps.dashboard.recorded import Recorded
+from numakube.apps.dashboard.page_access import Gate
 from numakube.apps.dashboard.reflection import Reflection
 from numakube.apps.dashboard.settings import SETTINGS
 from numakube.apps.dashboard.source import Source

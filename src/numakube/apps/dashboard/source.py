@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
-    from numakube.apps.dashboard.inside import Inside
+    from numakube.apps.dashboard.scheduler_view import Inside
     from numakube.kube.clock import Clock
     from numakube.kube.store import Change, Store
     from numakube.topology.view import NodeTopology, Unusable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.dashboard.inside import Missed, Moment
+from numakube.apps.dashboard.scheduler_view import Missed, Moment
 from numakube.insight.pod_timeline import use_text
 from numakube.values.display import zones_text
 

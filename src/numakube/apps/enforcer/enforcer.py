@@ -17,7 +17,7 @@ import structlog
 
 from numakube.apps.enforcer.announced import Announced
 from numakube.apps.enforcer.deciding import decide
-from numakube.apps.enforcer.executing import Outcome
+from numakube.apps.enforcer.group_writing import Outcome
 from numakube.apps.enforcer.pod_reading import departed, state_of, uid_in_groups
 from numakube.errors import NumakubeError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.apps.enforcer.deciding import Decisions, PodState
-    from numakube.apps.enforcer.executing import Executor, Refused
+    from numakube.apps.enforcer.group_writing import Executor, Refused
     from numakube.apps.enforcer.metrics import EnforcerMetrics
     from numakube.apps.enforcer.node_reading import NodeReader
     from numakube.apps.enforcer.reporting import Reporter

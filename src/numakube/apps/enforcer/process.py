@@ -18,12 +18,12 @@ import click
 import structlog
 
 from numakube.apps.enforcer.enforcer import Enforcer
-from numakube.apps.enforcer.executing import Executor, Outcome
+from numakube.apps.enforcer.group_writing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics
 from numakube.apps.enforcer.node_reading import NodeReader
 from numakube.apps.enforcer.nri import NriPlugin
 from numakube.apps.enforcer.nri_link import NriLink
-from numakube.apps.enforcer.originals import OriginalsFile
+from numakube.apps.enforcer.originals_file import OriginalsFile
 from numakube.apps.enforcer.reporting import Reporter
 from numakube.apps.enforcer.settings import SETTINGS
 from numakube.apps.host.access import Access

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
-from numakube.apps.enforcer.executing import Kind
+from numakube.apps.enforcer.group_writing import Kind
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.apps.enforcer.deciding import Decisions, Problem
-    from numakube.apps.enforcer.executing import Outcome
+    from numakube.apps.enforcer.group_writing import Outcome
     from numakube.kube.event_recorder import EventRecorder
 
 _Told: TypeAlias = tuple[str, str, str]

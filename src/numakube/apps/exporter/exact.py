@@ -20,7 +20,7 @@ from numakube.apps.exporter.kubelet_checkpoints import HiddenUse, memory_books
 from numakube.errors import ConfigError, InvalidValue, KubeletStartError
 from numakube.kubelet.memory.memory_tables import empty_books
 from numakube.kubelet.outcome import MemoryBlock
-from numakube.kubelet.preference import Preference
+from numakube.kubelet.preferred_allocation import Preference
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.versions import behaviour_of
 from numakube.topology.exact_report import (

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from numakube.apps.exporter.inputs import NodeInputs, ReportOptions
     from numakube.apps.exporter.metrics import ExporterMetrics
+    from numakube.apps.exporter.node_scan import NodeSource
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_conditions import OwnPod, PodCondition
     from numakube.apps.exporter.report import Report
-    from numakube.apps.exporter.sources import NodeSource
     from numakube.apps.exporter.wakeups import Cause, Wakeup, Wakeups
     from numakube.kube.clock import Clock
 

@@ -19,15 +19,15 @@ import msgspec
 import structlog
 
 from numakube.api.yamls import dump_yaml
-from numakube.apps.exporter.building import (
+from numakube.apps.exporter.configuration import configuration_files, read_options
+from numakube.apps.exporter.exporter import Exporter
+from numakube.apps.exporter.exporter_assembly import (
     make_file_watch,
     make_own_pod,
     make_publisher,
     make_reader,
     make_wakeups,
 )
-from numakube.apps.exporter.configuration import configuration_files, read_options
-from numakube.apps.exporter.exporter import Exporter
 from numakube.apps.exporter.fingerprint_status import StatusFile, StatusRing
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_object import NodeObject
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.apps.exporter.configuration import ExporterOptions
+    from numakube.apps.exporter.node_scan import NodeReader
     from numakube.apps.exporter.report import Report
     from numakube.apps.exporter.settings import ExporterSettings
-    from numakube.apps.exporter.sources import NodeReader
     from numakube.apps.host.settings import Values
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client

@@ -17,7 +17,6 @@ import msgspec
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nrt import Attribute, NodeResourceTopology, zone_name
-from numakube.apps.exporter.accounting import zones_of
 from numakube.apps.exporter.exact import Inexact, exact_report
 from numakube.apps.exporter.exclusion import listed_pods
 from numakube.apps.exporter.inputs import ALL_PODS, EXCLUSIVE_PODS
@@ -28,6 +27,7 @@ from numakube.apps.exporter.report_parts import (
     exclusive_use,
     kubelet_attributes,
 )
+from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.topology import nrt_names
 from numakube.topology.exact_report import ExactReport
 from numakube.topology.fingerprint import fingerprint_of

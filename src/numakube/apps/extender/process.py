@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import structlog
 
-from numakube.apps.dashboard.decider import Decider
+from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.debugging.documents import Speaker
 from numakube.apps.extender.booking import Booking

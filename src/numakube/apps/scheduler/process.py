@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import structlog
 
-from numakube.apps.dashboard.decider import Decider
+from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted, source_of
 from numakube.apps.debugging.tenants import Tenants
 from numakube.apps.host.access import Access
@@ -25,11 +25,11 @@ from numakube.apps.host.serving import Health, Serving
 from numakube.apps.mirror import Mirror
 from numakube.apps.recording import Recording, recorder_of
 from numakube.apps.scheduler.binding_cycle import BindingCycle
+from numakube.apps.scheduler.decision_events import Outcomes
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.endpoints import Endpoints
 from numakube.apps.scheduler.listener import SchedulerListener
 from numakube.apps.scheduler.metrics import SchedulerMetrics
-from numakube.apps.scheduler.outcomes import Outcomes
 from numakube.apps.scheduler.pod_queue import PodQueue
 from numakube.apps.scheduler.preemptions import Preemptions
 from numakube.apps.scheduler.rejections import Rejections

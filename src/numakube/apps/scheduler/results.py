@@ -1,7 +1,7 @@
 """What came of an attempt: where the pod waits next, and who learns of it.
 
-Users see events and conditions (`outcomes`), the flight recorder keeps the details, metrics count,
-and the log has the details that its level asks for.
+Users see events and conditions (`decision_events`), the flight recorder keeps the details,
+metrics count, and the log has the details that its level asks for.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.apps.recording import Recording
+    from numakube.apps.scheduler.decision_events import Outcomes
     from numakube.apps.scheduler.metrics import SchedulerMetrics
-    from numakube.apps.scheduler.outcomes import Outcomes
     from numakube.apps.scheduler.pod_queue import PodQueue
     from numakube.kube.clock import Clock
     from numakube.scheduling.numa.caches.contract import Changes

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.preference import Preference
+from numakube.kubelet.preferred_allocation import Preference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from numakube.apps.sriov.answers import answer
 from numakube.apps.sriov.config import DeviceType
 from numakube.apps.sriov.describing import describe
 from numakube.apps.sriov.discovery import Facts
-from numakube.kubelet.preference import Chooser, Preference
+from numakube.kubelet.preferred_allocation import Chooser, Preference
 from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice
 from numakube.node.device_plugin.plugin_messages import PluginOptions
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError

@@ -16,7 +16,7 @@ from numakube.apps.sriov.config_fields import Fields, WrongKind, expect, text_or
 from numakube.apps.sriov.ranges import parse_pattern
 from numakube.apps.sriov.static import read_devices
 from numakube.errors import ConfigError, MalformedObject
-from numakube.kubelet.preference import Preference
+from numakube.kubelet.preferred_allocation import Preference
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:

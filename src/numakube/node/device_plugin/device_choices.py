@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.kubelet.preference import Preference
+from numakube.kubelet.preferred_allocation import Preference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

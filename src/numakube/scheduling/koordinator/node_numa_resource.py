@@ -39,7 +39,7 @@ from numakube.scheduling.koordinator.node_ledgers import NodeLedgers, held_by
 from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs, read_args
 from numakube.scheduling.koordinator.node_outcome import Outcome, decide
 from numakube.scheduling.koordinator.relevance import is_ordinary, may_matter, wants_devices
-from numakube.scheduling.plugins.allocation import allocation_scorer
+from numakube.scheduling.plugins.allocation_scores import allocation_scorer
 from numakube.scheduling.plugins.resource_amounts import Usage, rated_requests
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.values.resources import CPU

@@ -24,7 +24,7 @@ from numakube.scheduling.framework.plugins import (
 from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SUCCESS, Code, Status
 from numakube.scheduling.framework.verdicts import Verdicts
-from numakube.scheduling.plugins.allocation import allocation_scorer
+from numakube.scheduling.plugins.allocation_scores import allocation_scorer
 from numakube.scheduling.plugins.arguments import NodeResourcesFitArgs, read_args
 from numakube.scheduling.plugins.resource_amounts import Usage, counted_requests, rated_requests
 from numakube.values.resources import is_extended

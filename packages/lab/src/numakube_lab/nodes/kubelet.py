@@ -19,7 +19,7 @@ from numakube_lab.nodes.aligner import ModelAligner
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube_lab.nodes.kubelet_admission import Admission
 from numakube_lab.nodes.node_object import is_ready
-from numakube_lab.nodes.pod_keeper import PodKeeper
+from numakube_lab.nodes.pod_sync import PodKeeper
 from numakube_lab.nodes.reporter import NodeReporter
 from numakube_lab.nodes.timeline import Simulation
 

@@ -17,10 +17,10 @@ from numakube.apps.exporter.kubelet_config import (
     file_of_uri,
 )
 from numakube.apps.exporter.kubelet_process import CommandLine
+from numakube.apps.exporter.node_scan import NoCheckpoints, NodeReader
 from numakube.apps.exporter.nrt_writer import Nowhere, ObjectPublisher
 from numakube.apps.exporter.pod_book import NoPods
 from numakube.apps.exporter.pod_conditions import OwnPod
-from numakube.apps.exporter.sources import NoCheckpoints, NodeReader
 from numakube.apps.exporter.sysfs import HardwareReader
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
 from numakube.errors import ConfigError
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.kubelet_config import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
     from numakube.apps.exporter.node_object import NodeObject
+    from numakube.apps.exporter.node_scan import CheckpointSource, PodResourcesReader
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.pod_book import WatchedPods
     from numakube.apps.exporter.settings import ExporterSettings
-    from numakube.apps.exporter.sources import CheckpointSource, PodResourcesReader
     from numakube.apps.host.surroundings import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from numakube.apps.dashboard.inside import Missed, Moment, Waiting
+from numakube.apps.dashboard.scheduler_view import Missed, Moment, Waiting
 from numakube.apps.dashboard.timeline_steps import missed_in, moments_of
 
 if TYPE_CHECKING:

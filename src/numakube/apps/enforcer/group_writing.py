@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.apps.enforcer.deciding import Decisions, PodConfinement, PodState
-    from numakube.apps.enforcer.originals import OriginalsFile
+    from numakube.apps.enforcer.originals_file import OriginalsFile
     from numakube.apps.enforcer.planning import Target
     from numakube.node.cgroups.group_files import Groups
     from numakube.node.cgroups.group_scan import PodGroups

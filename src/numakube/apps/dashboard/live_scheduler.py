@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from numakube.apps.dashboard.inside import Missed, Moment, Waiting
+from numakube.apps.dashboard.scheduler_view import Missed, Moment, Waiting
 from numakube.apps.dashboard.timeline_steps import moments_of
 from numakube.insight.pod_timeline import use_text
 from numakube.scheduling.recorder.flight_documents import flight_document, use_document
