@@ -11,6 +11,7 @@ import pytest
 from tests.lab.api.client import Client
 
 from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.api.server.event_expiry import EventExpiry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -108,3 +109,15 @@ async def test_an_event_expires_an_hour_after_it_was_last_written() -> None:
 
         assert [one["metadata"]["name"] for one in (await api.get(events))["items"]] == ["renewed"]
         assert (await api.get(f"{CONFIG_MAPS}/a"))["metadata"]["name"] == "a"
+
+
+async def test_the_oldest_of_too_many_events_expire() -> None:
+    """A lab keeps them in memory."""
+    events, about = "/api/v1/namespaces/default/events", {"namespace": "default", "name": "p"}
+    async with ApiServer() as server, aiohttp.ClientSession(server.url) as session:
+        server.state.after_request.append(EventExpiry(server.state, most=2).remove_expired)
+        api = Client(session)
+        for name in ("a", "b", "c"):
+            await api.create(events, {"metadata": {"name": name}, "involvedObject": about})
+
+        assert [one["metadata"]["name"] for one in (await api.get(events))["items"]] == ["b", "c"]
