@@ -48,7 +48,15 @@ def merge_inputs(draw: st.DrawFn) -> tuple[list[Axis], NumaInfo]:
     )
     hint = st.builds(Hint, st.sampled_from([None, *masks_over(tuple(ids))]), st.booleans())
     axes = draw(st.lists(st.lists(hint, max_size=6), max_size=4))
+    # Resources that are alike give equal hints.
+    axes = axes[:2] * 2 if draw(st.booleans()) else axes
     return list(axes), numa_of(*ids, distances=rows, closest=draw(st.booleans()))
+
+
+def test_equal_axes_can_meet_on_a_mask_that_none_of_them_has() -> None:
+    """Each is taken by itself: one with nodes 0 and 1, the other with nodes 0 and 2."""
+    axis = hints("nil/F", "1/F", "0,1/F", "0,2/F")
+    assert fast.merge([axis, axis], numa_of(0, 1, 2, 3)) == Hint(mask_of([0]), preferred=False)
 
 
 @given(merge_inputs())

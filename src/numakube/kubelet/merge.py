@@ -83,10 +83,11 @@ def _distance_from(wanted: int, mask: NumaMask) -> tuple[int, int]:
 
 def _conjunctions(axes: Iterable[Axis], numa: NumaInfo) -> Iterable[NumaMask]:
     """Return every mask that ANDing one mask of each axis can give."""
-    sets = {
+    # Equal axes count each: a permutation may take another mask of every one of them.
+    sets = [
         frozenset(numa.everywhere if hint.mask is None else hint.mask for hint in axis)
         for axis in axes
-    }
+    ]
     reached: Iterable[NumaMask] = (numa.everywhere,)
     size = 1
     for masks in sorted(sets, key=len):
