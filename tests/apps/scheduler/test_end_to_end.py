@@ -53,6 +53,20 @@ async def test_a_refusal_says_what_is_missing(world: LabCluster) -> None:
     assert await world.some_events("FailedScheduling") == [text]
 
 
+async def test_c33_the_event_names_the_container_that_does_not_fit(world: LabCluster) -> None:
+    """If the pod has others, which fit; nodes still add up to one line."""
+    await world.start()
+    pair = pod_document("pair", "2")
+    (small,) = pair["spec"]["containers"]
+    wanted = {"cpu": "20", "memory": "1Gi"}
+    big = {**small, "name": "big", "resources": {"requests": wanted, "limits": wanted}}
+    pair["spec"]["containers"] = [small, big]
+    await world.create(pair)
+    text = await world.refuses("pair")
+    assert "3 cannot align container big (cpu: best zone has 16 of 20 even if idle)." in text
+    assert await world.some_events("FailedScheduling") == [text]
+
+
 async def test_a_waiting_pod_runs_as_soon_as_room_appears(world: LabCluster) -> None:
     """Within one report, not after minutes."""
     await world.start()

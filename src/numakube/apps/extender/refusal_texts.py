@@ -28,9 +28,7 @@ def text_of(status: Status) -> str:
 
 
 def _words(rejection: Rejection) -> str:
-    subject = rejection.subject
-    if rejection.container:
-        subject = f"{subject} {rejection.container}"
+    subject = rejection.full_subject
     match rejection.kind:
         case Kind.BLOCKED:
             return "topology report of the node cannot be used for now"

@@ -57,6 +57,7 @@ class Rejection:
     Attributes:
         container: the container that could not be aligned; empty if the pod as a whole.
         role: what kind of container that is; ``None`` for the pod.
+        one_of_several: whether the pod has other containers, so that messages name this one.
         resource: the resource that was short; with `Kind.SIZES` all that disagree.
         zones: NUMA ids of the zones that came closest.
         wanted: amount of the resource in its base unit.
@@ -70,6 +71,7 @@ class Rejection:
     kind: Kind
     container: str = ""
     role: Role | None = None
+    one_of_several: bool = False
     resource: str = ""
     zones: tuple[int, ...] = ()
     wanted: int = 0
@@ -87,8 +89,13 @@ class Rejection:
 
     @property
     def subject(self) -> str:
-        """What could not be aligned: ``container``, ``init container``, ``pod``."""
-        return _SUBJECTS[self.role]
+        """What could not be aligned: ``container``, ``init container prepare``, ``pod``."""
+        return self.full_subject if self.one_of_several else _SUBJECTS[self.role]
+
+    @property
+    def full_subject(self) -> str:
+        """What could not be aligned, with the name of the container if it is one."""
+        return f"{_SUBJECTS[self.role]} {self.container}".rstrip()
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -76,7 +76,18 @@ def test_containers_see_what_those_before_them_took() -> None:
     """In order of start, each in the lowest zone with room."""
     two = pod(guaranteed("a", "4"), guaranteed("b", "4"))
     assert places(two, node(4, 4)) == ((0,), (1,))
-    assert refusal(two, node(5, 3)) == "cannot align container (cpu: best zone has 3 of 4)"
+    assert refusal(two, node(5, 3)) == "cannot align container b (cpu: best zone has 3 of 4)"
+
+
+def test_c33_a_refusal_names_the_container_where_the_pod_has_others() -> None:
+    """An only container needs no name; one beside a container that wants nothing does."""
+    only = pod(guaranteed("big", "10"))
+    text = "(cpu: best zone has 8 of 10 even if idle)"
+    assert refusal(only, node(8, 8)) == f"cannot align container {text}"
+    beside = pod(guaranteed("small", "100m"), guaranteed("big", "10"))
+    assert refusal(beside, node(8, 8)) == f"cannot align container big {text}"
+    after = pod(guaranteed("main", "2"), init=(guaranteed("prepare", "10"),))
+    assert refusal(after, node(8, 8)) == f"cannot align init container prepare {text}"
 
 
 def test_the_kubelet_does_not_look_ahead_and_neither_do_we() -> None:

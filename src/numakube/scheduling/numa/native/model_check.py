@@ -119,6 +119,7 @@ def _rejection(
         kind=Kind.KUBELET,
         container=refused.container or "",
         role=_role(demand, refused.container),
+        one_of_several=refused.container is not None and len(demand.containers) > 1,
         resource=short.resource if short else "",
         zones=(_best_zone(short),) if short else (),
         wanted=_base(short, short.wanted) if short else 0,

@@ -77,6 +77,7 @@ class PodWants:
         certain_steps: how many steps, from the first, take a number of CPUs that is known. Which
             CPUs of an init container are used again depends on more than counts.
         is_bubble: whether the kubelet manages the pod's resources as one in pod scope.
+        has_several: whether the pod has more than one container, those that want nothing included.
     """
 
     steps: tuple[Step, ...]
@@ -84,6 +85,7 @@ class PodWants:
     peak: Want
     certain_steps: int
     is_bubble: bool = False
+    has_several: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.steps)
@@ -102,8 +104,14 @@ def wants_of(pod: Pod, rules: DemandRules | None = None) -> PodWants:
         memory=demand.memory if demand.managed and demand.guaranteed else None,
         limits=demand.limits,
     )
-    bubble = demand.pod_level is not None
-    return PodWants(steps, whole, _peak(steps), _certain(steps), bubble)
+    return PodWants(
+        steps=steps,
+        whole=whole,
+        peak=_peak(steps),
+        certain_steps=_certain(steps),
+        is_bubble=demand.pod_level is not None,
+        has_several=len(demand.containers) > 1,
+    )
 
 
 def _want_of(demand: PodDemand, container: ContainerDemand) -> Want:

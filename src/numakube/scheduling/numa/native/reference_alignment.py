@@ -66,7 +66,13 @@ class Fit:
 
 def judge(wants: PodWants, node: NodeCounts) -> Fit | Rejection:
     """Decide whether *node* can take a pod with *wants*, and where it would go."""
-    checks = checks_of(wants, node.rules)
+    verdict = _judge(checks_of(wants, node.rules), node)
+    if isinstance(verdict, Rejection) and verdict.container:
+        return replace(verdict, one_of_several=wants.has_several)
+    return verdict
+
+
+def _judge(checks: PodChecks, node: NodeCounts) -> Fit | Rejection:
     if checks.unreported:
         return _refusal(node, Kind.UNREPORTED, resource=checks.unreported)
     if checks.uneven is not None:
