@@ -47,7 +47,7 @@ def pod(
     level: ResourceList | None = None,
 ) -> Pod:
     """A pod; *level* sets pod-level resources."""
-    resources = ResourceRequirements(requests=level, limits=level) if level else None
+    resources = None if level is None else ResourceRequirements(requests=level, limits=level)
     return Pod(
         metadata=ObjectMeta(name=uid, namespace="default", uid=uid),
         spec=PodSpec(containers=apps, init_containers=init, resources=resources),

@@ -36,13 +36,25 @@ def test_words_change_the_default() -> None:
     assert (config.reserved_system_cpus, config.max_pods) == ("0,8", 20)
 
 
+def test_a_word_sets_a_feature_gate() -> None:
+    """Beside the gate without which half of the CPU Manager's options could not be tried."""
+    words = parse_kubelet_options("PodLevelResourceManagers=true")
+    config = lab_configuration(from_shape("4 cores, 8Gi"), words)
+    assert config.feature_gates == {
+        "CPUManagerPolicyAlphaOptions": True,
+        "PodLevelResourceManagers": True,
+    }
+
+
 def test_without_memory_manager_nothing_is_reserved_on_nodes() -> None:
     """Reserved memory only makes sense with the static policy."""
     config = lab_configuration(from_shape("4 cores, 8Gi"), parse_kubelet_options("memory=None"))
     assert config.reserved_memory == ()
 
 
-@pytest.mark.parametrize("text", ["policy", "policy=", "colour=red", "max-pods=many"])
+@pytest.mark.parametrize(
+    "text", ["policy", "policy=", "colour=red", "max-pods=many", "AllAlpha=maybe"]
+)
 def test_words_that_mean_nothing_are_refused(text: str) -> None:
     """With the word and what would be possible."""
     with pytest.raises(ConfigError, match="--kubelet"):

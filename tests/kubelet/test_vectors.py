@@ -37,3 +37,13 @@ def test_the_model_answers_what_kubelet_1_36_answered_differently() -> None:
     assert recorded
     for one in recorded:
         assert answer(one)["expect"] == one["expect"], one["id"]
+
+
+def test_the_model_answers_what_kubelet_1_37_answered() -> None:
+    """With the feature gates of each scenario, on machines of up to 34 NUMA nodes."""
+    recorded = scenarios("kubelet-1.37.jsonl.gz")
+    assert len(recorded) == 500
+    for one in recorded:
+        given = answer(one)
+        assert given["expect"] == one["expect"], one["id"]
+        assert given.get("startError") == one.get("startError"), one["id"]

@@ -44,11 +44,13 @@ def has_pod_level_resources(pod: Pod) -> bool:
     )
 
 
-def qos_class(pod: Pod, *, pod_level_resources: bool = True) -> str:
-    """Return the QoS class that the API server recorded, or else compute it."""
+def qos_class(pod: Pod, *, pod_level_resources: bool = True, empty_counts: bool = True) -> str:
+    """Return the QoS class that the API server recorded, or else `compute_qos_class`."""
     if pod.status is not None and pod.status.qos_class:
         return pod.status.qos_class
-    return compute_qos_class(pod, pod_level_resources=pod_level_resources)
+    return compute_qos_class(
+        pod, pod_level_resources=pod_level_resources, empty_counts=empty_counts
+    )
 
 
 def compute_qos_class(

@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from numakube.api.pod_resources import has_pod_level_resources, is_sidecar, qos_class
+from numakube.api.pod_resources import GUARANTEED, has_pod_level_resources, is_sidecar, qos_class
 from numakube.values.quantity import Quantity, parse_quantity
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_memory
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from numakube.api.containers import Container, ResourceRequirements
     from numakube.api.pod import Pod
     from numakube.api.wire import QuantityText, ResourceList
+    from numakube.kubelet.settings import KubeletSettings
+    from numakube.kubelet.versions import Behaviour
 
 
 class Role(Enum):
@@ -128,15 +130,45 @@ def _limit_of(name: str) -> Callable[[ContainerDemand], int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandRules:
-    """How this kubelet reads pods that set ``spec.resources``."""
+    """How this kubelet reads pods that set ``spec.resources``.
 
+    Attributes:
+        reads_pod_level_resources: whether they decide the QoS class.
+        ignores_pod_level_resources: whether the CPU and Memory Managers leave such a pod alone.
+        manages_pod_level_resources: whether the managers handle such a pod as one bubble.
+        empty_pod_level_resources_count: whether an empty ``spec.resources`` decides the QoS class.
+    """
+
+    reads_pod_level_resources: bool = True
     ignores_pod_level_resources: bool = True
     manages_pod_level_resources: bool = False
+    empty_pod_level_resources_count: bool = True
+
+
+def demand_rules(settings: KubeletSettings, behaviour: Behaviour) -> DemandRules:
+    """Return the rules of a kubelet."""
+    release = behaviour.version
+    read = settings.gate("PodLevelResources", release)
+    managed = settings.gate("PodLevelResourceManagers", release)
+    fixed_qos = settings.gate("PodLevelResourcesFixKubeletQOSClass", release)
+    # Since the gate of the managers exists, they leave such pods alone whatever the other one says.
+    known = read or behaviour.pod_level_managers
+    return DemandRules(
+        reads_pod_level_resources=read,
+        ignores_pod_level_resources=behaviour.ignores_pod_level_resources and known,
+        manages_pod_level_resources=read and managed,
+        empty_pod_level_resources_count=not fixed_qos,
+    )
 
 
 def demand_of(pod: Pod, rules: DemandRules) -> PodDemand:
     """Return what *pod* demands of a kubelet with *rules*."""
-    guaranteed = qos_class(pod) == "Guaranteed"
+    qos = qos_class(
+        pod,
+        pod_level_resources=rules.reads_pod_level_resources,
+        empty_counts=rules.empty_pod_level_resources_count,
+    )
+    guaranteed = qos == GUARANTEED
     pod_level = has_pod_level_resources(pod)
     bubble = pod_level and rules.manages_pod_level_resources
     containers = tuple(

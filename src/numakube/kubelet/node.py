@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from numakube.kubelet.cpus.cpu_manager import CpuManager, start_cpu_manager
 from numakube.kubelet.cpus.cpu_topology import CpuTopology
-from numakube.kubelet.demand import DemandRules, PodDemand, demand_of
+from numakube.kubelet.demand import PodDemand, demand_of, demand_rules
 from numakube.kubelet.device_manager import DeviceManager, PreferredAllocation
 from numakube.kubelet.memory.memory_manager import MemoryManager, start_memory_manager
 from numakube.kubelet.outcome import Admitted, ContainerPlacement, Rejected
@@ -55,7 +55,7 @@ class KubeletNode:
         self.memory: MemoryManager | None = start_memory_manager(machine, settings, self.behaviour)
         self._active: dict[str, PodDemand] = {}
         self._awaits_pods = False
-        self._rules = self._demand_rules()
+        self._rules = demand_rules(settings, self.behaviour)
         for resource, members in (machine.devices if devices is None else devices).items():
             self.devices.register(resource, members)
 
@@ -178,14 +178,3 @@ class KubeletNode:
     def manages_pod_level_resources(self) -> bool:
         """Whether a pod with pod-level resources is managed as one bubble."""
         return self._rules.manages_pod_level_resources
-
-    def _demand_rules(self) -> DemandRules:
-        behaviour, settings = self.behaviour, self.settings
-        known = behaviour.ignores_pod_level_resources
-        enabled = known and settings.gate("PodLevelResources", default=True)
-        managed = behaviour.pod_level_managers and settings.gate(
-            "PodLevelResourceManagers", default=False
-        )
-        return DemandRules(
-            ignores_pod_level_resources=enabled, manages_pod_level_resources=enabled and managed
-        )

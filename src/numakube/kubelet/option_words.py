@@ -1,8 +1,9 @@
 """Kubelet configurations for lab nodes, from a few words.
 
 ``policy=restricted,scope=pod,full-pcpus-only=true`` changes the lab's default, which aligns
-everything on single NUMA nodes. What a configuration must say to be accepted by the kubelet
-(reserved CPUs, reserved memory that adds up to the byte) is filled in for the machine at hand.
+everything on single NUMA nodes; ``PodLevelResourceManagers=true`` sets a feature gate. What a
+configuration must say to be accepted by the kubelet (reserved CPUs, reserved memory that adds up
+to the byte) is filled in for the machine at hand.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation
-from numakube.errors import ConfigError
+from numakube.errors import ConfigError, KubeletStartError
+from numakube.kubelet.feature_gates import KNOWN as KNOWN_GATES
+from numakube.kubelet.settings import read_bool
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
@@ -46,6 +49,7 @@ _FIELDS: Final = {
 """What a word sets."""
 
 _NAMES: Final = (*DEFAULTS, "reserved-cpus", "max-pods")
+_GATES: Final = {"CPUManagerPolicyAlphaOptions": True}
 _KUBE_RESERVED: Final = "412Mi"
 _EVICTION: Final = "100Mi"
 # Their sum, which reservedMemory has to repeat.
@@ -60,7 +64,7 @@ def parse_kubelet_options(text: str) -> dict[str, str]:
         if not equals or not text_of:
             raise ConfigError(f"--kubelet: {part!r} is not of the form name=value")
         words[name.strip()] = text_of.strip()
-    known = {*_NAMES, *_cpu_options(), *_topology_options()}
+    known = {*_NAMES, *_cpu_options(), *_topology_options(), *KNOWN_GATES}
     for name in words:
         if name not in known:
             raise ConfigError(f"--kubelet: {name!r} is unknown; use {', '.join(sorted(known))}")
@@ -80,7 +84,7 @@ def lab_configuration(machine: Machine, words: Mapping[str, str]) -> KubeletConf
         reserved_system_cpus=_reserved_cpus(machine, words),
         kube_reserved={MEMORY: _KUBE_RESERVED},
         eviction_hard={"memory.available": _EVICTION},
-        feature_gates={"CPUManagerPolicyAlphaOptions": True},
+        feature_gates={**_GATES, **_picked_gates(words)},
         max_pods=_max_pods(words),
     )
     if chosen["memory"] != "Static":
@@ -157,7 +161,7 @@ def overridden(
             **config.topology_manager_policy_options,
             **wanted.topology_manager_policy_options,
         },
-        feature_gates={**wanted.feature_gates, **config.feature_gates},
+        feature_gates={**_GATES, **config.feature_gates, **_picked_gates(words)},
     )
     return _completed(changed, machine, wanted)
 
@@ -206,6 +210,13 @@ def _max_pods(words: Mapping[str, str]) -> int:
 
 def _picked(words: Mapping[str, str], options: Mapping[str, object]) -> dict[str, str]:
     return {name: text for name, text in words.items() if name in options}
+
+
+def _picked_gates(words: Mapping[str, str]) -> dict[str, bool]:
+    try:
+        return {name: read_bool(name, words[name]) for name in words if name in KNOWN_GATES}
+    except KubeletStartError as error:
+        raise ConfigError(f"--kubelet: {error}") from None
 
 
 def _cpu_options() -> Mapping[str, object]:

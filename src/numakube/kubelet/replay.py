@@ -67,7 +67,7 @@ def read_settings(recorded: Mapping[str, Any]) -> KubeletSettings:
             entry["numaNode"]: {kind: value(text) for kind, text in entry["limits"].items()}
             for entry in recorded.get("reservedMemory") or ()
         },
-        feature_gates=_ALL_OPTIONS,
+        feature_gates=_ALL_OPTIONS | (recorded.get("featureGates") or {}),
     )
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from numakube.errors import KubeletStartError
+from numakube.kubelet.feature_gates import gate_is_on
 from numakube.kubelet.versions import Maturity
 
 if TYPE_CHECKING:
@@ -57,9 +58,9 @@ class KubeletSettings:
     memory_reservation: Mapping[str, int] | None = None
     feature_gates: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
 
-    def gate(self, name: str, *, default: bool) -> bool:
-        """Tell whether a feature gate is on."""
-        return self.feature_gates.get(name, self.feature_gates.get("AllAlpha", False) or default)
+    def gate(self, name: str, release: tuple[int, int]) -> bool:
+        """Tell whether a feature gate is on in a kubelet of *release*."""
+        return gate_is_on(name, self.feature_gates, release)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

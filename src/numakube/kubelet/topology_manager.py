@@ -176,8 +176,8 @@ def _scope(name: str) -> TopologyScope:
 def _read_options(settings: KubeletSettings, behaviour: Behaviour) -> tuple[bool, int]:
     """Return whether distances count and how many NUMA nodes are allowed."""
     gates = OptionGates(
-        alpha=settings.gate("TopologyManagerPolicyAlphaOptions", default=False),
-        beta=settings.gate("TopologyManagerPolicyBetaOptions", default=True),
+        alpha=settings.gate("TopologyManagerPolicyAlphaOptions", behaviour.version),
+        beta=settings.gate("TopologyManagerPolicyBetaOptions", behaviour.version),
         alpha_refusal="topology manager policy alpha-level options not enabled, "
         'but option "{name}" provided',
         beta_refusal="topology manager policy beta-level options not enabled, "

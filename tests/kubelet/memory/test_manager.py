@@ -182,3 +182,17 @@ def test_more_hugepages_than_memory_wrap_around_as_in_the_kubelet() -> None:
     node = start(machine(1, gib=1, hugepages=4), settings)
     assert node.memory is not None
     assert node.memory.books[0].tables["memory"].allocatable == (1 << 64) - 4 * GIB
+
+
+def test_sums_over_a_group_wrap_around_when_memory_is_allocated_too() -> None:
+    """A node with more reserved than it has eats the memory of the others in its group."""
+    settings = KubeletSettings(memory_policy="Static", reserved_memory={0: {"memory": 12 * GIB}})
+    node = start(machine(2), settings)
+    both = Hint(mask_of([0, 1]), preferred=False)
+    assert node.memory is not None
+    large = node.demand_of(pod(guaranteed("app", memory="5Gi")))
+    refused = node.memory.allocate(large, large.containers[0], both)
+    assert refused is not None
+    assert "extend the current topology hint" in refused.message
+    small = node.demand_of(pod(guaranteed("app", memory="4Gi")))
+    assert node.memory.allocate(small, small.containers[0], both) is None

@@ -47,8 +47,8 @@ def read_cpu_options(
 ) -> CpuOptions:
     """Return the options in force, or refuse them as the kubelet would at start."""
     gates = OptionGates(
-        alpha=settings.gate("CPUManagerPolicyAlphaOptions", default=False),
-        beta=settings.gate("CPUManagerPolicyBetaOptions", default=True),
+        alpha=settings.gate("CPUManagerPolicyAlphaOptions", behaviour.version),
+        beta=settings.gate("CPUManagerPolicyBetaOptions", behaviour.version),
         alpha_refusal="CPU Manager Policy Alpha-level Options not enabled, "
         'but option "{name}" provided',
         beta_refusal="CPU Manager Policy Beta-level Options not enabled, "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.kubelet.memory.memory_tables import UINT64
 from numakube.kubelet.topology_hints import Hint, hints_on
 from numakube.values.numamask import NumaMask, mask_of, masks_over, nodes_of, sums_over
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numakube.kubelet.memory.memory_tables import MemoryBooks
-
-_UINT64 = (1 << 64) - 1
 
 
 def memory_hints(
@@ -29,12 +28,12 @@ def memory_hints(
     large_enough = masks_over(nodes)
     for kind, size in request.items():
         sums = sums_over({node: books[node].allocatable(kind) for node in nodes})
-        large_enough = tuple([mask for mask in large_enough if sums[mask] & _UINT64 >= size])
+        large_enough = tuple([mask for mask in large_enough if sums[mask] & UINT64 >= size])
     smallest = large_enough[0].bit_count() if large_enough else len(nodes)
     fitting = _usable(books, large_enough)
     for kind, size in request.items():
         free = sums_over({node: books[node].free(kind) for node in nodes})
-        fitting = [m for m in fitting if (free[m] + reusable(m, kind)) & _UINT64 >= size]
+        fitting = [m for m in fitting if (free[m] + reusable(m, kind)) & UINT64 >= size]
     return hints_on(nodes, fitting, smallest)
 
 

@@ -15,6 +15,7 @@ from numakube.kubelet.demand import Role
 from numakube.kubelet.memory import pod_level_memory
 from numakube.kubelet.memory.memory_hints import best_hint, memory_hints, splits_a_group
 from numakube.kubelet.memory.memory_tables import (
+    UINT64,
     MemoryBooks,
     charge,
     copy_books,
@@ -204,7 +205,7 @@ class MemoryManager:
         return tuple(MemoryBlock(nodes, kind, size) for kind, size in request.items())
 
     def _free_on(self, mask: NumaMask, kind: str) -> int:
-        return sum(self.books[node].free(kind) for node in nodes_of(mask))
+        return sum(self.books[node].free(kind) for node in nodes_of(mask)) & UINT64
 
     def _blocks_of(self, uid: str, container: str) -> Blocks | None:
         return self.assignments.get(uid, {}).get(container)

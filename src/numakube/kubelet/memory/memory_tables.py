@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from numakube.kubelet.machine import Machine, NumaNode
     from numakube.kubelet.outcome import MemoryBlock
 
-_UINT64 = (1 << 64) - 1
+UINT64 = (1 << 64) - 1
+"""Every sum of sizes is taken modulo 2**64: AND it with this."""
 
 
 @dataclass(slots=True)
@@ -117,5 +118,5 @@ def _tables(node: NumaNode, reserved: Mapping[str, int]) -> dict[str, MemoryTabl
 
 
 def _table(total: int, reserved: int, *, taken: int = 0) -> MemoryTable:
-    allocatable = (total - reserved - taken) & _UINT64
+    allocatable = (total - reserved - taken) & UINT64
     return MemoryTable(total, reserved, allocatable, free=allocatable)

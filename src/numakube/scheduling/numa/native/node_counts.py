@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.demand import DemandRules
+from numakube.kubelet.demand import DemandRules, demand_rules
 from numakube.kubelet.versions import behaviour_of
 from numakube.values.resources import CPU, is_memory
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -200,12 +200,7 @@ def demand_rules_of(topology: NodeTopology) -> DemandRules:
     report = topology.report
     if report is None:
         return DemandRules()
-    behaviour, gate = behaviour_of(report.kubernetes), report.settings.gate
-    enabled = behaviour.ignores_pod_level_resources and gate("PodLevelResources", default=True)
-    managed = behaviour.pod_level_managers and gate("PodLevelResourceManagers", default=False)
-    return DemandRules(
-        ignores_pod_level_resources=enabled, manages_pod_level_resources=enabled and managed
-    )
+    return demand_rules(report.settings, behaviour_of(report.kubernetes))
 
 
 def _totals(capacity: Amounts, allocatable: Amounts) -> Amounts:
