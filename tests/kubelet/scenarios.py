@@ -11,6 +11,7 @@ from numakube.api.pod import Pod, PodSpec
 from numakube.kubelet.machine import Device, HugePages, Machine
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.versions import behaviour_of
 from numakube.values.cpuset import CpuSet
 
 GPU = "vendor.example/gpu"
@@ -81,7 +82,7 @@ def nodes(draw: st.DrawFn, machine: Machine | None = None) -> KubeletNode:
         )
         for name in (GPU, NIC)
     }
-    version = draw(st.sampled_from(("1.31", "1.33", "1.35", "1.36", "1.37")))
+    version = draw(st.sampled_from(("1.28", "1.31", "1.33", "1.35", "1.36", "1.37")))
     options = {name: text for name, text in settings.cpu_options.items() if _known(name, version)}
     return KubeletNode(
         machine, _with_options(settings, options), devices=devices, kubernetes=version
@@ -89,10 +90,7 @@ def nodes(draw: st.DrawFn, machine: Machine | None = None) -> KubeletNode:
 
 
 def _known(option: str, version: str) -> bool:
-    return version != "1.31" or option not in (
-        "strict-cpu-reservation",
-        "prefer-align-cpus-by-uncorecache",
-    )
+    return option in behaviour_of(version).cpu_options
 
 
 def _with_options(settings: KubeletSettings, options: dict[str, str]) -> KubeletSettings:

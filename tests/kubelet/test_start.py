@@ -169,6 +169,8 @@ def test_closest_numa_nodes_need_distances() -> None:
 @pytest.mark.parametrize(
     ("option", "version", "maturity"),
     [
+        ("distribute-cpus-across-cores", "1.30", None),
+        ("full-pcpus-only", "1.28", Maturity.BETA),
         ("full-pcpus-only", "1.31", Maturity.BETA),
         ("full-pcpus-only", "1.33", Maturity.STABLE),
         ("strict-cpu-reservation", "1.31", None),
@@ -187,7 +189,7 @@ def test_options_mature_with_the_version(
     assert behaviour_of(version).cpu_options.get(option) is maturity
 
 
-@pytest.mark.parametrize("version", ["1.30", "", "latest", "1"])
+@pytest.mark.parametrize("version", ["1.27", "", "latest", "1"])
 def test_versions_that_are_not_modelled_are_refused(version: str) -> None:
     """The message names the version and what is possible."""
     with pytest.raises(ConfigError, match=r"kubernetes version"):

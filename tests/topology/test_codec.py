@@ -231,7 +231,7 @@ def test_what_is_no_report_of_a_known_version_is_refused(text: str, reason: str)
         ({"pods": {"x": "odd"}}, "malformed: holding 'odd': 'odd' is not CPUs"),
         ({"settings": {"reservedCpus": "x"}}, "malformed: cpuset 'x'"),
         ({"settings": 1}, "malformed: Expected `object`"),
-        ({"kubernetes": "1.30"}, "kubernetes version '1.30': the oldest modelled version is 1.31"),
+        ({"kubernetes": "1.27"}, "kubernetes version '1.27': the oldest modelled version is 1.28"),
         ({"kubernetes": "9" * 5000}, "kubernetes version '99999"),
         (
             {"devices": {f"v/{n}": "16384@0" for n in range(40)}},

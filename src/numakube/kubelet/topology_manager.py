@@ -2,7 +2,7 @@
 
 Init containers are treated in order, then app containers. In container scope each is aligned by
 itself and sees what the ones before it took; in pod scope one merge serves the whole pod.
-Follows ``pkg/kubelet/cm/topologymanager`` of Kubernetes 1.31 to 1.37.
+Follows ``pkg/kubelet/cm/topologymanager`` of Kubernetes 1.28 to 1.37.
 """
 
 from __future__ import annotations

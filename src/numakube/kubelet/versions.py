@@ -1,7 +1,9 @@
 """What differs between kubelet versions, as switches of one model.
 
-Supported are 1.31 to 1.37; an unknown newer version behaves as the newest known one. Each
-switch says in which version the kubelet changed.
+Supported are 1.28 to 1.37; an unknown newer version behaves as the newest known one. Each
+switch says in which version the kubelet changed. Up to 1.30 the managers follow the rules of 1.31
+(compared source by source: release branches 1.28 to 1.31, pkg/kubelet/cm); 1.27 and older have
+other defaults, checks or merge rules and are not modelled.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OLDEST = (1, 31)
+OLDEST = (1, 28)
 NEWEST = (1, 37)
 DEFAULT = "1.35"
 
@@ -45,6 +47,8 @@ class Behaviour:
     smt_check_before_existing: bool
     # 1.32: the SMT error tells the two causes apart.
     smt_error_names_physical_cpus: bool
+    # 1.29: the error about too few CPUs tells how many were asked for and free.
+    cpu_shortage_names_amounts: bool
     # 1.32: a multi-node memory allocation may not overlap other groups.
     memory_group_rule: bool
     # 1.37: a container without memory request is not recorded by the memory manager.
@@ -101,6 +105,7 @@ def _behaviour(release: tuple[int, int]) -> Behaviour:
         socket_aware_distribution=release >= (1, 37),
         smt_check_before_existing=release < (1, 37),
         smt_error_names_physical_cpus=release >= (1, 32),
+        cpu_shortage_names_amounts=release >= (1, 29),
         memory_group_rule=release >= (1, 32),
         skips_empty_memory_requests=release >= (1, 37),
         odd_uncore_requests=release >= (1, 34),

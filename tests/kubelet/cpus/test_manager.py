@@ -115,6 +115,21 @@ def test_full_cores_only_refuses_what_would_share_a_core() -> None:
     assert cpus(admit(node, pod(guaranteed("c", "8"))))["c"] == "2-5,8-11"
 
 
+def test_kubelet_1_28_does_not_say_how_many_cpus_were_missing() -> None:
+    """Everything else is as in 1.31."""
+    settings = static_settings(reserved_cpus=CpuSet.parse("0"))
+    pods = {
+        version: reject(
+            start(single_socket_ht(), settings, kubernetes=version), pod(guaranteed("c", "8"))
+        )
+        for version in ("1.28", "1.29", "1.31")
+    }
+    short = "Allocate failed due to not enough cpus available to satisfy request"
+    assert pods["1.28"].message == f"{short}, which is unexpected"
+    assert pods["1.29"] == pods["1.31"]
+    assert pods["1.29"].message == f"{short}: requested=8, available=7, which is unexpected"
+
+
 def test_kubelet_1_31_does_not_tell_the_causes_apart_on_a_full_machine() -> None:
     """Its error names physical CPUs only if some are left."""
     settings = static_settings(

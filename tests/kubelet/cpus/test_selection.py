@@ -25,7 +25,7 @@ def packed(machine: Machine, free: str, count: int, **order: bool) -> str:
     topology = CpuTopology.of(machine)
     bits = CpuSet.parse(free).mask if free else topology.all_cpus
     taken = take_packed(topology, bits, count, PackedOrder(**order))
-    return taken.message if isinstance(taken, CpuShortage) else str(CpuSet(taken))
+    return taken.text(with_amounts=True) if isinstance(taken, CpuShortage) else str(CpuSet(taken))
 
 
 def distributed(machine: Machine, free: str, count: int, order: DistributedOrder) -> str:
@@ -33,7 +33,7 @@ def distributed(machine: Machine, free: str, count: int, order: DistributedOrder
     topology = CpuTopology.of(machine)
     bits = CpuSet.parse(free).mask if free else topology.all_cpus
     taken = take_distributed(topology, bits, count, order)
-    return taken.message if isinstance(taken, CpuShortage) else str(CpuSet(taken))
+    return taken.text(with_amounts=True) if isinstance(taken, CpuShortage) else str(CpuSet(taken))
 
 
 @pytest.mark.parametrize(

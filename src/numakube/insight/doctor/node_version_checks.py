@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
 
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
+_OLDEST_API: Final = (1, 31)
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
 OLD_KUBELET: Final = Rule(
     id="NUMA-NODE-OLD-KUBELET",
     severity=Severity.WARNING,
     title="A kubelet is older than those we know",
-    why="What it does with pods cannot be foreseen exactly.",
+    why=(
+        "What it does with pods cannot be foreseen exactly: its zones are judged by counts, and it"
+        " may reject a pod that the counts let pass."
+    ),
     fix=f"# update the node to Kubernetes {OLDEST[0]}.{OLDEST[1]} or newer",
 )
 NEW_KUBELET: Final = Rule(
@@ -37,7 +41,7 @@ OLD_API: Final = Rule(
     severity=Severity.WARNING,
     title="The API server is older than those we know",
     why="Some of what schedulers and exporters ask of it may be missing.",
-    fix=f"# update the control plane to Kubernetes {OLDEST[0]}.{OLDEST[1]} or newer",
+    fix="# update the control plane to Kubernetes 1.31 or newer",
 )
 NO_PODS: Final = Rule(
     id="NUMA-NODE-NO-PODS",
@@ -84,7 +88,7 @@ def _version(name: str, node: Node) -> Iterator[Finding]:
 def check_server(facts: ClusterFacts) -> Iterator[Finding]:
     """Look at the version of the API server."""
     release = release_of(facts.version.git_version)
-    if release is not None and release < OLDEST:
+    if release is not None and release < _OLDEST_API:
         yield about_cluster(OLD_API, f"API server {facts.version.git_version}")
 
 

@@ -2,7 +2,7 @@
 
 State is two things: the shared pool, and for each container its exclusive CPUs. CPUs of finished
 init containers stay with the pod; containers that start later may use them again. Follows
-``pkg/kubelet/cm/cpumanager/policy_static.go`` of Kubernetes 1.31 to 1.37.
+``pkg/kubelet/cm/cpumanager/policy_static.go`` of Kubernetes 1.28 to 1.37.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class CpuManager:
         if held is None:
             taken = self._take_near(wanted, hint, self._reusable_by(pod.uid))
             if isinstance(taken, CpuShortage):
-                return unexpected(taken.message)
+                return self._short(taken)
             held = taken
             self.shared &= ~held
             self.assignments.setdefault(pod.uid, {})[container.name] = held
@@ -136,10 +136,10 @@ class CpuManager:
             return failure
         cpus = self._take_near(wanted, hint, NO_CPUS)
         if isinstance(cpus, CpuShortage):
-            return unexpected(cpus.message)
+            return self._short(cpus)
         parts = pod_level_cpus.partition(pod, cpus, self.take)
         if isinstance(parts, CpuShortage):
-            return unexpected(parts.message)
+            return self._short(parts)
         self.shared &= ~cpus
         self.bubbles[pod.uid] = cpus
         self.assignments[pod.uid] = parts
@@ -202,6 +202,10 @@ class CpuManager:
             near = taken
         rest = self.take(allocatable & ~near, count - near.bit_count())
         return rest if isinstance(rest, CpuShortage) else near | rest
+
+    def _short(self, shortage: CpuShortage) -> Failure:
+        amounts = self.behaviour.cpu_shortage_names_amounts
+        return unexpected(shortage.text(with_amounts=amounts))
 
     def _cpus_near(self, mask: NumaMask) -> CpuMask:
         cpus = self.topology.cpus_on(mask)

@@ -2,7 +2,7 @@
 
 Best fit throughout: of the elements of a level, the one with the fewest free CPUs comes first, so
 that large free blocks survive. Follows ``pkg/kubelet/cm/cpumanager/cpu_assignment.go`` of
-Kubernetes 1.31 to 1.37, including its treatment of averages as facts (`CpuTopology`).
+Kubernetes 1.28 to 1.37, including its treatment of averages as facts (`CpuTopology`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CpuShortage:
-    """The kubelet's text for CPUs that could not be taken."""
+    """The kubelet's text for CPUs that could not be taken; ``amounts`` follow it since 1.29."""
 
     message: str
+    amounts: str = ""
+
+    def text(self, *, with_amounts: bool) -> str:
+        """Return the whole text."""
+        return self.message + self.amounts if with_amounts else self.message
 
 
 def not_enough(requested: int, available: int) -> CpuShortage:
     """Return the shortage of a request above what is available."""
     return CpuShortage(
-        f"not enough cpus available to satisfy request: requested={requested}, "
-        f"available={available}"
+        "not enough cpus available to satisfy request",
+        f": requested={requested}, available={available}",
     )
 
 

@@ -2,7 +2,7 @@
 
 Memory of finished init containers is used again by the containers that start later; their blocks
 shrink accordingly, so that the blocks of a pod always add up to what is booked. Follows
-``pkg/kubelet/cm/memorymanager/policy_static.go`` of Kubernetes 1.31 to 1.37.
+``pkg/kubelet/cm/memorymanager/policy_static.go`` of Kubernetes 1.28 to 1.37.
 """
 
 from __future__ import annotations
