@@ -18,6 +18,7 @@ from numakube_lab.controllers.cluster.garbage_collector import GarbageCollector
 from numakube_lab.controllers.cluster.namespace_deletion import Namespaces
 from numakube_lab.controllers.cluster.node_lifecycle import Nodes
 from numakube_lab.controllers.cluster.pod_leftovers import Leftovers
+from numakube_lab.controllers.cluster.resource_claims import ClaimReservations, PodClaims
 from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions
 from numakube_lab.controllers.common.mirrors import REPORT_SECONDS, Cluster
 from numakube_lab.controllers.default_scheduler import DefaultScheduler
@@ -74,6 +75,8 @@ ALL: Final[Sequence[Factory]] = (
     TaintEvictions,
     DisruptionBudgets,
     Leftovers,
+    PodClaims,
+    ClaimReservations,
     DefaultScheduler,
 )
 """Every controller of the lab."""

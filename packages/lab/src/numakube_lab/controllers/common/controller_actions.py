@@ -30,12 +30,17 @@ class Create:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Change fields of an object by a merge patch; None removes a field."""
+    """Change fields of an object by a merge patch; None removes a field.
+
+    Attributes:
+        chained: change it only if it is still as the plan's last change of such an object left it.
+    """
 
     resource: Resource[Any]
     key: ObjectKey
     patch: Document
     subresource: str = ""
+    chained: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

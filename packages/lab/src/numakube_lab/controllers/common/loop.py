@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import structlog
@@ -131,6 +132,8 @@ class Controller(ABC):
         gone: list[Delete] = []
         try:
             for action in actions:
+                if isinstance(action, Patch) and action.chained:
+                    action = _at_version(action, latest[action.resource])
                 written = await self._act(action)
                 if isinstance(action, Delete):
                     gone.append(action)
@@ -209,6 +212,11 @@ class Controller(ABC):
             return
         record = self._recorder.warning if note.warning else self._recorder.normal
         record(note.about, note.reason, note.message)
+
+
+def _at_version(action: Patch, version: str) -> Patch:
+    metadata = {**action.patch.get("metadata", {}), "resourceVersion": version}
+    return replace(action, patch={**action.patch, "metadata": metadata})
 
 
 def _is_report(action: Action) -> bool:
