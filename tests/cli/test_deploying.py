@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,7 +103,7 @@ async def test_all_profiles_are_taken_over_with_their_arguments(
         assert text in done.out
     again = await run("deploy", "--image", IMAGE, "--wait")
     assert again.code == 0, again.err
-    told = await site.client.get(CONFIG_MAPS, "numakube-scheduler", namespace="numakube")
+    told = await site.client.get(CONFIG_MAPS, "numakube-scheduler-config", namespace="numakube")
     configuration: Any = load_yaml(told["data"]["config.yaml"], "config.yaml")
     names = [one["schedulerName"] for one in configuration["profiles"]]
     assert names == ["topo-a", "topo-b", "numakube-scheduler"]
@@ -124,7 +125,8 @@ async def test_what_ours_cannot_do_keeps_everything_as_it_was(site: LabSite, run
     await install(site, *scheduler(profile("topo-a"), profile("gang", "Coscheduling")), EXPORTER)
     refused = await run("deploy", "--adopt", "--image", IMAGE)
     assert refused.code == 1
-    assert "nothing is taken over: profile gang: there is no plugin Coscheduling" in refused.err
+    assert "nothing is taken over: deployment/tas in default" in refused.err
+    assert "profile gang: there is no plugin Coscheduling" in refused.err
     assert await is_at_work(site)
     exporter = await site.client.get(DAEMON_SETS, "rte", namespace="default")
     assert not exporter["spec"]["template"]["spec"].get("nodeSelector")
@@ -176,6 +178,82 @@ async def test_waiting_says_what_is_missing(site: LabSite, run: Numakube) -> Non
     failed = await run("deploy", "extender", "--image", IMAGE, "--wait", "--wait-timeout", "2")
     assert failed.code == 1
     assert "the Secret numakube-extender-tls in numakube does not exist" in failed.err
+
+
+async def test_the_configuration_is_chosen_by_options_and_a_change_replaces_the_pods(
+    site: LabSite, run: Numakube
+) -> None:
+    """B13, C24, L5: two profiles with arguments; later with another one."""
+    names = ("--scheduler-name", "a", "--scheduler-name", "b")
+    first = ("--scheduler-arg", "cache.foreignPodsDetect=OnlyExclusiveResources")
+    words = ("deploy", "api", "scheduler", "--image", IMAGE, "--wait", *names)
+    done = await run(*words, *first)
+    assert done.code == 0, done.err
+    for name in ("a", "b"):
+        await site.client.create(PODS.raw, _pod(name, name), namespace="default")
+    await _until_bound(site, ["a", "b"])
+    before = await _scheduler_pods(site)
+
+    again = await run(*words, *first)
+    assert "deployment/numakube-scheduler in numakube unchanged" in again.out
+    changed = await run(*words, "--scheduler-arg", "cacheResyncPeriodSeconds=7")
+    assert changed.code == 0, changed.err
+
+    async def replaced() -> bool:
+        return not await _scheduler_pods(site) & before
+
+    await until(replaced)
+    told = await site.client.get(CONFIG_MAPS, "numakube-scheduler-config", namespace="numakube")
+    tree: Any = load_yaml(told["data"]["config.yaml"], "config.yaml")
+    args = {"cacheResyncPeriodSeconds": 7}
+    assert [one["pluginConfig"][0]["args"] for one in tree["profiles"]] == [args, args]
+
+
+async def test_a_configuration_of_the_users_has_to_serve_what_is_taken_over(
+    site: LabSite, run: Numakube, tmp_path: Path
+) -> None:
+    """C27: it is deployed as it is, and nothing happens if a profile is missing."""
+    await install(site, *scheduler(profile("topo-a")))
+    own = tmp_path / "own.yaml"
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    own.write_text(dump_yaml({**header, "profiles": [profile("mine")]}), encoding="utf-8")
+    words = ("deploy", "scheduler", "--adopt", "--dry-run=client", "--scheduler-config", str(own))
+    refused = await run(*words)
+    assert refused.code == 1
+    assert "the configuration given has no profile topo-a" in refused.err
+
+    tree = {**header, "profiles": [profile("mine"), profile("topo-a")]}
+    own.write_text(dump_yaml(tree), encoding="utf-8")
+    printed = await run(*words)
+    assert printed.code == 0, printed.err
+    (config,) = (one for one in yaml.safe_load_all(printed.out) if one["kind"] == "ConfigMap")
+    assert load_yaml(config["data"]["config.yaml"], "config.yaml") == tree
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("--scheduler-arg", "cache.kin=x"), 1, "cache.kin: there is no such field"),
+        (("--scheduler-arg", "cache"), 1, "--scheduler-arg cache: FIELD=VALUE is expected"),
+        (("--scheduler-arg", "mode=1", "--scheduler-arg", "mode.a=1"), 1, "mode has a value"),
+        (("--scheduler-config", "nowhere.yaml"), 2, "nowhere.yaml"),
+        (("--scheduler-config", __file__), 1, "test_deploying.py"),
+        (("--scheduler-name", "a", "--scheduler-config", __file__), 2, "of its own"),
+        (("--scheduler-name", "a", "--scheduler-name", "a"), 1, "a is in another profile"),
+    ],
+)
+def test_a_configuration_that_no_scheduler_takes_is_refused_before_anything_is_done(
+    numakube: Callable[..., Ended], words: tuple[str, ...], code: int, text: str
+) -> None:
+    """B13: by name of the option and of the field."""
+    ended = numakube("render", "scheduler", *words)
+    assert (ended.code, ended.out) == (code, "")
+    assert text in ended.err
+
+
+async def _scheduler_pods(site: LabSite) -> set[str]:
+    found = await site.client.list(PODS, namespace="numakube")
+    return {one.metadata.name for one in found.items}
 
 
 def _pod(name: str, scheduler_name: str) -> dict[str, Any]:

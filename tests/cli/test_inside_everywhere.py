@@ -33,7 +33,7 @@ def by_operator() -> list[dict[str, Any]]:
     """Return what the operator creates, and the namespace that it lives in."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numaresources"}}
     scheduler = SecondaryScheduler(
-        namespace="numaresources", image=IMAGE, scheduler_names=(NAME,), replicas=2, plugin_args={}
+        namespace="numaresources", image=IMAGE, profiles={NAME: {}}, replicas=2
     )
     return [namespace, *scheduler.objects()]
 

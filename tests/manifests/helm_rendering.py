@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any
 
 _EXPRESSION = re.compile(r"\{\{-? *(.*?) *-?\}\}")
-_CONTROL = re.compile(r"\{\{-? *(if|range|end)\b *(.*?) *\}\}\n?")
+_CONTROL = re.compile(r"\{\{-? *(if|range|else|end)\b *(.*?) *\}\}\n?")
 
 
 def render(template: str, values: dict[str, Any], *, namespace: str) -> str:
@@ -19,20 +20,24 @@ def render(template: str, values: dict[str, Any], *, namespace: str) -> str:
 
 
 def _block(lines: list[str], scope: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return what *lines* render to up to the end of their block, and the lines after it."""
+    """Return what *lines* render to up to the end of their block, and the lines from there on."""
     text = ""
     while lines:
-        line, lines = lines[0], lines[1:]
+        line, rest = lines[0], lines[1:]
         control = _CONTROL.fullmatch(line)
         if control is None:
-            text += _EXPRESSION.sub(lambda m: _value(m[1], scope), line)
-        elif control[1] == "end":
+            text += _EXPRESSION.sub(lambda m: str(_value(m[1], scope)), line)
+            lines = rest
+        elif control[1] in ("end", "else"):
             return text, lines
         else:
             inside = _scopes(control[1], _looked_up(control[2], scope), scope)
-            _, after = _block(lines, {**scope, ".": None})
-            text += "".join(_block(lines, one)[0] for one in inside)
-            lines = after
+            _, after = _block(rest, {**scope, ".": None})
+            if _CONTROL.fullmatch(after[0])[1] == "else":  # type: ignore[index]
+                other, after = _block(after[1:], scope)
+                text += "" if inside else other
+            text += "".join(_block(rest, one)[0] for one in inside)
+            lines = after[1:]
     return text, []
 
 
@@ -43,12 +48,20 @@ def _scopes(word: str, found: Any, scope: dict[str, Any]) -> list[dict[str, Any]
     return [scope] if found else []
 
 
-def _value(expression: str, scope: dict[str, Any]) -> str:
+def _value(expression: str, scope: dict[str, Any]) -> Any:
     if expression.startswith("`"):
         return expression.strip("`")
+    if expression.startswith("(") and expression.endswith(")"):
+        return _value(expression[1:-1], scope)
+    if expression.endswith(" | sha256sum"):
+        text = _value(expression.removesuffix(" | sha256sum"), scope)
+        return hashlib.sha256(text.encode()).hexdigest()
+    if expression.startswith("list "):
+        return [_looked_up(one, scope) for one in expression.split()[1:]]
     if expression.startswith("toJson "):
-        return json.dumps(_looked_up(expression.removeprefix("toJson "), scope))
-    return str(_looked_up(expression, scope))
+        value = _value(expression.removeprefix("toJson "), scope)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _looked_up(expression, scope)
 
 
 def _looked_up(expression: str, scope: dict[str, Any]) -> Any:

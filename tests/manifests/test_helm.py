@@ -46,6 +46,11 @@ def drawn(rng: Random) -> dict[str, Any]:
         "name": rng.choice(["numa", "e3", "numakube.example.com", "null-and-void"]),
         "replicas": rng.randint(1, 5),
     }
+    values["scheduler"] |= {
+        "pluginConfig": rng.choice([[], [{"name": "NodeResourcesFit", "args": {}}]]),
+        "profiles": rng.choice([[], [{"schedulerName": "b"}, {"schedulerName": "c"}]]),
+        "configuration": rng.choice([{}, {}, {"kind": 'it\'s "quoted"', "profiles": [{}]}]),
+    }
     for component in CHART_COMPONENTS:
         values[component] |= {
             "extraArgs": rng.choice([[], ["--log-level=debug", "--odd=a b: 'c'"]]),

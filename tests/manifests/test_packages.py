@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.manifests.test_chart import unhashed
 from tests.real.api_server import assets
 
-from numakube.api.yamls import load_manifests
+from numakube.api.yamls import dump_yaml, load_manifests
 from numakube.manifests.components import COMPONENTS, DEFAULT, Choices, objects_of
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.packages.kustomize import bases
 from numakube.manifests.packages.olm import bundle, service_version
 from numakube.manifests.packages.sbom import sbom
 
+CONFIGURATION = ("ConfigMap", "numakube", "numakube-scheduler-config")
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KUBECTL = shutil.which("kubectl", path=os.pathsep.join((str(assets() or ""), os.environ["PATH"])))
 
@@ -41,31 +43,75 @@ def test_the_files_are_up_to_date(folder: str, files: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("folder", ["default", *COMPONENTS])
 def test_each_base_has_what_deploy_applies(folder: str) -> None:
-    """Every object once, its namespace among them."""
+    """Every object once, its namespace among them; the scheduler's configuration is a file."""
     components = DEFAULT if folder == "default" else (folder,)
     found = load_manifests(bases()[f"{folder}/objects.yaml"], folder)
-    assert list(found) == objects_of(components, Choices())
+    expected = unhashed(objects_of(components, Choices()))
+    generated = [one for one in expected if key_of(one) == CONFIGURATION]
+    assert unhashed(list(found)) == [one for one in expected if one not in generated]
+    assert all(bases()[f"{folder}/config.yaml"] == one["data"]["config.yaml"] for one in generated)
     keys = [
         (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in found
     ]
     assert len(keys) == len(set(keys))
 
 
+def key_of(one: dict[str, Any]) -> tuple[str, ...]:
+    """Return kind, namespace and name of an object."""
+    metadata = one["metadata"]
+    return one["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def kustomized(folder: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """Return what the real kustomize builds: objects, and the ConfigMaps that it names."""
+    assert KUBECTL is not None
+    words = [KUBECTL, "kustomize", str(folder)]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
+    built = load_manifests(done.stdout, "kustomize")
+    hashed = {
+        one["metadata"]["name"]: one
+        for one in built
+        if one["kind"] == "ConfigMap"
+        and one["metadata"]["name"].startswith("numakube-scheduler-config-")
+    }
+    return [one for one in built if one not in hashed.values()], hashed
+
+
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
 @pytest.mark.parametrize("folder", ["default", *COMPONENTS])
 def test_kustomize_itself_builds_each_base(folder: str) -> None:
     """The real one, which is a part of kubectl."""
-    assert KUBECTL is not None
-    words = [KUBECTL, "kustomize", str(DEPLOY / "kustomize" / folder)]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603
-    built = load_manifests(done.stdout, "kustomize")
-    written = load_manifests(bases()[f"{folder}/objects.yaml"], folder)
+    built, hashed = kustomized(DEPLOY / "kustomize" / folder)
+    written = list(load_manifests(bases()[f"{folder}/objects.yaml"], folder))
+    for one in written:
+        if one["kind"] == "Deployment" and hashed:
+            one["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = min(hashed)
+    assert sorted(built, key=key_of) == sorted(written, key=key_of)
 
-    def key(one: dict[str, Any]) -> tuple[str, ...]:
-        metadata = one["metadata"]
-        return one["kind"], metadata.get("namespace", ""), metadata["name"]
 
-    assert sorted(built, key=key) == sorted(written, key=key)
+@pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
+def test_an_overlay_replaces_the_schedulers_configuration_and_rolls_its_pods(
+    tmp_path: Path,
+) -> None:
+    """C24, C27, L5: under a new name, which the Deployment mounts."""
+    base = os.path.relpath(DEPLOY / "kustomize" / "scheduler", tmp_path)
+    generator = {
+        "name": "numakube-scheduler-config",
+        "namespace": "numakube",
+        "behavior": "replace",
+    }
+    overlay = {"resources": [base], "configMapGenerator": [{**generator, "files": ["config.yaml"]}]}
+    (tmp_path / "kustomization.yaml").write_text(dump_yaml(overlay), encoding="utf-8")
+    (tmp_path / "config.yaml").write_text("profiles: []\n", encoding="utf-8")
+
+    built, hashed = kustomized(tmp_path)
+
+    ((name, config),) = hashed.items()
+    assert config["data"] == {"config.yaml": "profiles: []\n"}
+    assert name not in kustomized(DEPLOY / "kustomize" / "scheduler")[1]
+    (deployment,) = (one for one in built if one["kind"] == "Deployment")
+    (volume,) = deployment["spec"]["template"]["spec"]["volumes"]
+    assert volume["configMap"]["name"] == name
 
 
 def test_the_bundle_installs_the_operator_that_we_deploy() -> None:

@@ -2,9 +2,9 @@
 
 `NUMAResourcesOperator` asks for an exporter on every node of some pools, `NUMAResourcesScheduler`
 for a scheduler. Names, fields and defaults are those of the NUMA Resources Operator, so its objects
-work unchanged. Three fields are ours: ``nodeSelector`` and ``sriov`` of a node group, for clusters
-without pools and for network devices, and ``extender`` of a scheduler. Both kinds are singletons
-with a fixed name.
+work unchanged. Four fields are ours: ``nodeSelector`` and ``sriov`` of a node group, for clusters
+without pools and for network devices, and ``profiles`` and ``extender`` of a scheduler. Both kinds
+are singletons with a fixed name.
 """
 
 from typing import Any, Final
@@ -150,6 +150,13 @@ class ExtenderSpec(Wire, frozen=True):
     tls: str | None = None
 
 
+class SchedulerProfile(Wire, frozen=True):
+    """One more name for pods to give; *args* add to what the rest of the specification says."""
+
+    scheduler_name: str = ""
+    args: dict[str, Any] = {}
+
+
 class SchedulerSpec(Wire, frozen=True):
     """What the scheduler is like; ``None`` and the empty text leave it to the default."""
 
@@ -163,6 +170,7 @@ class SchedulerSpec(Wire, frozen=True):
     scoring_strategy: ScoringStrategy | None = None
     preemption_mode: str | None = None
     replicas: int | None = None
+    profiles: tuple[SchedulerProfile, ...] = ()
     extender: ExtenderSpec | None = None
 
 

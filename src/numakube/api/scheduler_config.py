@@ -3,6 +3,7 @@
 Only what numakube acts upon; arguments of plugins stay trees that each plugin reads itself.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -100,6 +101,36 @@ class KubeSchedulerConfiguration(Wire, frozen=True):
     extenders: tuple[dict[str, Any], ...] = ()
     api_version: str = always(API_VERSION)
     kind: str = always(KIND)
+
+
+NUMA_PLUGIN: Final = "NodeResourceTopologyMatch"
+NUMA_PLUGINS: Final = (NUMA_PLUGIN, "NodeNUMAResource")
+"""What makes a profile NUMA-aware, besides kube-scheduler's own plugins."""
+NUMA_WEIGHT: Final = 5
+"""Alignment outweighs any single default score, but not what a user asks for by affinity."""
+
+
+def numa_profile(
+    name: str, args: Mapping[str, Any] | None = None, *, weight: int | None = NUMA_WEIGHT
+) -> ProfileConfig:
+    """Return a profile with the NUMA plugins; *args* are those of NodeResourceTopologyMatch."""
+    enabled = tuple(PluginRef(name=plugin, weight=weight) for plugin in NUMA_PLUGINS)
+    told = (PluginConfig(name=NUMA_PLUGIN, args=dict(args)),) if args else ()
+    plugins = Plugins(multi_point=PluginSet(enabled=enabled))
+    return ProfileConfig(scheduler_name=name, plugins=plugins, plugin_config=told)
+
+
+def numa_configuration(
+    names: Iterable[str], args: Mapping[str, Any] | None = None
+) -> KubeSchedulerConfiguration:
+    """Return a configuration with a NUMA-aware profile for each of *names*."""
+    return KubeSchedulerConfiguration(profiles=tuple(numa_profile(name, args) for name in names))
+
+
+def configuration_tree(config: KubeSchedulerConfiguration) -> dict[str, Any]:
+    """Return *config* as it stands in a file."""
+    tree: dict[str, Any] = msgspec.to_builtins(config)
+    return {"apiVersion": API_VERSION, "kind": KIND, **tree}
 
 
 POINT_FIELDS: Final = {

@@ -94,6 +94,14 @@ class _Dumper(SafeDumper):
 _Dumper.add_implicit_resolver(_BOOL_TAG, _ONE_LETTER, list("yYnN"))
 
 
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Write a text of several lines, such as a file in a ConfigMap, line by line."""
+    return dumper.represent_scalar(_STRING_TAG, text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text_node)
+
+
 def load_yaml(text: str | bytes, subject: str) -> object:
     """Return the only document of *text* as plain dicts, lists and scalars."""
     documents = load_yaml_documents(text, subject)

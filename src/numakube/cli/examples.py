@@ -33,7 +33,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "setup": ("", "exporter scheduler --wait"),
     "deploy": ("", "exporter --wait", "--dry-run=client"),
     "remove": ("", "--dry-run=server"),
-    "render": ("", "operator --namespace numa"),
+    "render": ("", "operator --namespace numa", "scheduler --scheduler-arg cache.kind=overreserve"),
     "images": ("", "all -o name"),
     "detect": ("", "-o yaml"),
     "scheduler": ("", "--config scheduler.yaml --no-leader-elect"),

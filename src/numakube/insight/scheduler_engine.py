@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from numakube.errors import InvalidValue, NumakubeError
+from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.scheduling.assembly import (
     DEFAULT_BINDER,
     all_plugins,
@@ -77,6 +77,22 @@ def engine_of(
     engine = assemble(chosen, all_plugins(BindsNothing.make))
     fill(engine, facts)
     return engine
+
+
+def tried(tree: Mapping[str, object], source: str) -> KubeSchedulerConfiguration:
+    """Return the configuration in *tree*, of which every plugin could be made.
+
+    Raises:
+        ConfigError: a scheduler would not start with it; it says what is wrong where.
+    """
+    config = read_configuration(tree, source=source)
+    if not config.profiles:
+        raise ConfigError(f"{source}: profiles: at least one is required")
+    try:
+        assemble(config, all_plugins(BindsNothing.make))
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return config
 
 
 def fill(engine: Engine, facts: ClusterFacts) -> None:

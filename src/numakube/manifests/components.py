@@ -35,7 +35,7 @@ class Choices:
     Attributes:
         namespace: where our components live; the agents of others have namespaces of their own.
         image: ours.
-        scheduler_name: what pods name in ``spec.schedulerName``.
+        scheduler_name: what pods name in ``spec.schedulerName``; the lease is called so too.
         replicas: of the scheduler and the extender.
         updater: who fills the topologies.
         period: how often an updater looks; empty for its own default.

@@ -1,11 +1,11 @@
-"""The scheduler: its account, its rights and its Deployment."""
+"""The scheduler: its account, its rights, its configuration and its Deployment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.api.scheduler_config import SCHEDULER_NAME, configuration_tree, numa_configuration
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
 from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plane, spread
@@ -22,10 +22,11 @@ from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
 
 NAME: Final = "numakube-scheduler"
+CONFIG: Final = f"{NAME}-config"
+"""Not as the lease: kustomize, which renames ConfigMaps, takes a lease in a Role for one."""
+CONFIG_KEY: Final = "config.yaml"
 _PORT: Final = PROGRAMS["scheduler"].port
 _FOLDER: Final = "/etc/numakube"
-_VOLUME: Final = {"name": "config", "configMap": {"name": NAME}}
-_MOUNT: Final = {"name": "config", "mountPath": _FOLDER, "readOnly": True}
 _NAMED: Final = {"app.kubernetes.io/name": NAME}
 
 
@@ -36,8 +37,8 @@ class SchedulerManifest:
     Attributes:
         scheduler_name: what pods name in ``spec.schedulerName``.
         replicas: one works, the others stand by.
-        configuration: a KubeSchedulerConfiguration, with the names of its own; its lease is called
-            as *scheduler_name*.
+        configuration: a KubeSchedulerConfiguration, with the names of its own; by default a profile
+            for *scheduler_name*. The lease is called as *scheduler_name* in any case.
     """
 
     namespace: str = "numakube"
@@ -49,17 +50,16 @@ class SchedulerManifest:
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
         looking = [*debugging_access(NAME, self.namespace), tenant_role(self.namespace)]
-        access = [*self.access(), *looking]
-        told = [] if self.configuration is None else [self.config_map()]
-        return [*access, *told, self.deployment()]
+        return [*self.access(), *looking, self.config_map(), self.deployment()]
 
     def config_map(self) -> dict[str, Any]:
         """Return the ConfigMap with the configuration."""
+        usual = configuration_tree(numa_configuration((self.scheduler_name,)))
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": NAME, "namespace": self.namespace},
-            "data": {"config.yaml": dump_yaml(self.configuration)},
+            "metadata": {"name": CONFIG, "namespace": self.namespace},
+            "data": {CONFIG_KEY: dump_yaml(self.configuration or usual)},
         }
 
     def access(self) -> list[dict[str, Any]]:
@@ -81,15 +81,15 @@ class SchedulerManifest:
             "spec": {
                 "replicas": self.replicas,
                 "selector": {"matchLabels": dict(_NAMED)},
-                "template": {"metadata": {"labels": labels, **self._hashed()}, "spec": self._pod()},
+                "template": {
+                    "metadata": {
+                        "labels": dict(labels),
+                        "annotations": {HASH: hash_of(self.config_map()["data"])},
+                    },
+                    "spec": self._pod(),
+                },
             },
         }
-
-    def _hashed(self) -> dict[str, Any]:
-        """Return what makes pods restart when the configuration changes."""
-        if self.configuration is None:
-            return {}
-        return {"annotations": {HASH: hash_of(self.config_map()["data"])}}
 
     def _pod(self) -> dict[str, Any]:
         return {
@@ -99,18 +99,17 @@ class SchedulerManifest:
             **on_control_plane(),
             **spread(_NAMED),
             "containers": [self._container()],
-            **({"volumes": [_VOLUME]} if self.configuration is not None else {}),
+            "volumes": [{"name": "config", "configMap": {"name": CONFIG}}],
         }
 
     def _container(self) -> dict[str, Any]:
-        told = self.configuration is not None
-        names = f"--config={_FOLDER}/config.yaml"
         return {
             "name": "scheduler",
             "image": self.image,
             "args": [
                 "scheduler",
-                names if told else f"--scheduler-name={self.scheduler_name}",
+                f"--config={_FOLDER}/{CONFIG_KEY}",
+                f"--leader-elect-resource-name={self.scheduler_name}",
                 f"--leader-elect-resource-namespace={self.namespace}",
                 f"--bind-address=0.0.0.0:{_PORT}",
                 "--insecure-serving",
@@ -127,7 +126,7 @@ class SchedulerManifest:
                 "readOnlyRootFilesystem": True,
                 "capabilities": {"drop": ["ALL"]},
             },
-            **({"volumeMounts": [_MOUNT]} if told else {}),
+            "volumeMounts": [{"name": "config", "mountPath": _FOLDER, "readOnly": True}],
         }
 
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.api.scheduler_config import (
+    API_VERSION,
+    NUMA_PLUGIN,
+    SCHEDULER_NAME,
+    KubeSchedulerConfiguration,
+    configuration_tree,
+    numa_profile,
+)
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.debug_access import SCHEDULER, debugging_access
 from numakube.manifests.network_policies import (
@@ -18,6 +25,9 @@ from numakube.manifests.pod_template_parts import HASH, hash_of, on_control_plan
 from numakube.manifests.rbac_rules import cluster_role, role, service_account, tenant_role
 from numakube.manifests.scheduler import cluster_rules, lease_rules
 from numakube.programs import PROGRAMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NAME: Final = "secondary-scheduler"
 CONFIG: Final = "topo-aware-scheduler-config"
@@ -36,18 +46,17 @@ class SecondaryScheduler:
     """What is deployed.
 
     Attributes:
-        scheduler_names: what pods name in ``spec.schedulerName``.
-        plugin_args: arguments of NodeResourceTopologyMatch.
+        profiles: arguments of NodeResourceTopologyMatch by what pods name in
+            ``spec.schedulerName``.
         guaranteed: whether its resources are reserved for it alone.
     """
 
     namespace: str
     image: str
     pull_policy: str = "IfNotPresent"
-    scheduler_names: tuple[str, ...] = DEFAULT_NAMES
     replicas: int = 1
     log_level: str = "info"
-    plugin_args: dict[str, Any]
+    profiles: Mapping[str, Mapping[str, Any]]
     guaranteed: bool = False
     api_ports: tuple[int, ...] = API_PORTS
 
@@ -72,30 +81,18 @@ class SecondaryScheduler:
 
     def configuration(self) -> dict[str, Any]:
         """Return the KubeSchedulerConfiguration."""
-        plugin = "NodeResourceTopologyMatch"
-        kind = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "NodeResourceTopologyMatchArgs",
+        kind = {"apiVersion": API_VERSION, "kind": f"{NUMA_PLUGIN}Args"}
+        profiles = (
+            numa_profile(name, {**kind, **args}, weight=None)
+            for name, args in self.profiles.items()
+        )
+        election = {
+            "leaderElect": self.replicas > 1,
+            "resourceName": LEASE,
+            "resourceNamespace": self.namespace,
         }
-        return {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {
-                "leaderElect": self.replicas > 1,
-                "resourceName": LEASE,
-                "resourceNamespace": self.namespace,
-            },
-            "profiles": [
-                {
-                    "schedulerName": name,
-                    "plugins": {
-                        "multiPoint": {"enabled": [{"name": plugin}, {"name": "NodeNUMAResource"}]}
-                    },
-                    "pluginConfig": [{"name": plugin, "args": {**kind, **self.plugin_args}}],
-                }
-                for name in self.scheduler_names
-            ],
-        }
+        tree = configuration_tree(KubeSchedulerConfiguration(profiles=tuple(profiles)))
+        return {**tree, "leaderElection": election}
 
     def config_map(self) -> dict[str, Any]:
         """Return the ConfigMap with the configuration."""

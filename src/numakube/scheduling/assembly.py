@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from numakube.api.scheduler_config import (
     SCHEDULER_NAME,
     KubeSchedulerConfiguration,
     LeaderElectionConfig,
     PluginRef,
-    Plugins,
-    PluginSet,
-    ProfileConfig,
+    numa_configuration,
 )
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
@@ -26,7 +26,6 @@ from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.registry import ENTRY_POINTS, Handle, Services
 from numakube.scheduling.koordinator.device_share import DeviceShare
 from numakube.scheduling.koordinator.node_numa_resource import REGISTRY as KOORDINATOR_PLUGINS
-from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
 from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.numa.topology_match import (
     REGISTRY as NUMA_PLUGINS,
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BINDER: Final = "DefaultBinder"
 """The plugin that binds pods unless a profile says otherwise; each caller has its own."""
-NUMA_WEIGHT: Final = 5
-"""Alignment outweighs any single default score, but not what a user asks for by affinity."""
 
 _BEFORE: Final = "NodeResourcesBalancedAllocation"
 """kube-scheduler has preemption right before this plugin; the order shows in its messages."""
@@ -167,9 +164,5 @@ def default_profile() -> Defaults:
 
 def default_configuration(scheduler_name: str = SCHEDULER_NAME) -> KubeSchedulerConfiguration:
     """Return the configuration of a scheduler that was told nothing."""
-    names = (NodeResourceTopologyMatch.name, NodeNUMAResource.name)
-    enabled = tuple(PluginRef(name=name, weight=NUMA_WEIGHT) for name in names)
-    plugins = Plugins(multi_point=PluginSet(enabled=enabled))
-    profile = ProfileConfig(scheduler_name=scheduler_name, plugins=plugins)
     election = LeaderElectionConfig(resource_name=scheduler_name)
-    return KubeSchedulerConfiguration(profiles=(profile,), leader_election=election)
+    return msgspec.structs.replace(numa_configuration((scheduler_name,)), leader_election=election)

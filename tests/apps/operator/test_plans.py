@@ -20,6 +20,7 @@ from numakube.api.nodetopology import (
     NUMAResourcesOperator,
     NUMAResourcesScheduler,
     OperatorSpec,
+    SchedulerProfile,
     SchedulerSpec,
     ScoredResource,
     ScoringStrategy,
@@ -438,6 +439,44 @@ def test_every_field_of_the_scheduler_has_an_effect() -> None:
     assert [(one.type, one.holds) for one in plan.verdict.extras] == [
         ("DedicatedInformerActive", False)
     ]
+
+
+def test_the_scheduler_takes_more_than_one_profile() -> None:
+    """C27: each has what the fields say, and its own arguments besides."""
+    own = {"preemptionMode": "Disabled", "scoringStrategy": {"type": "LeastNUMANodes"}}
+    more = (SchedulerProfile(scheduler_name="b"), SchedulerProfile(scheduler_name="c", args=own))
+    plan = scheduler_plan(scheduler_name="a", cache_resync_period="7s", profiles=more)
+    found = {
+        one["schedulerName"]: one["pluginConfig"][0]["args"]
+        for one in configuration(plan)["profiles"]
+    }
+    assert list(found) == ["a", "b", "c"]
+    assert found["a"] == found["b"]
+    assert found["c"] == {**found["a"], **own}
+    assert found["c"]["cacheResyncPeriodSeconds"] == 7
+    assert plan.status["schedulerName"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("profile", "problem"),
+    [
+        (SchedulerProfile(scheduler_name="a"), "spec.profiles[0].schedulerName: a is in another"),
+        (SchedulerProfile(scheduler_name="b", args={"mod": 1}), "mod: there is no such field"),
+        (
+            SchedulerProfile(scheduler_name="b", args={"cache": {"kind": "passthrough"}}),
+            "spec.profiles: profile b: pluginConfig of NodeResourceTopologyMatch: ",
+        ),
+    ],
+)
+def test_profiles_that_cannot_start_make_it_degraded(
+    profile: SchedulerProfile, problem: str
+) -> None:
+    """C27: the condition names the field; what runs goes on."""
+    plan = scheduler_plan(scheduler_name="a", profiles=(profile,))
+    assert plan.verdict.state is State.DEGRADED
+    assert plan.verdict.reason == "InvalidSchedulerProfiles"
+    assert problem in plan.verdict.message
+    assert not plan.actions
 
 
 def test_a_period_of_nothing_turns_the_cache_off() -> None:

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.scheduler_config import API_VERSION, KIND
 from numakube.apps.deployer.detection import EXPORTER, SCHEDULER, Found
 from numakube.errors import ConfigError
-from numakube.insight.facts import ClusterFacts
-from numakube.insight.scheduler_engine import engine_of
-from numakube.scheduling.config.read_configuration import read_configuration
+from numakube.insight.scheduler_engine import tried
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -32,7 +30,7 @@ class Takeover:
 
     Attributes:
         found: what is stopped, or to be stopped.
-        configuration: that of our scheduler; ``None`` for its default.
+        configuration: that of our scheduler, as chosen or as taken over; ``None`` for its default.
         report: what changes, in lines for people.
     """
 
@@ -49,7 +47,7 @@ def plan_takeover(found: Sequence[Found], choices: Choices) -> Takeover:
     """
     _check_owners(found)
     schedulers = [one for one in found if one.role == SCHEDULER]
-    configuration = _configuration(schedulers, choices) if schedulers else None
+    configuration = _configuration(schedulers, choices) if schedulers else choices.configuration
     report = tuple(line for one in found for line in _report(one))
     return Takeover(found=tuple(found), configuration=configuration, report=report)
 
@@ -84,6 +82,8 @@ def _check_owners(found: Sequence[Found]) -> None:
 
 def _configuration(schedulers: Sequence[Found], choices: Choices) -> dict[str, Any]:
     """Return one configuration with all profiles; ours has been made from it once."""
+    if choices.configuration is not None:
+        return _complete(choices.configuration, schedulers)
     for one in schedulers:
         if one.configuration is None:
             why = one.unread or "it has no configuration"
@@ -101,10 +101,23 @@ def _configuration(schedulers: Sequence[Found], choices: Choices) -> dict[str, A
         "profiles": _with_ours(profiles, choices.scheduler_name),
     }
     try:
-        engine_of(ClusterFacts(), read_configuration(merged, source=str(schedulers[0])))
+        tried(merged, str(schedulers[0]))
     except ConfigError as error:
         raise ConfigError(f"nothing is taken over: {error}") from None
     return merged
+
+
+def _complete(chosen: dict[str, Any], schedulers: Sequence[Found]) -> dict[str, Any]:
+    """Return the configuration that the user chose, if it has all profiles of *schedulers*."""
+    names = {one.get("schedulerName") for one in chosen["profiles"]}
+    for one in schedulers:
+        missing = sorted(set(one.scheduler_names) - names)
+        if missing:
+            raise ConfigError(
+                f"nothing is taken over: the configuration given has no profile {missing[0]},"
+                f" which {one} serves"
+            )
+    return chosen
 
 
 def _election(tree: dict[str, Any], choices: Choices) -> dict[str, Any]:

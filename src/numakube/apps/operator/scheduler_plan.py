@@ -10,6 +10,11 @@ import msgspec
 
 from numakube.api.nodes import CONTROL_PLANE
 from numakube.api.nodetopology import SCHEDULER_NAME, NamespacedName, RelatedObject
+from numakube.api.scheduler_config import (
+    KubeSchedulerConfiguration,
+    configuration_tree,
+    numa_profile,
+)
 from numakube.api.yamls import dump_yaml
 from numakube.apps.operator.actions import Apply, Made, Plan, leftovers, owned
 from numakube.apps.operator.conditions import (
@@ -22,7 +27,7 @@ from numakube.apps.operator.conditions import (
 )
 from numakube.apps.operator.exporters_plan import PAUSE
 from numakube.apps.operator.spec_defaults import log_level, normalised_scheduler
-from numakube.errors import InvalidValue
+from numakube.errors import ConfigError, InvalidValue
 from numakube.manifests.components import pulled
 from numakube.manifests.debug_access import debugging_access
 from numakube.manifests.extender import ExtenderManifest
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.nodetopology import NUMAResourcesScheduler, SchedulerSpec
+    from numakube.api.scheduler_config import ProfileConfig
     from numakube.api.workloads import Deployment
 
 QOS: Final = "config.numa-operator.openshift.io/scheduler-qos-request"
@@ -50,6 +56,7 @@ _EXTENDERS: Final = 2
 
 BAD_NAME: Final = "IncorrectNUMAResourcesSchedulerResourceName"
 BAD_IMAGE: Final = "InvalidSchedulerImage"
+BAD_PROFILES: Final = "InvalidSchedulerProfiles"
 
 _SECOND: Final = 1_000_000_000
 _MOST_REPLICAS: Final = 3
@@ -107,14 +114,16 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
     replicas = _replicas(wanted.spec.replicas, seen.nodes)
     if isinstance(replicas, str):
         return _stopped(INTERNAL_ERROR, replicas)
+    profiles = _profiles(spec, plugin_args(spec, seconds))
+    if isinstance(profiles, str):
+        return _stopped(BAD_PROFILES, profiles)
     manifest = SecondaryScheduler(
         namespace=setup.namespace,
         image=spec.image_spec,
         pull_policy=setup.pull_policy,
-        scheduler_names=(spec.scheduler_name,) if spec.scheduler_name else DEFAULT_NAMES,
         replicas=replicas,
         log_level=log_level(spec.log_level),
-        plugin_args=plugin_args(spec, seconds),
+        profiles=profiles,
         guaranteed=wanted.metadata.annotations.get(QOS) == "guaranteed",
         api_ports=setup.api_ports,
     )
@@ -124,7 +133,7 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
     return Plan(
         actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),
         verdict=_verdict(seen, spec, setup.namespace),
-        status=_status(spec, setup.namespace, manifest.scheduler_names[0], seconds),
+        status=_status(spec, setup.namespace, next(iter(profiles)), seconds),
     )
 
 
@@ -232,6 +241,41 @@ def plugin_args(spec: SchedulerSpec, resync_seconds: int) -> dict[str, Any]:
         # Ours is on unless told otherwise, so that "Disabled" has to be said.
         args["preemptionMode"] = spec.preemption_mode
     return args
+
+
+def _profiles(spec: SchedulerSpec, args: dict[str, Any]) -> dict[str, dict[str, Any]] | str:
+    """Return the arguments of each profile by its name, or why a scheduler would not start."""
+    names = (spec.scheduler_name,) if spec.scheduler_name else DEFAULT_NAMES
+    found = dict.fromkeys(names, args)
+    for place, one in enumerate(spec.profiles):
+        if one.scheduler_name in found:
+            name = one.scheduler_name
+            return f"spec.profiles[{place}].schedulerName: {name} is in another profile already"
+        found[one.scheduler_name] = _merged(args, one.args)
+    profiles = tuple(numa_profile(name, each) for name, each in found.items())
+    return (_refused(profiles) if spec.profiles else "") or found
+
+
+def _refused(profiles: tuple[ProfileConfig, ...]) -> str:
+    """Return why a scheduler would not start with *profiles*; empty if it would."""
+    # An operator that needs none of the scheduler's plugins does without their memory.
+    from numakube.insight.scheduler_engine import tried
+
+    try:
+        tried(configuration_tree(KubeSchedulerConfiguration(profiles=profiles)), "spec.profiles")
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *base* with the fields of *more*; objects in both are merged."""
+    both = {
+        name: _merged(base[name], value)
+        for name, value in more.items()
+        if isinstance(value, dict) and isinstance(base.get(name), dict)
+    }
+    return {**base, **more, **both}
 
 
 def _verdict(seen: SchedulerSeen, spec: SchedulerSpec, namespace: str) -> Verdict:

@@ -55,6 +55,10 @@ def command(
     given. --adopt stops them once ours are ready (`numakube remove` starts them again), and our
     scheduler serves the profiles of theirs, with names, plugins and arguments. If a profile cannot
     be taken over, the command says so and changes nothing.
+
+    The scheduler's configuration is in the ConfigMap numakube-scheduler-config. --scheduler-name,
+    repeated for several profiles, and --scheduler-arg write it; --scheduler-config brings one of
+    your own. Pods are replaced when it changes.
     """
     if dry_run == "client" and not others:
         print_all(objects_of(components, choices))
@@ -128,7 +132,7 @@ class Deployment:
         found = [one for one in there if one.role in wanted and one.key not in own]
         adopted = [one for one in found if self.others == "adopt" or one.resting]
         takeover = plan_takeover(adopted, self.choices)
-        names = {self.choices.scheduler_name, *(n for one in adopted for n in one.scheduler_names)}
+        names = {*self._names(), *(n for one in adopted for n in one.scheduler_names)}
         left = rivals((one for one in found if one not in adopted), names)
         texts = "; ".join(rival_text(one) for one in left)
         if left and self.others != "beside":
@@ -136,6 +140,11 @@ class Deployment:
         if left:
             click.echo(f"warning: {texts}", err=True)
         return takeover
+
+    def _names(self) -> set[str]:
+        """Return what pods name to be scheduled by ours."""
+        told = (self.choices.configuration or {}).get("profiles", ())
+        return {self.choices.scheduler_name, *(one["schedulerName"] for one in told)}
 
     async def _finish(self, engine: Engine, documents: list[Document], takeover: Takeover) -> int:
         """Wait, and put others to rest once ours is ready to do their work."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numakube.api.scheduler_config import SCHEDULER_NAME
+from numakube.cli.deploying.scheduler_configuration import scheduler_configuration_options
 from numakube.cli.shared.connection_options import connected, current_cluster
 from numakube.cli.shared.connection_options import connection_options as declared
 from numakube.manifests.components import (
@@ -27,6 +27,7 @@ from numakube.manifests.release_image import IMAGE
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from numakube.cli.deploying.scheduler_configuration import ConfiguredScheduler
     from numakube.kube.client import Client
 
 _COMPONENTS = ", ".join((*COMPONENTS, ALL))
@@ -73,14 +74,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Where the components live.",
     )
     @click.option("--image", default=IMAGE, show_default=True, metavar="IMAGE", help="Our image.")
-    @click.option(
-        "--scheduler-name",
-        "--sched-profile-name",
-        default=SCHEDULER_NAME,
-        show_default=True,
-        metavar="NAME",
-        help="What pods name in spec.schedulerName.",
-    )
+    @scheduler_configuration_options
     @click.option(
         "-R",
         "--replicas",
@@ -129,7 +123,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: object,
         namespace: str,
         image: str,
-        scheduler_name: str,
+        scheduler: ConfiguredScheduler,
         replicas: int,
         updater_type: str,
         updater_sync_period: str,
@@ -142,7 +136,8 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         choices = Choices(
             namespace=namespace,
             image=image,
-            scheduler_name=scheduler_name,
+            scheduler_name=scheduler.name,
+            configuration=scheduler.configuration,
             replicas=replicas,
             updater=updater_type,
             period=updater_sync_period,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -47,8 +46,7 @@ def command(
     starts again what it stopped.
     """
     everything = ON_REQUEST if ALL in components else ()
-    # Whatever it was told, its configuration has the same name.
-    documents = objects_of((*components, *everything), replace(choices, configuration={}))
+    documents = objects_of((*components, *everything), choices)
 
     async def work(client: Client) -> int:
         from numakube.apps.deployer.adoption import wake_all

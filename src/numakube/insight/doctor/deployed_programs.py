@@ -80,6 +80,11 @@ class Deployed:
         return ""
 
     @property
+    def scheduler_name(self) -> str:
+        """What pods name to be scheduled by it, as far as its command line tells."""
+        return self.flag("--scheduler-name") or self.flag("--leader-elect-resource-name")
+
+    @property
     def is_ours(self) -> bool:
         """Whether it is numakube's, and not another program for the same purpose."""
         return _is_ours(self.container)

@@ -133,7 +133,7 @@ def _likeness(pod: Pod) -> bytes:
 
 def _refusing(facts: ClusterFacts) -> frozenset[str]:
     ours = (one for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
-    return frozenset({SCHEDULER_NAME, *(one.flag("--scheduler-name") for one in ours)})
+    return frozenset({SCHEDULER_NAME, *(one.scheduler_name for one in ours)})
 
 
 def _shape(pod: Pod) -> Iterator[_Sight]:

@@ -37,7 +37,7 @@ _RULES: Final = DemandRules()
 
 def numa_schedulers(facts: ClusterFacts) -> frozenset[str]:
     """Return the names that pods give to have their NUMA zones looked after."""
-    flags = (one.flag("--scheduler-name") for one in deployed(facts, Program.SCHEDULER))
+    flags = (one.scheduler_name for one in deployed(facts, Program.SCHEDULER))
     return _USUAL | {name for name in flags if name} | frozenset(profiles(facts))
 
 

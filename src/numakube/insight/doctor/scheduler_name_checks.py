@@ -91,7 +91,7 @@ def check_names(facts: ClusterFacts) -> Iterator[Finding]:
 def known_schedulers(facts: ClusterFacts) -> frozenset[str]:
     """Return the names of the schedulers of which there is any sign."""
     leases = {one.metadata.name for one in facts.leases if one.metadata.namespace != _NODE_LEASES}
-    flags = {one.flag("--scheduler-name") for one in deployed(facts, Program.SCHEDULER)}
+    flags = {one.scheduler_name for one in deployed(facts, Program.SCHEDULER)}
     served = {pod.spec.scheduler_name for pod in facts.pods if not _is_unseen(facts, pod)}
     told = {
         event.reporting_component or event.source.component

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numakube
 from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, crd_text
+from numakube.api.scheduler_config import configuration_tree, numa_configuration
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.components import Choices, component_objects
 from numakube.manifests.monitoring.alerts import prometheus_rule
@@ -26,6 +27,7 @@ from numakube.manifests.packages.chart_values import (
 )
 from numakube.manifests.rbac_rules import view_role
 from numakube.manifests.release_image import VERSION
+from numakube.manifests.scheduler import CONFIG_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +42,16 @@ _WORDS: Final[Mapping[str, str]] = {
     "zz-period-zz": "{{ .Values.exporter.period }}",
     str(_REPLICAS): "{{ .Values.scheduler.replicas }}",
 }
+
+
+def _configuration(name: str) -> dict[str, Any]:
+    """Return the scheduler's configuration, open for arguments and for more profiles."""
+    tree = configuration_tree(numa_configuration((name,)))
+    (first,) = tree["profiles"]
+    opened = {**first, "pluginConfig": "zz-value-scheduler.pluginConfig-zz"}
+    return {**tree, "profiles": [opened, "zz-more-scheduler.profiles-zz"]}
+
+
 _CHOICES: Final = Choices(
     namespace="zz-namespace-zz",
     image="zz-image-zz",
@@ -47,10 +59,14 @@ _CHOICES: Final = Choices(
     scheduler_name="zz-scheduler-name-zz",
     period="zz-period-zz",
     replicas=_REPLICAS,
+    configuration=_configuration("zz-scheduler-name-zz"),
 )
 _VALUE: Final = re.compile(r"^( *\w+): zz-value-([\w.]+)-zz\n", re.MULTILINE)
 _MORE: Final = re.compile(r"^( *- )zz-more-([\w.]+)-zz\n", re.MULTILINE)
 """What may be absent, and what may be added to a list. JSON is YAML on one line."""
+_HASH: Final = re.compile(r"SHA256:[0-9a-f]{64}")
+_HASHED: Final = ("name", "pluginConfig", "profiles", "configuration")
+"""The values that the scheduler's configuration is made of: pods start again when one changes."""
 _SEPARATE: Final[Mapping[str, str]] = {
     "NetworkPolicy": "networkPolicy",
     "PodDisruptionBudget": "podDisruptionBudget",
@@ -105,9 +121,23 @@ def _template(component: str) -> str:
             continue  # Helm makes namespaces itself; kinds and that role have files of their own.
         _open_choices(component, document)
         text = "---\n" + _with_expressions(dump_yaml(document))
+        if document["kind"] == "ConfigMap" and component == "scheduler":
+            text = _replaceable(text, f"  {CONFIG_KEY}: ", "scheduler.configuration")
         switch = _SEPARATE.get(document["kind"])
         parts.append(text if switch is None else _if(switch, text))
     return _if(component, "".join(parts))
+
+
+def _replaceable(text: str, start: str, value: str) -> str:
+    """Return *text* whose last entry, which begins with *start*, a *value* of the user's replaces.
+
+    As a text in JSON that holds JSON: both are YAML.
+    """
+    head, entry, rest = text.partition(start)
+    own = f"{start}{{{{ toJson (toJson .Values.{value}) }}}}\n"
+    return (
+        f"{head}{{{{- if .Values.{value} }}}}\n{own}{{{{- else }}}}\n{entry}{rest}{{{{- end }}}}\n"
+    )
 
 
 def _open_choices(component: str, document: dict[str, Any]) -> None:
@@ -140,6 +170,8 @@ def _if(switch: str, text: str) -> str:
 def _with_expressions(text: str) -> str:
     for word, expression in _WORDS.items():
         text = text.replace(word, expression)
+    values = " ".join(f".Values.scheduler.{name}" for name in _HASHED)
+    text = _HASH.sub(f"SHA256:{{{{ toJson (list {values}) | sha256sum }}}}", text)
     text = _VALUE.sub(r"{{- if .Values.\2 }}\n\1: {{ toJson .Values.\2 }}\n{{- end }}\n", text)
     return _MORE.sub(r"{{- range .Values.\2 }}\n\1{{ toJson . }}\n{{- end }}\n", text)
 

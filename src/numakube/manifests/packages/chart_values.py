@@ -26,7 +26,7 @@ POD_CHOICES: Final[Mapping[str, Any]] = {
 """What can be chosen of a pod's specification, with what it means to choose nothing."""
 _ON: Final = ("exporter", "scheduler")
 """Components that are on by default."""
-_OPEN: Final = ("affinity", "nodeSelector", "resources")
+_OPEN: Final = ("affinity", "configuration", "nodeSelector", "resources")
 """Objects of Kubernetes, whose fields are Kubernetes' matter."""
 _DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$"
 _NO_NAMES: Final = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
@@ -41,6 +41,9 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "scheduler": "The secondary scheduler: a Deployment of which one pod works at a time.",
     "scheduler.name": "What pods name in spec.schedulerName.",
     "scheduler.replicas": "Pods of the scheduler, and of the extender and the webhook if enabled.",
+    "scheduler.pluginConfig": "Arguments of its plugins, as in a profile of kube-scheduler's.",
+    "scheduler.profiles": "More profiles, as in a KubeSchedulerConfiguration.",
+    "scheduler.configuration": "A KubeSchedulerConfiguration of your own instead of all that.",
     "extender": "For a stock kube-scheduler. Needs the Secret numakube-extender-tls.",
     "extender.kubeScheduler": "The second kube-scheduler, which asks the extender.",
     "sriov": "The SR-IOV device plugin: a DaemonSet. What it offers is in its ConfigMap.",
@@ -70,7 +73,13 @@ def default_values() -> dict[str, Any]:
     image = {"repository": repository, "tag": tag, "pullPolicy": plain.pull_policy}
     own: dict[str, dict[str, Any]] = {
         "exporter": {"period": "1m"},
-        "scheduler": {"name": plain.scheduler_name, "replicas": plain.replicas},
+        "scheduler": {
+            "name": plain.scheduler_name,
+            "replicas": plain.replicas,
+            "pluginConfig": [],
+            "profiles": [],
+            "configuration": {},
+        },
     }
     return {
         "image": {**image, "pullSecrets": []},

@@ -1,4 +1,8 @@
-"""Bases for kustomize: one folder a component, and one with what most clusters want."""
+"""Bases for kustomize: one folder a component, and one with what most clusters want.
+
+The scheduler's configuration is a file of its own, which kustomize puts into a ConfigMap with a
+name made from the content: an overlay replaces it, and pods start again when it changes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.yamls import dump_yaml
 from numakube.manifests.components import COMPONENTS, DEFAULT, Choices, objects_of
+from numakube.manifests.scheduler import CONFIG, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,11 +23,33 @@ def bases() -> dict[str, str]:
     folders = {"default": DEFAULT, **{name: (name,) for name in COMPONENTS}}
     files: dict[str, str] = {}
     for folder, components in folders.items():
-        files[f"{folder}/objects.yaml"] = _text(objects_of(components, Choices()))
-        files[f"{folder}/kustomization.yaml"] = dump_yaml(
-            {**_HEADER, "resources": ["objects.yaml"]}
-        )
+        documents = objects_of(components, Choices())
+        generated = [one for one in documents if _is_configuration(one)]
+        rest = [_without_hash(one) for one in documents if one not in generated]
+        files[f"{folder}/objects.yaml"] = _text(rest)
+        files |= {f"{folder}/{key}": text for one in generated for key, text in one["data"].items()}
+        kustomization = {
+            **_HEADER,
+            "resources": ["objects.yaml"],
+            **({"configMapGenerator": [_generator(one) for one in generated]} if generated else {}),
+        }
+        files[f"{folder}/kustomization.yaml"] = dump_yaml(kustomization)
     return files
+
+
+def _is_configuration(document: dict[str, Any]) -> bool:
+    return document["kind"] == "ConfigMap" and document["metadata"]["name"] == CONFIG
+
+
+def _generator(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document["metadata"], "files": list(document["data"])}
+
+
+def _without_hash(document: dict[str, Any]) -> dict[str, Any]:
+    """Return *document* without the digest of a configuration, which kustomize makes itself."""
+    if document["metadata"]["name"] == NAME and document["kind"] == "Deployment":
+        del document["spec"]["template"]["metadata"]["annotations"]
+    return document
 
 
 def _text(documents: Iterable[dict[str, Any]]) -> str:
