@@ -339,7 +339,9 @@ def test_an_object_without_numa_nodes_is_unusable() -> None:
     empty = msgspec.structs.replace(nrt(), zones=())
     assert refused(empty) == "there are no zones"
     pools = msgspec.structs.replace(nrt(), zones=(Zone(name="p", type="balloon"),))
-    assert refused(pools) == "no zone has type 'Node'; found 'balloon'"
+    assert refused(pools) == (
+        "no zone has type 'Node'; found 'balloon': pools of CPUs tell no NUMA nodes"
+    )
     assert refused(nrt(name="")) == "the object has no name, so its node is not known"
 
 

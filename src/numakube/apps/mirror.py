@@ -15,6 +15,7 @@ import structlog
 
 from numakube.api.koordinator.keys import POD_HOLDING
 from numakube.api.sharing import shared_nrt, shared_pod
+from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.apps.unusable_objects import UnusableObjects
 from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCES
 from numakube.errors import Forbidden, NotFound
@@ -103,9 +104,12 @@ class Mirror:
         guarding = self.unusable.guarding
         self.pods.store.subscribe(guarding("Pod", self._on_pod))
         self.nodes.store.subscribe(guarding("Node", self._on_node))
-        self.topologies.store.subscribe(guarding("NodeResourceTopology", self._on_topology))
-        self._others: list[Reflector[Any]] = [self.topologies] if topologies else []
-        self._optional: list[Reflector[Any]] = []
+        numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
+        self.reports = node_reports(self.topologies.store, numatopologies.store)
+        """The report of every node, whatever its kind."""
+        self.reports.subscribe(guarding("NodeResourceTopology", self._on_report))
+        self._others: list[Reflector[Any]] = [self.topologies, numatopologies] if topologies else []
+        self._optional: list[Reflector[Any]] = [numatopologies]
         if namespaces:
             labelled = Reflector(client, NAMESPACES)
             labelled.store.subscribe(guarding("Namespace", self._on_namespace))
@@ -196,7 +200,7 @@ class Mirror:
         kind = EventKind.NODE_UPDATED if isinstance(change, Updated) else EventKind.NODE_ADDED
         self._tell(kind, node=name)
 
-    def _on_topology(self, change: Change[NodeResourceTopology]) -> None:
+    def _on_report(self, change: Change[NodeResourceTopology]) -> None:
         topology = change.object
         if isinstance(change, Removed):
             self.reported_at.pop(topology.metadata.name, None)

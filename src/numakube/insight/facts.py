@@ -24,6 +24,8 @@ from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.numatopology import PLURAL as NUMATOPOLOGIES
+from numakube.api.numatopology import Numatopology
 from numakube.api.pod import Pod
 from numakube.api.pod_phase import has_ended
 from numakube.api.workloads import (
@@ -40,6 +42,7 @@ from numakube.scheduling.snapshot.objects import ClusterObjects
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.rebuild import node_of
 from numakube.topology.view import view_of
+from numakube.topology.volcano import as_nrt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,7 +160,10 @@ def facts_of(collected: Collected) -> ClusterFacts:
         taken_at=collected.taken_at,
         nodes=reader.by_key(names.NODES, Node),
         pods=reader.all(names.PODS, Pod),
-        topologies=reader.by_key(names.TOPOLOGIES, NodeResourceTopology),
+        topologies={
+            **{one.metadata.name: as_nrt(one) for one in reader.all(NUMATOPOLOGIES, Numatopology)},
+            **reader.by_key(names.TOPOLOGIES, NodeResourceTopology),
+        },
         objects=reader.objects(namespaces),
         namespaces=namespaces,
         events=reader.all(names.EVENTS, CoreEvent),

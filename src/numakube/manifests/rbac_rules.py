@@ -100,6 +100,7 @@ def view_rules() -> list[dict[str, Any]]:
             "nodetopology.openshift.io", ["numaresourcesoperators", "numaresourcesschedulers"], READ
         ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
+        rule("nodeinfo.volcano.sh", ["numatopologies"], READ),
     ]
 
 

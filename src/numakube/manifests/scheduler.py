@@ -153,6 +153,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         ),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
+        rule("nodeinfo.volcano.sh", ["numatopologies"], READ),
         rule("", ["events"], ["create", "patch"]),
         *ask_who_calls(),
     ]

@@ -38,6 +38,10 @@ POLICY_UNKNOWN: Final = OUR_PREFIX + "policy-unknown"
 """Attribute: why the kubelet's policies are not known, which is not the same as `none`."""
 
 RTE_UPDATE_ANNOTATION: Final = "k8stopoawareschedwg/rte-update"
+NRI_POLICY: Final = "TopologyPolicy"
+"""The attribute in which nri-plugins names its own policy, which is not the kubelet's."""
+NUMATOPOLOGY_ANNOTATION: Final = "nodeinfo.volcano.sh/numatopology"
+"""The mark of an NRT that `numakube.topology.volcano` made of a Numatopology."""
 
 
 def option_attribute(prefix: str, option: str) -> str:

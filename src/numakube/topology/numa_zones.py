@@ -1,9 +1,10 @@
 """From the zones of an NRT to the NUMA nodes of a machine.
 
-Only zones of type ``Node`` are NUMA nodes; sockets, dies and pools of other producers are passed
-over. Upstream asks for names ``node-<id>``; here any name that ends in a number will do, because
-some producers write ``numa-node-0`` or ``0``. A NUMA node that cannot be identified makes the whole
-object useless: without it, the smallest number of nodes a request needs would come out wrong.
+Zones of type ``Node`` or ``numa node`` are NUMA nodes, and sockets and dies of nri-plugins that
+stand for one; `numakube.topology.hierarchy` knows the types. Upstream asks for names ``node-<id>``;
+here any name that ends in a number will do, because some producers write ``NUMA node #0`` or ``0``.
+A NUMA node that cannot be identified makes the whole object useless: without it, the smallest
+number of nodes a request needs would come out wrong.
 
 A bad quantity gives no credit: the zone has nothing of that resource, and a problem is noted.
 """
@@ -16,8 +17,17 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.nrt import ZONE_TYPE_NODE, numa_id_of
+from numakube.api.nrt import ZONE_TYPE_NODE, attribute_value, numa_id_of
 from numakube.errors import InvalidValue
+from numakube.topology.hierarchy import (
+    MEMORY_SET,
+    Level,
+    Part,
+    is_flat,
+    level_of,
+    standing_for_numa_nodes,
+)
+from numakube.values.cpuset import CpuSet
 from numakube.values.int64 import INT64_MAX
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import Quantity, parse_quantity
@@ -36,9 +46,14 @@ _LARGEST: Final = Quantity.of_count(INT64_MAX // 1000)
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Why the data of a node cannot be used; the node is then one without data."""
+    """Why the data of a node cannot be used; the node is then one without data.
+
+    Attributes:
+        parts: what the object tells besides NUMA nodes, for people to look at.
+    """
 
     reason: str
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,26 +71,69 @@ class ZoneView:
 
 def numa_zones(zones: Sequence[Zone], problems: list[str]) -> tuple[ZoneView, ...] | Unusable:
     """Return the NUMA nodes among *zones* by id, or why they cannot be told."""
-    nodes = _without_nested([zone for zone in zones if zone.type == ZONE_TYPE_NODE], problems)
+    nodes = _numa_nodes(zones, problems)
     if not nodes:
-        return Unusable(_no_nodes(zones))
+        return Unusable(_no_nodes(zones), parts=other_parts(zones, ()))
     ids: dict[str, int] = {}
-    for zone in nodes:
-        number = _numa_id(zone.name)
+    for zone, number in nodes:
         if number is None:
             return Unusable(f"zone {zone.name!r}: the name has no NUMA id from 0 to {MAX_NODE_ID}")
         if number in ids.values():
             return Unusable(f"zone {zone.name!r}: NUMA id {number} appears twice")
         ids[zone.name] = number
-    views = [_view(zone, ids, problems) for zone in nodes]
+    views = [_view(zone, ids, problems) for zone, _ in nodes]
     return tuple(sorted(views, key=lambda view: view.id))
+
+
+def other_parts(zones: Sequence[Zone], nodes: Sequence[ZoneView]) -> tuple[Part, ...]:
+    """Return all zones with their places in the hierarchy; none if there is no hierarchy."""
+    if is_flat(zones):
+        return ()
+    ids = {node.name: node.id for node in nodes}
+    return tuple(_part(zone, ids) for zone in zones)
+
+
+def _part(zone: Zone, ids: Mapping[str, int]) -> Part:
+    # What is wrong with the amounts of NUMA nodes is told elsewhere; the others decide nothing.
+    amounts = {one.name: _amounts(one, "", []) for one in zone.resources}
+    return Part(
+        name=zone.name,
+        type=zone.type,
+        level=level_of(zone),
+        parent=zone.parent,
+        numa_id=ids.get(zone.name),
+        allocatable={name: allocatable for name, (_, allocatable, _) in amounts.items()},
+        available={name: available for name, (_, _, available) in amounts.items()},
+        attributes={one.name: one.value for one in reversed(zone.attributes)},
+    )
+
+
+def _numa_nodes(zones: Sequence[Zone], problems: list[str]) -> list[tuple[Zone, int | None]]:
+    """Return the zones that are NUMA nodes, with their ids."""
+    told = _without_nested([zone for zone in zones if level_of(zone) is Level.NUMA], problems)
+    nodes = [(zone, _numa_id(zone.name)) for zone in told]
+    if is_flat(zones):
+        return nodes
+    return [*nodes, *((zone, _id_of_memory(zone)) for zone in standing_for_numa_nodes(zones))]
+
+
+def _id_of_memory(zone: Zone) -> int | None:
+    """Return the first NUMA node of a zone's memory: those after it have memory and no CPUs."""
+    text = attribute_value(zone.attributes, MEMORY_SET) or ""
+    try:
+        ids = list(CpuSet.parse(text))
+    except InvalidValue:
+        return None
+    return ids[0] if ids and ids[0] <= MAX_NODE_ID else None
 
 
 def _no_nodes(zones: Sequence[Zone]) -> str:
     if not zones:
         return "there are no zones"
     types = ", ".join(sorted({repr(zone.type) for zone in zones}))
-    return f"no zone has type {ZONE_TYPE_NODE!r}; found {types}"
+    pools = all(level_of(zone) in (Level.POOL, Level.CONTAINER) for zone in zones)
+    more = ": pools of CPUs tell no NUMA nodes" if pools else ""
+    return f"no zone has type {ZONE_TYPE_NODE!r}; found {types}{more}"
 
 
 def _without_nested(nodes: list[Zone], problems: list[str]) -> list[Zone]:

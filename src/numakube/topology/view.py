@@ -19,7 +19,7 @@ from numakube.api.nrt import attribute_value
 from numakube.topology import koordlet, nrt_names
 from numakube.topology.attributes import DEFAULT_MAX_NUMA_NODES, kubelet_config
 from numakube.topology.exact_report import BadReport
-from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones
+from numakube.topology.numa_zones import Unusable, ZoneView, numa_zones, other_parts
 from numakube.topology.report_codec import decode_report
 from numakube.values.printing import reason_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.topology.exact_report import ExactReport
+    from numakube.topology.hierarchy import Part
 
 __all__ = [
     "UNKNOWN", "FingerprintMethod", "NodeTopology", "Producer", "Unusable", "ZoneView", "view_of",
@@ -46,6 +47,8 @@ class Producer(StrEnum):
     RTE = "rte"
     NFD = "nfd"
     KOORDLET = "koordlet"
+    NRI_PLUGINS = "nri-plugins"
+    VOLCANO = "volcano"
     UNKNOWN = "unknown"
 
 
@@ -62,6 +65,7 @@ class NodeTopology:
 
     Attributes:
         zones: NUMA nodes by ascending id; ids may have holes.
+        parts: the hierarchy of the machine; empty if the producer tells none.
         policy: the Topology Manager's; so is ``scope``.
         topology_options: options of the Topology Manager, as far as they were told.
         cpu_manager_policy: ``none`` or ``static``; ``None`` if not told.
@@ -79,6 +83,7 @@ class NodeTopology:
 
     node: str
     zones: tuple[ZoneView, ...]
+    parts: tuple[Part, ...] = ()
     policy: TopologyPolicy = TopologyPolicy.NONE
     scope: TopologyScope = TopologyScope.CONTAINER
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
@@ -135,6 +140,7 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
     return NodeTopology(
         node=nrt.metadata.name,
         zones=zones,
+        parts=_parts(nrt, zones),
         policy=config.policy,
         scope=config.scope,
         max_numa_nodes=config.max_numa_nodes,
@@ -159,11 +165,15 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
 def producer_of(nrt: NodeResourceTopology) -> Producer:
     """Return who probably wrote *nrt*; every producer leaves marks of its own."""
     meta = nrt.metadata
+    if nrt_names.NUMATOPOLOGY_ANNOTATION in meta.annotations:
+        return Producer.VOLCANO
     ours = (*meta.annotations, *(attribute.name for attribute in nrt.attributes))
     if any(name.startswith(nrt_names.OUR_PREFIX) for name in ours):
         return Producer.NUMAKUBE
     if nrt_names.RTE_UPDATE_ANNOTATION in meta.annotations:
         return Producer.RTE
+    if attribute_value(nrt.attributes, nrt_names.NRI_POLICY) is not None:
+        return Producer.NRI_PLUGINS
     if koordlet.is_written_by_koordlet(meta):
         return Producer.KOORDLET
     # Only NFD writes both the deprecated field and the attribute that replaced it.
@@ -171,6 +181,10 @@ def producer_of(nrt: NodeResourceTopology) -> Producer:
     if nrt.topology_policies and attributed:
         return Producer.NFD
     return Producer.UNKNOWN
+
+
+def _parts(nrt: NodeResourceTopology, zones: tuple[ZoneView, ...]) -> tuple[Part, ...]:
+    return other_parts(nrt.zones, zones) or koordlet.parts_of(nrt.metadata.annotations, zones)
 
 
 def _report(nrt: NodeResourceTopology, problems: list[str]) -> ExactReport | None:

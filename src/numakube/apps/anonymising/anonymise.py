@@ -12,6 +12,8 @@ from numakube.api.kubelet_config import read_kubelet_config
 from numakube.api.leases import Lease
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
+from numakube.api.numatopology import PLURAL as NUMATOPOLOGIES
+from numakube.api.numatopology import Numatopology
 from numakube.api.pod import Pod
 from numakube.api.workloads import Namespace, PriorityClass, Workload
 from numakube.apps.anonymising.fields import renamed
@@ -33,6 +35,7 @@ _TYPES: Final[dict[str, type[Any]]] = {
     names.NODES: Node,
     names.PODS: Pod,
     names.TOPOLOGIES: NodeResourceTopology,
+    NUMATOPOLOGIES: Numatopology,
     names.NAMESPACES: Namespace,
     names.EVENTS: CoreEvent,
     names.LEASES: Lease,

@@ -22,6 +22,7 @@ _SORT_OF_KIND: Final = {
     "nodes": Sort.NODE,
     "csinodes": Sort.NODE,
     "noderesourcetopologies": Sort.NODE,
+    "numatopologies": Sort.NODE,
     "devices": Sort.NODE,
     "pods": Sort.POD,
     "namespaces": Sort.NAMESPACE,

@@ -59,7 +59,7 @@ def source_of(client: Client, mirror: Mirror, inside: Inside) -> Source:
     return Source(
         nodes=mirror.nodes.store,
         pods=mirror.pods.store,
-        topologies=mirror.topologies.store,
+        topologies=mirror.reports,
         clock=client.clock,
         inside=inside,
         missing=lambda: missing_of((mirror.nodes, mirror.topologies, mirror.pods)),

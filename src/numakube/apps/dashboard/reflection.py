@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numakube.api.sharing import shared_nrt, shared_pod
 from numakube.apps.dashboard.report_dates import report_dates
 from numakube.apps.dashboard.source import Source
+from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.errors import ClusterUnreachable, Expired, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from numakube.kube.reflector import Reflector, ReflectorTiming
@@ -42,10 +43,11 @@ class Reflection:
             # The kind may be installed after us.
             timing=ReflectorTiming(longest_backoff=5.0),
         )
+        self._numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
         self.source = Source(
             nodes=self._nodes.store,
             pods=self._pods.store,
-            topologies=self._topologies.store,
+            topologies=node_reports(self._topologies.store, self._numatopologies.store),
             clock=client.clock,
             missing=self.missing,
             dates=partial(report_dates, client),
@@ -54,7 +56,7 @@ class Reflection:
     async def run(self) -> None:
         """Keep the source up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for reflector in self._reflectors():
+            for reflector in (*self._reflectors(), self._numatopologies):
                 tasks.create_task(reflector.run(), name=f"dashboard-{reflector}")
 
     async def synced(self) -> None:

@@ -112,7 +112,7 @@ class Caches:
         assert topology is not None  # noqa: S101 - the caller has looked
         found = examine(belief, node.pods.values())
         came = self._mirror.reported_at.get(node.name)
-        latest = self._mirror.topologies.store.get(ObjectKey("", node.name))
+        latest = self._mirror.reports.get(ObjectKey("", node.name))
         prints = found.fingerprints
         return {
             "policy": topology.policy.value,

@@ -18,8 +18,10 @@ from numakube.api.pod_phase import has_ended
 from numakube.apps.debugging.documents import json_answer
 from numakube.errors import NotFound, NumakubeError
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
+    from numakube.api.nrt import NodeResourceTopology
     from numakube.apps.debugging.caches import Caches
     from numakube.apps.debugging.documents import Speaker
     from numakube.apps.host.access import Access
@@ -58,9 +60,11 @@ class Resync:
     async def _node(self, name: str) -> Document:
         before = self._state(name)
         try:
-            report = await self._client.get(NODE_RESOURCE_TOPOLOGIES, name)
+            report: NodeResourceTopology | None = await self._client.get(
+                NODE_RESOURCE_TOPOLOGIES, name
+            )
         except NotFound:
-            report = None
+            report = self._of_another_kind(name)
         pods = await self._client.list(PODS, fields=f"spec.nodeName={name}")
         mirror, cache = self._mirror, self._mirror.cache
         mirror.apply(cache.remove_report(name) if report is None else cache.set_report(report))
@@ -84,6 +88,12 @@ class Resync:
             ),
             "podsOnlyOnServer": sorted(key for uid, key in alive.items() if uid not in known),
         }
+
+    def _of_another_kind(self, name: str) -> NodeResourceTopology | None:
+        """Return the report of a node without a NodeResourceTopology, by what is watched."""
+        key = ObjectKey("", name)
+        known = key in self._mirror.topologies.store
+        return None if known else self._mirror.reports.get(key)
 
     def _state(self, name: str) -> Document:
         node = self._mirror.cluster.node(name)

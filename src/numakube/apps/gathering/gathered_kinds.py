@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.apps.node_reports import NUMATOPOLOGIES
 from numakube.apps.watched_kinds import RESOURCES
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.kube.catalog import (
@@ -30,6 +31,7 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
     NODES,
     PODS,
     NODE_RESOURCE_TOPOLOGIES,
+    NUMATOPOLOGIES,
     NAMESPACES,
     *RESOURCES.values(),
     PRIORITY_CLASSES,
@@ -44,13 +46,15 @@ LISTED: Final[tuple[Resource[Any], ...]] = (
 )
 """Every kind of which all objects are read."""
 
-OPTIONAL: Final = frozenset(kind.plural for kind in OBJECT_KINDS if kind.optional)
+OPTIONAL: Final = frozenset(
+    {NUMATOPOLOGIES.plural, *(kind.plural for kind in OBJECT_KINDS if kind.optional)}
+)
 """Kinds that many clusters do not have; nothing is amiss then."""
 
 NEEDED: Final = frozenset({NODES.plural, PODS.plural})
 """Without these no tool has anything to say."""
 
-ZONES: Final = frozenset({*NEEDED, NODE_RESOURCE_TOPOLOGIES.plural})
+ZONES: Final = frozenset({*NEEDED, NODE_RESOURCE_TOPOLOGIES.plural, NUMATOPOLOGIES.plural})
 """Who has what, and who uses it."""
 
 SCHEDULING: Final = ZONES | {

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.gathering import ZONES, gather
+from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.cli.shared.connection_options import connected
 from numakube.cli.shared.log_options import configure_logs
 from numakube.insight.facts import ClusterFacts, facts_of
@@ -76,19 +77,21 @@ class _Mirrors:
         self.nodes = Reflector(client, NODES)
         self.pods = Reflector(client, PODS)
         self.topologies = Reflector(client, NODE_RESOURCE_TOPOLOGIES)
+        self.numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
+        self.reports = node_reports(self.topologies.store, self.numatopologies.store)
         self._changed = changed
 
     async def run(self) -> None:
         """Mirror until cancelled; the first changes are reported once everything is there."""
         async with asyncio.TaskGroup() as tasks:
-            for one in (self.nodes, self.pods, self.topologies):
+            for one in (self.nodes, self.pods, self.topologies, self.numatopologies):
                 tasks.create_task(one.run())
             await self.nodes.synced.wait()
             await self.pods.synced.wait()
             # A cluster may not know the kind of topologies at all, or not allow to list them.
             while not self.topologies.synced.is_set() and self.topologies.last_error is None:
                 await self._clock.sleep(_LOOK)
-            for store in (self.nodes.store, self.pods.store, self.topologies.store):
+            for store in (self.nodes.store, self.pods.store, self.reports):
                 store.subscribe(lambda _change: self._changed.set(), replay=False)
             self._changed.set()
 
@@ -98,7 +101,7 @@ class _Mirrors:
             taken_at=format_time(self._clock.now()),
             nodes={one.metadata.name: one for one in self.nodes.store},
             pods=tuple(self.pods.store),
-            topologies={one.metadata.name: one for one in self.topologies.store},
+            topologies={one.metadata.name: one for one in self.reports},
         )
 
 

@@ -25,7 +25,7 @@ NODE_TITLES: Final = (
 GROUP_TITLES: Final = ("NODES", *NODE_TITLES[2:])
 NODE_MORE: Final = ("HUGEPAGES", "LARGEST WITH DEVICES", "DATA")
 ZONE_TITLES: Final = ("NODE", "ZONE", "CPU", "MEMORY", "DEVICES", "STRANDED", "LARGEST")
-ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES")
+ZONE_MORE: Final = ("USED", "HUGEPAGES", "LARGEST WITH DEVICES", "WITHIN")
 POD_TITLES: Final = ("NAMESPACE", "POD", "NODE", "ALIGNMENT", "ZONES", "CPUS", "MEMORY", "DEVICES")
 POD_MORE: Final = ("CONTAINERS",)
 TOTAL: Final = "*"
@@ -85,6 +85,7 @@ def zone_row(zone: ZoneUsage, *, wide: bool) -> list[str]:
     if wide:
         used = {name: amount for name, amount in zone.used.items() if amount}
         row += [amounts_text(used), _hugepages(zone), _with_devices(zone.with_devices)]
+        row.append(" / ".join(zone.within))
     return row
 
 

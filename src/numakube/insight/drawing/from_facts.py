@@ -10,6 +10,7 @@ from numakube.insight.drawing.picture import Amount, Kubelet, NodePicture, Zone
 from numakube.insight.facts import NO_REPORT, troubles_of
 from numakube.insight.scheduler_holdings import with_allotments
 from numakube.topology.exact_report import uid_hash
+from numakube.topology.hierarchy import within
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.view import Producer
 
@@ -35,7 +36,7 @@ def _picture(facts: ClusterFacts, node: str) -> NodePicture:
     if view is None:
         return NodePicture(node=node, why_not_exact=facts.why_no_reports or NO_REPORT)
     if isinstance(view, Unusable):
-        return NodePicture(node=node, why_not_exact=view.reason)
+        return NodePicture(node=node, why_not_exact=view.reason, parts=view.parts)
     if view.report is None:
         return picture_of_counts(view)
     report = with_allotments(view.report, facts.pods_on(node))
@@ -69,7 +70,8 @@ def picture_of_counts(view: NodeTopology, *, why: str = "") -> NodePicture:
     """Return the picture of a node of which amounts are known; *why* says why nothing else is."""
     return NodePicture(
         node=view.node,
-        zones=tuple(_zone(zone) for zone in view.zones),
+        zones=tuple(_zone(zone, within(view, zone.id)) for zone in view.zones),
+        parts=view.parts,
         kubelet=kubelet_of(view),
         why_not_exact=why or _why(view),
         stale=view.stale_reason or "",
@@ -84,9 +86,10 @@ def _why(view: NodeTopology) -> str:
     return f"its NodeResourceTopology{writer} has amounts only"
 
 
-def _zone(zone: ZoneView) -> Zone:
+def _zone(zone: ZoneView, around: tuple[str, ...]) -> Zone:
     return Zone(
         id=zone.id,
+        within=around,
         distances=zone.costs,
         amounts=tuple(
             Amount(name, zone.capacity[name], zone.allocatable[name], zone.available[name])

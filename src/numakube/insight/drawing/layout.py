@@ -15,6 +15,7 @@ from numakube.insight.drawing.scene import (
     Label,
     Scene,
     moved,
+    shortened,
     shortened_name,
     wrapped,
 )
@@ -35,6 +36,7 @@ _SOCKET_HEAD: Final = 24.0
 _MEMORY_ONLY: Final = "Memory only"
 _TITLE: Final = 20.0
 _TEXT: Final = 12.0
+_INDENT: Final = 14.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def scene_of(picture: NodePicture) -> Scene:
     """Return the drawing of *picture*."""
     body = _body(picture)
     width = max(body.width, LEAST_WIDTH)
-    parts = [_head(picture, width), body, *_below(picture, width)]
+    parts = [_head(picture, width), body, *_below(picture, width), _hierarchy(picture, width)]
     items: list[Item] = []
     y = MARGIN
     for part in parts:
@@ -187,7 +189,7 @@ def _sockets(zones: Sequence[Zone]) -> dict[str, list[Zone]]:
                 f"Socket{'s' if len(zone.sockets) > 1 else ''} {'+'.join(map(str, zone.sockets))}"
             )
         else:
-            name = "" if zone.amounts else _MEMORY_ONLY
+            name = map_words.within_words(zone) if zone.amounts else _MEMORY_ONLY
         groups.setdefault(name, []).append(zone)
     return groups
 
@@ -242,6 +244,20 @@ def _homeless(picture: NodePicture, pen: ZonePen, width: float) -> _Block:
     )  # fmt: skip
     group = Group(children=(frame, *sheet.items), classes="homeless")
     return _Block((group,), width, height)
+
+
+def _hierarchy(picture: NodePicture, width: float) -> _Block:
+    """Return the parts of the machine as their producer tells them; nothing if it tells none."""
+    lines = [(0, "Hierarchy", True)] if picture.parts else []
+    lines += [(depth + 1, line, False) for depth, line in map_words.hierarchy_words(picture)]
+    items = [
+        Label(
+            x=depth * _INDENT, y=(number + 1) * (_TEXT + 5), size=_TEXT, bold=bold,
+            text=shortened(line, width - depth * _INDENT, _TEXT),
+        )
+        for number, (depth, line, bold) in enumerate(lines)
+    ]  # fmt: skip
+    return _Block(tuple(items), width, len(lines) * (_TEXT + 5))
 
 
 def _below(picture: NodePicture, width: float) -> Iterator[_Block]:

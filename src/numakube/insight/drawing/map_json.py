@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from numakube.insight.drawing.picture import Cpu, Device, Kubelet, Memory, NodePicture, Zone
+    from numakube.topology.hierarchy import Part
 
 API_VERSION: Final = "insight.numakube.dev/v1alpha1"
 KIND: Final = "NodeMap"
@@ -43,6 +44,8 @@ def picture_document(picture: NodePicture) -> dict[str, Any]:
         "sharingPods": picture.sharing_pods,
         "notes": list(picture.notes),
     }
+    if picture.parts:
+        document["hierarchy"] = [_part(part) for part in picture.parts]
     if picture.homeless:
         document["devicesWithoutZone"] = [_device(picture, one) for one in picture.homeless]
     return document
@@ -63,6 +66,8 @@ def _kubelet(kubelet: Kubelet) -> dict[str, Any]:
 
 def _zone(picture: NodePicture, zone: Zone) -> dict[str, Any]:
     document: dict[str, Any] = {"id": zone.id, "sockets": list(zone.sockets)}
+    if zone.within:
+        document["within"] = list(zone.within)
     if zone.caches:
         document["cpus"] = str(zone.cpu_set)
         document["caches"] = [
@@ -90,6 +95,20 @@ def _zone(picture: NodePicture, zone: Zone) -> dict[str, Any]:
         }
     document["distances"] = {str(other): value for other, value in zone.distances.items()}
     return document
+
+
+def _part(part: Part) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "name": part.name,
+        "type": part.type,
+        "level": str(part.level),
+        "parent": part.parent,
+        "allocatable": dict(part.allocatable),
+        "available": dict(part.available),
+        "attributes": dict(part.attributes),
+    }
+    zone = {} if part.numa_id is None else {"zone": part.numa_id}
+    return {name: value for name, value in fields.items() if value} | zone
 
 
 def _cpu(picture: NodePicture, cpu: Cpu) -> dict[str, Any]:

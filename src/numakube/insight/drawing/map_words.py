@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.insight.drawing.picture import Change
+from numakube.topology.hierarchy import Level, in_order
 from numakube.values.display import (
     amount_text,
     brief_text,
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
         PodMark,
         Zone,
     )
+    from numakube.topology.hierarchy import Part
+
+_CPU_SET: Final = "cpuset"
+"""The attribute of nri-plugins' pools and containers that lists their CPUs."""
 
 
 def machine_words(picture: NodePicture) -> list[str]:
@@ -84,6 +89,28 @@ def zone_title(zone: Zone) -> str:
     return f"NUMA zone {zone.id}"
 
 
+def within_words(zone: Zone) -> str:
+    """Return what a zone is part of, from the outside in."""
+    return " / ".join(zone.within)
+
+
+def hierarchy_words(picture: NodePicture) -> list[tuple[int, str]]:
+    """Return a line for each part of the machine as its producer names it, with its depth."""
+    return [(depth, " · ".join(_part_words(part))) for depth, part in in_order(picture.parts)]
+
+
+def _part_words(part: Part) -> Iterator[str]:
+    named = part.type.casefold() in part.name.casefold()
+    yield part.name if named else f"{part.name} ({part.type})"
+    if part.numa_id is not None:
+        yield f"zone {part.numa_id}"
+    for name, allocatable in part.allocatable.items():
+        if part.level is not Level.CONTAINER:
+            yield f"{resource_label(name)} {_free(name, part.available[name], allocatable)}"
+    if cpus := part.attributes.get(_CPU_SET):
+        yield f"CPUs {cpus}"
+
+
 def cpus_free_words(picture: NodePicture, zone: Zone) -> str:
     """Return how many CPUs can still be given out."""
     if picture.bare and zone.cores:
@@ -113,8 +140,11 @@ def devices_free_words(picture: NodePicture, devices: Iterable[Device]) -> str:
 
 def amount_words(amount: Amount) -> str:
     """Return how much of a resource is free, of how much."""
-    parts = (amount_text(amount.resource, part) for part in (amount.available, amount.allocatable))
-    return "{} of {} free".format(*parts)
+    return _free(amount.resource, amount.available, amount.allocatable)
+
+
+def _free(resource: str, available: int, allocatable: int) -> str:
+    return f"{amount_text(resource, available)} of {amount_text(resource, allocatable)} free"
 
 
 def resource_label(resource: str) -> str:
@@ -181,6 +211,8 @@ def _sentences(picture: NodePicture) -> Iterator[str]:
             for resource, devices in by_resource(zone.devices).items()
         ]
         yield f"{zone_title(zone)}: {', '.join(facts) or 'nothing to give out'}"
+    for _, line in hierarchy_words(picture):
+        yield line
     for pod in picture.pods:
         yield f"Pod {pod.name}: {', '.join(pod_words(pod))}"
 

@@ -18,6 +18,8 @@ from numakube.values.display import short_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numakube.topology.hierarchy import Part
+
 PodIndex: TypeAlias = int
 """The position of a pod in `NodePicture.pods`."""
 
@@ -145,12 +147,14 @@ class Zone:
 
     Attributes:
         sockets: those of its cores; none for a zone without CPUs.
+        within: what it is part of, in its producer's words, where sockets are not known by number.
         distances: to every zone by id; empty if not told.
         amounts: what a report without exact data says; empty otherwise.
     """
 
     id: int
     sockets: tuple[int, ...] = ()
+    within: tuple[str, ...] = ()
     caches: tuple[Cache, ...] = ()
     memory: tuple[Memory, ...] = ()
     devices: tuple[Device, ...] = ()
@@ -203,6 +207,7 @@ class NodePicture:
     """One node.
 
     Attributes:
+        parts: the hierarchy that a report without exact data tells; empty if it tells none.
         homeless: devices whose plugin told no NUMA node.
         pods: those that hold something, in order of admission.
         sharing_pods: how many pods hold nothing for themselves.
@@ -214,6 +219,7 @@ class NodePicture:
 
     node: str
     zones: tuple[Zone, ...] = ()
+    parts: tuple[Part, ...] = ()
     homeless: tuple[Device, ...] = ()
     pods: tuple[PodMark, ...] = ()
     sharing_pods: int = 0

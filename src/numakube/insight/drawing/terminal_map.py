@@ -45,7 +45,10 @@ def lines_of(
 ) -> Iterator[Line]:
     """Yield the drawing line by line."""
     page = _Page(picture, ASCII if ascii_only else UNICODE, width)
-    parts = (page.head(), page.zones(), page.homeless(), page.distances(), page.legend())
+    parts = (
+        page.head(), page.zones(), page.homeless(), page.distances(), page.hierarchy(),
+        page.legend(),
+    )  # fmt: skip
     return _cleaned(chain.from_iterable(parts))
 
 
@@ -160,6 +163,13 @@ class _Page:
                 Span("".join(f"{value:>{wide}}" for value in values)),
             )
         yield ()
+
+    def hierarchy(self) -> Iterator[Line]:
+        if self.picture.parts:
+            yield (Span("hierarchy", bold=True),)
+            for depth, line in map_words.hierarchy_words(self.picture):
+                yield (Span("  " * (depth + 1) + line.replace(" · ", self.glyphs.dot)),)
+            yield ()
 
     def legend(self) -> Iterator[Line]:
         picture = self.picture

@@ -99,6 +99,8 @@ class TextPen:
         parts = [map_words.zone_title(zone)]
         if zone.cores:
             parts.append(f"socket {'+'.join(map(str, zone.sockets))}")
+        elif zone.within:
+            parts.append(map_words.within_words(zone))
         if zone.cores and not _has_caches(zone):
             parts.append(f"CPUs {zone.cpu_set}")
         return self._glyphs.dot.join(parts)

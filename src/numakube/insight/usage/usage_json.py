@@ -57,6 +57,7 @@ def zones_document(zones: Iterable[ZoneUsage]) -> dict[str, Any]:
             {
                 "node": zone.node,
                 "zone": zone.zone,
+                "within": list(zone.within),
                 **_amounts(zone),
                 "exclusiveCPUs": zone.cpus,
                 **_largest(zone),

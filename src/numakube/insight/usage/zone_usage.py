@@ -22,6 +22,7 @@ from numakube.insight.usage.largest_pod import (
     proportion,
     stranded,
 )
+from numakube.topology.hierarchy import within
 from numakube.topology.numa_zones import Unusable
 from numakube.values.cpuset import union
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, add_amounts, is_memory
@@ -45,6 +46,7 @@ class ZoneUsage:
     """One NUMA zone; amounts in base units.
 
     Attributes:
+        within: what the zone is part of, such as a socket, from the outside in.
         cpus: whole CPUs that can be given out exclusively, in whole cores if the kubelet insists.
         stranded: what is free but unusable, see `numakube.insight.usage.largest_pod`.
         largest: the most CPUs with their share of memory that still fit.
@@ -55,6 +57,7 @@ class ZoneUsage:
     zone: int
     allocatable: Amounts
     free: Amounts
+    within: tuple[str, ...] = ()
     cpus: int = 0
     stranded: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
     largest: Shape = NOTHING
@@ -122,6 +125,7 @@ def _zone(view: NodeTopology, zone: ZoneView) -> ZoneUsage:
         zone=zone.id,
         allocatable=zone.allocatable,
         free=free,
+        within=within(view, zone.id),
         cpus=cpus,
         stranded=stranded(zone.allocatable, free, cpus, ratio),
         largest=largest,

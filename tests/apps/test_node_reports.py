@@ -1,0 +1,136 @@
+"""A4, D15: a node's report is its NodeResourceTopology, or else its Numatopology of Volcano."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.topology.producers import document, golden
+
+from numakube.api.codec import convert
+from numakube.api.meta import ObjectMeta
+from numakube.api.nrt import NodeResourceTopology
+from numakube.api.numatopology import GROUP, KIND, PLURAL, VERSION, Numatopology
+from numakube.apps.anonymising import anonymise
+from numakube.apps.gathering import EVERYTHING, ZONES, gather
+from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
+from numakube.errors import NotFound
+from numakube.insight.facts import facts_of
+from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.object_keys import ObjectKey
+from numakube.kube.store import Store
+from numakube.topology.view import NodeTopology, Producer, view_of
+from numakube_lab.testing import Opener, lab_cluster
+
+KEY = ObjectKey("", "worker-0")
+
+
+def stores() -> tuple[
+    Store[NodeResourceTopology], Store[Numatopology], Store[NodeResourceTopology]
+]:
+    """The stores of both kinds, and of the reports."""
+    topologies: Store[NodeResourceTopology] = Store()
+    numatopologies: Store[Numatopology] = Store()
+    return topologies, numatopologies, node_reports(topologies, numatopologies)
+
+
+def topology() -> NodeResourceTopology:
+    """What RTE says of the node."""
+    rte = golden("rte")
+    return msgspec.structs.replace(rte, metadata=ObjectMeta(name="worker-0", uid="nrt"))
+
+
+def numatopology() -> Numatopology:
+    """What Volcano says of it."""
+    found = convert(Numatopology, document("volcano"))
+    return msgspec.structs.replace(found, metadata=ObjectMeta(name="worker-0", uid="numa"))
+
+
+def producer_in(reports: Store[NodeResourceTopology]) -> Producer | None:
+    """Return who wrote the report of the node."""
+    report = reports.get(KEY)
+    view = None if report is None else view_of(report)
+    return view.producer if isinstance(view, NodeTopology) else None
+
+
+def test_a_numatopology_stands_in_for_a_missing_topology() -> None:
+    """And gives way as soon as there is one."""
+    topologies, numatopologies, reports = stores()
+    numatopologies.put(numatopology())
+    assert producer_in(reports) is Producer.VOLCANO
+    topologies.put(topology())
+    assert reports.get(KEY) == topology()
+    numatopologies.remove(KEY)
+    assert reports.get(KEY) == topology()
+    topologies.remove(KEY)
+    assert producer_in(reports) is None
+
+
+def test_a_numatopology_counts_again_when_the_topology_is_gone() -> None:
+    """Changes of it that came meanwhile are not lost."""
+    topologies, numatopologies, reports = stores()
+    topologies.put(topology())
+    numatopologies.put(numatopology())
+    assert reports.get(KEY) == topology()
+    topologies.remove(KEY)
+    assert producer_in(reports) is Producer.VOLCANO
+
+
+def definition() -> dict[str, Any]:
+    """A definition that takes any Numatopology."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": {
+                "plural": PLURAL,
+                "singular": "numatopology",
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+            },
+            "versions": [{"name": VERSION, **version}],
+        },
+    }
+
+
+@pytest.mark.timeout(120)
+async def test_numatopologies_are_read_where_the_server_has_them(sites: Opener) -> None:
+    """By the scheduler, which does not wait for the kind, and by the tools, without names too."""
+    async with lab_cluster(1, shape="2 sockets, 2 numa each, 4 cores, 8Gi", on=sites) as world:
+        world.exporters.freeze(["node-0"])
+        running = await world.start()
+        mirror = running.process.mirror
+        await world.client.delete(NODE_RESOURCE_TOPOLOGIES, "node-0")
+        await world.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
+        one = convert(Numatopology, {**document("volcano"), "metadata": {"name": "node-0"}})
+
+        async def created() -> bool:
+            try:
+                await world.client.create(NUMATOPOLOGIES, one)
+            except NotFound:
+                return False
+            return True
+
+        await world.until(created)
+
+        def believed() -> Producer | None:
+            node = mirror.cluster.node("node-0")
+            topology = node.numa.topology if node is not None and node.numa is not None else None
+            return topology.producer if topology is not None else None
+
+        await world.until(lambda: believed() is Producer.VOLCANO)
+        view = facts_of(await gather(world.client, what=ZONES)).view("node-0")
+        assert isinstance(view, NodeTopology)
+        assert [zone.available["cpu"] for zone in view.zones] == [3000, 2000, 4000, 4000]
+        nameless = facts_of(anonymise(await gather(world.client, what=EVERYTHING)))
+        (node,) = nameless.topologies
+        assert node != "node-0"
+        again = nameless.view(node)
+        assert isinstance(again, NodeTopology)
+        assert (again.producer, again.zones) == (Producer.VOLCANO, view.zones)
