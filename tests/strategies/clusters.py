@@ -118,6 +118,7 @@ def node(rng: Random, index: int) -> Node:
         status=NodeStatus(
             allocatable={name: amount for name, amount in amounts.items() if amount},
             images=tuple(ContainerImage(names=(name,), size_bytes=size) for name in images),
+            declared_features=rng.choice([(), ("UserNamespacesHostNetworkSupport", "Other")]),
         ),
     )
 
@@ -159,6 +160,8 @@ def pod(rng: Random, name: str) -> Pod:
             node_selector=rng.choice([{}, {}, {ZONE: "a"}]),
             affinity=_affinity(rng) if rng.random() < 0.6 else None,
             topology_spread_constraints=_few(rng, constraint, 2) if rng.random() < 0.5 else (),
+            host_network=rng.random() < 0.5,
+            host_users=rng.choice([None, False]),
         ),
         status=PodStatus(phase="Pending"),
     )

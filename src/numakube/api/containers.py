@@ -58,6 +58,7 @@ class VolumeMount(Wire, frozen=True):
     mount_path: str
     sub_path: str = ""
     read_only: bool = False
+    bind_mount_options: tuple[str, ...] = ()
 
 
 class ContainerResizePolicy(Wire, frozen=True):
@@ -65,6 +66,12 @@ class ContainerResizePolicy(Wire, frozen=True):
 
     resource_name: str
     restart_policy: str
+
+
+class ContainerRestartRule(Wire, frozen=True):
+    """What happens when a container exits in a certain way."""
+
+    action: str = ""
 
 
 class Container(Wire, frozen=True):
@@ -81,6 +88,7 @@ class Container(Wire, frozen=True):
     resources: ResourceRequirements | None = None
     resize_policy: tuple[ContainerResizePolicy, ...] = ()
     restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
 
 

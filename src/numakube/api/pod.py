@@ -66,6 +66,7 @@ class PodSpec(Wire, frozen=True):
     service_account_name: str = ""
     hostname: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     host_pid: bool = msgspec.field(default=False, name="hostPID")
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
     os: PodOS | None = None

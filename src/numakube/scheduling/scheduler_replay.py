@@ -6,7 +6,8 @@ for every node, the first filter that refuses it, or the scores of all plugins.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
@@ -27,8 +28,9 @@ from numakube.api.workloads import (
     Service,
     StatefulSet,
 )
+from numakube.kubelet.versions import DEFAULT, behaviour_of
 from numakube.scheduling.framework.diagnosis import Diagnosis
-from numakube.scheduling.framework.profile import profile_of
+from numakube.scheduling.framework.profile import Profile, profile_of
 from numakube.scheduling.framework.runtime import Runtime
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code, Status
@@ -44,6 +46,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.objects import ClusterObjects
 
 Row = dict[str, Any]
+
+_STORAGE_SCORES: Final = (1, 37)
+"""Since when kube-scheduler rates nodes by storage capacity unless it is told not to."""
 
 _KINDS: Mapping[str, tuple[str, type[Any]]] = {
     "persistentVolumes": ("volumes", PersistentVolume),
@@ -64,10 +69,19 @@ _KINDS: Mapping[str, tuple[str, type[Any]]] = {
 def answer(row: Row) -> Row:
     """Return our answer to a recorded case, in the recorded shape."""
     cluster = cluster_of(row)
-    runtime = Runtime(profile_of("default-scheduler", default_plugins(), default_weights()))
+    runtime = Runtime(_profile(row.get("kubernetes", DEFAULT)))
     pods = [PodInfo(convert(Pod, tree)) for tree in row["pods"]]
     expect = {pod.name: _try(pod, runtime, cluster.snapshot()) for pod in pods}
     return {"id": row["id"], "expect": expect}
+
+
+def _profile(kubernetes: str) -> Profile:
+    """Return the default profile of that version of kube-scheduler."""
+    profile = profile_of("default-scheduler", default_plugins(), default_weights())
+    if behaviour_of(kubernetes).version >= _STORAGE_SCORES:
+        return profile
+    scores = tuple(one for one in profile.points["score"] if one.name != "VolumeBinding")
+    return replace(profile, points={**profile.points, "score": scores})
 
 
 def cluster_of(row: Row) -> Cluster:

@@ -110,6 +110,11 @@ def test_a_weight_left_out_or_zero_is_one() -> None:
             "bindTimeoutSeconds: Invalid value: -1: "
             "invalid BindTimeoutSeconds, should not be a negative value",
         ),
+        (
+            "VolumeBinding",
+            {"shape": [{"utilization": 0, "score": 11}]},
+            "shape[0].score: Invalid value: 11: not in valid range [0, 10]",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(plugin: str, args: dict[str, Any], text: str) -> None:
@@ -134,6 +139,7 @@ def test_every_plugin_has_the_name_it_is_known_by() -> None:
         "TaintToleration": 3,
         "NodeAffinity": 2,
         "NodeResourcesFit": 1,
+        "VolumeBinding": 1,
         "PodTopologySpread": 2,
         "InterPodAffinity": 2,
         "NodeResourcesBalancedAllocation": 1,

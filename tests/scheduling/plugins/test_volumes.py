@@ -268,6 +268,65 @@ def test_volumes_are_made_where_the_class_and_the_driver_can() -> None:
     assert verdicts(VolumeBinding(), made, pod("big")) == {**expected, "b": full}
 
 
+def scores(plugin: VolumeBinding, made: Cluster, new: PodInfo) -> dict[str, int]:
+    """Rate every node, together and one by one."""
+    state, snapshot = CycleState(), made.snapshot()
+    assert plugin.pre_filter(state, new, snapshot).status.ok
+    assert plugin.pre_score(state, new, snapshot, snapshot.rows).ok
+    rated = plugin.score_all(state, new, snapshot, snapshot.rows).tolist()
+    assert rated == [plugin.score(state, new, snapshot.at(row)) for row in snapshot.rows.tolist()]
+    return {snapshot.at(row).name: rated[at] for at, row in enumerate(snapshot.rows.tolist())}
+
+
+def report_capacity(made: Cluster, **capacities: str) -> None:
+    """The driver says how much it has in each zone."""
+    driver = {"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}}
+    made.objects.csi_drivers["csi.example"] = convert(CSIDriver, driver)
+    for zone, amount in capacities.items():
+        tree = {
+            "metadata": {"name": zone, "namespace": "kube-system"},
+            "storageClassName": "late",
+            "capacity": amount,
+            "nodeTopology": {"matchLabels": {ZONE: zone}},
+        }
+        made.objects.csi_capacities[f"kube-system/{zone}"] = convert(CSIStorageCapacity, tree)
+
+
+def test_c23_nodes_with_more_storage_left_are_better() -> None:
+    """As kube-scheduler 1.37 rates by default; two claims of a class share its capacity."""
+    made = cluster("abc")
+    report_capacity(made, a="10Gi", b="40Gi", c="100Gi")
+    for name in ("data", "logs"):
+        claim(made.objects, name, storageClassName="late", size="5Gi")
+    assert scores(VolumeBinding(), made, pod("data")) == {"a": 50, "b": 88, "c": 95}
+    assert scores(VolumeBinding(), made, pod("data", "logs")) == {"a": 0, "b": 75, "c": 90}
+    # A line that rises packs volumes where they fit best.
+    rising = [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]
+    packed = VolumeBinding.from_args({"shape": rising})
+    assert scores(packed, made, pod("data")) == {"a": 50, "b": 12, "c": 5}
+
+
+def test_c23_volumes_that_exist_count_before_those_to_be_made() -> None:
+    """The smaller the part of a volume that is used, the better its node."""
+    made = cluster("ab")
+    report_capacity(made, a="100Gi", b="100Gi")
+    volume(made.objects, "tight", zone="a", size="5Gi", storageClassName="late")
+    volume(made.objects, "wide", zone="b", size="20Gi", storageClassName="late")
+    claim(made.objects, "data", storageClassName="late", size="5Gi")
+    assert scores(VolumeBinding(), made, pod("data")) == {"a": 0, "b": 75}
+
+
+def test_c23_pods_whose_claims_are_bound_are_not_rated() -> None:
+    """Their volumes are where they are."""
+    made = cluster("ab")
+    volume(made.objects, "v", zone="b")
+    claim(made.objects, "data", volumeName="v", annotations=BOUND)
+    plugin, state, snapshot = VolumeBinding(), CycleState(), made.snapshot()
+    new = pod("data")
+    assert plugin.pre_filter(state, new, snapshot).status.ok
+    assert plugin.pre_score(state, new, snapshot, snapshot.rows).code is Code.SKIP
+
+
 def test_judging_all_nodes_at_once_is_the_same() -> None:
     """Nodes that are alike as far as volumes go are judged once."""
     made = cluster("abcab")

@@ -89,11 +89,24 @@ SPREAD = pod(
     ]
 )
 
+FEATURE = "UserNamespacesHostNetworkSupport"
+MAPPED = pod(hostNetwork=True, hostUsers=False)
+
+
+def declaring(*features: str) -> NodeInfo:
+    """A node whose kubelet declares *features*."""
+    tree = {"metadata": {"name": "n"}, "status": {"declaredFeatures": features}}
+    return NodeInfo(convert(Node, tree))
+
+
 CASES: list[tuple[str, PodInfo, ClusterEvent, bool]] = [
     ("NodeName", pod(nodeName="n"), added(node()), True),
     ("NodeName", pod(nodeName="m"), added(node()), False),
     ("NodeUnschedulable", pod(), changed(node()), True),
     ("NodeUnschedulable", pod(), changed(node(unschedulable=True)), False),
+    ("NodeDeclaredFeatures", MAPPED, changed(declaring(FEATURE)), True),
+    ("NodeDeclaredFeatures", MAPPED, changed(declaring("Other")), False),
+    ("NodeDeclaredFeatures", MAPPED, relabelled(MAPPED), True),
     ("TaintToleration", pod(), changed(node()), True),
     ("TaintToleration", pod(), changed(node(taints=[TAINT])), False),
     ("NodeAffinity", pod(nodeSelector={"zone": "a"}), changed(node({"zone": "a"})), True),

@@ -1,6 +1,6 @@
 """Arguments of the plugins, as they stand under ``pluginConfig``, and what is wrong with them.
 
-Names, defaults, limits and messages are those of kube-scheduler 1.35
+Names, defaults, limits and messages are those of kube-scheduler 1.37
 (kubescheduler.config.k8s.io/v1).
 """
 
@@ -46,6 +46,13 @@ class UtilizationShapePoint(Wire, frozen=True):
 
     utilization: int
     score: int
+
+
+DEFAULT_STORAGE_SHAPE: Final = (
+    UtilizationShapePoint(utilization=0, score=_MAX_SHAPE_SCORE),
+    UtilizationShapePoint(utilization=_MAX_WEIGHT, score=0),
+)
+"""Nodes with more storage to spare are better."""
 
 
 class RequestedToCapacityRatioParam(Wire, frozen=True):
@@ -100,7 +107,7 @@ class VolumeBindingArgs(Wire, frozen=True):
     """Arguments of VolumeBinding."""
 
     bind_timeout_seconds: int = 600
-    shape: tuple[UtilizationShapePoint, ...] = ()
+    shape: tuple[UtilizationShapePoint, ...] = DEFAULT_STORAGE_SHAPE
 
 
 def read_args(kind: type[T], args: Mapping[str, object]) -> T:
@@ -119,7 +126,7 @@ def read_args(kind: type[T], args: Mapping[str, object]) -> T:
 
 
 def _defaulted(args: T) -> T:
-    """Return *args* where empty lists of resources and weights of zero have their defaults."""
+    """Return *args* where empty lists and weights of zero have their defaults."""
     match args:
         case NodeResourcesFitArgs(scoring_strategy=strategy):
             resources = _resources(strategy.resources)
@@ -127,6 +134,8 @@ def _defaulted(args: T) -> T:
             return msgspec.structs.replace(args, scoring_strategy=strategy)
         case NodeResourcesBalancedAllocationArgs(resources=resources):
             return msgspec.structs.replace(args, resources=_resources(resources))
+        case VolumeBindingArgs(shape=()):
+            return msgspec.structs.replace(args, shape=DEFAULT_STORAGE_SHAPE)
         case _:
             return args
 
@@ -249,9 +258,7 @@ def _binding_problems(args: VolumeBindingArgs) -> Iterator[str]:
     if args.bind_timeout_seconds < 0:
         text = "invalid BindTimeoutSeconds, should not be a negative value"
         yield _invalid("bindTimeoutSeconds", args.bind_timeout_seconds, text)
-    if args.shape:
-        text = "unexpected field `shape`: scoring by storage capacity is not supported"
-        yield f"shape: Forbidden: {text}"
+    yield from _shape_problems("shape", args.shape)
 
 
 def _name_problems(path: str, name: str) -> Iterator[str]:

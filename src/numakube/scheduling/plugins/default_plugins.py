@@ -1,6 +1,6 @@
-"""The plugins of kube-scheduler's default profile (1.35), in its order, and how they are made.
+"""The plugins of kube-scheduler's default profile (1.37), in its order, and how they are made.
 
-``NodeDeclaredFeatures`` and ``GangScheduling`` are alpha and off there, and not here.
+``GangScheduling`` is beta and off there, and not here.
 ``DefaultPreemption`` and ``DefaultBinder`` act on the cluster and live with the scheduler itself.
 """
 
@@ -15,6 +15,7 @@ from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.image_locality import ImageLocality
 from numakube.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from numakube.scheduling.plugins.node_affinity import NodeAffinity
+from numakube.scheduling.plugins.node_declared_features import NodeDeclaredFeatures
 from numakube.scheduling.plugins.node_name import NodeName
 from numakube.scheduling.plugins.node_ports import NodePorts
 from numakube.scheduling.plugins.node_resources_fit import NodeResourcesFit
@@ -68,7 +69,7 @@ DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {
     "NodeResourcesFit": DefaultPlugin(_plain(NodeResourcesFit.from_args), 1),
     "VolumeRestrictions": DefaultPlugin(_plain(VolumeRestrictions.from_args)),
     "NodeVolumeLimits": DefaultPlugin(_plain(NodeVolumeLimits.from_args)),
-    "VolumeBinding": DefaultPlugin(_volume_binding),
+    "VolumeBinding": DefaultPlugin(_volume_binding, 1),
     "VolumeZone": DefaultPlugin(_plain(VolumeZone.from_args)),
     "PodTopologySpread": DefaultPlugin(_plain(PodTopologySpread.from_args), 2),
     "InterPodAffinity": DefaultPlugin(_plain(InterPodAffinity.from_args), 2),
@@ -77,6 +78,7 @@ DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {
         _plain(NodeResourcesBalancedAllocation.from_args), 1
     ),
     "ImageLocality": DefaultPlugin(_plain(ImageLocality.from_args), 1),
+    "NodeDeclaredFeatures": DefaultPlugin(_plain(NodeDeclaredFeatures.from_args)),
 }
 """By name, in the order in which they are asked at each extension point."""
 

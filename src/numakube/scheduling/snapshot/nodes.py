@@ -114,5 +114,5 @@ def _decides(node: Node) -> tuple[object, ...]:
     meta, spec, status = node.metadata, node.spec, node.status
     return (
         meta.uid, meta.labels, spec.taints, spec.unschedulable, status.allocatable, status.images,
-        [meta.annotations.get(key) for key in NODE_DECIDING],
+        status.declared_features, [meta.annotations.get(key) for key in NODE_DECIDING],
     )  # fmt: skip

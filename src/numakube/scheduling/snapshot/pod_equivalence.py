@@ -89,7 +89,7 @@ def _encoded(pod: Pod, labels: Mapping[str, str], annotations: Mapping[str, str]
             (spec.resources, spec.overhead, volumes, spec.priority),
             (spec.node_selector, spec.affinity, spec.tolerations, spec.preemption_policy),
             (spec.topology_spread_constraints, spec.host_network, spec.resource_claims),
-            spec.scheduler_name,
+            (spec.scheduler_name, spec.host_users),
         )
     )
 
@@ -99,8 +99,10 @@ def _container(container: Container) -> tuple[object, ...]:
         container.name,
         container.image,
         container.restart_policy,
+        container.restart_policy_rules,
         container.resources,
         container.ports,
+        [mount.bind_mount_options for mount in container.volume_mounts],
     )
 
 

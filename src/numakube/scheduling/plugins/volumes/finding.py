@@ -141,24 +141,36 @@ class Finder:
                 return failure(f'failed to find storage class "{claim.class_name}"')
             if found.provisioner in _NO_PROVISIONER or not _allows(found, node.labels):
                 return unresolvable(NOTHING_TO_BIND)
-            if not self._has_space(claim, found, node.labels):
+            if self._is_limited(claim, found) and self.room_for(claim, node.labels) is None:
                 return unresolvable(NO_SPACE)
         return SUCCESS
 
-    def _has_space(
-        self, claim: PersistentVolumeClaim, made_by: StorageClass, labels: Mapping[str, str]
-    ) -> bool:
-        """Tell whether the driver says that it has room; one that does not say has."""
+    def _is_limited(self, claim: PersistentVolumeClaim, made_by: StorageClass) -> bool:
+        """Tell whether the driver says how much room it has, and the claim how much it needs."""
         driver = self.objects.csi_drivers.get(made_by.provisioner)
-        if driver is None or not driver.spec.storage_capacity:
-            return True
         resources = claim.spec.resources
-        if resources is None or "storage" not in resources.requests:
-            return True
+        return (
+            driver is not None
+            and bool(driver.spec.storage_capacity)
+            and resources is not None
+            and "storage" in resources.requests
+        )
+
+    def room_for(
+        self, claim: PersistentVolumeClaim, labels: Mapping[str, str]
+    ) -> CSIStorageCapacity | None:
+        """Return the capacity that a volume for *claim* comes from; ``None`` if none is known."""
+        made_by = self.objects.storage_classes.get(claim.class_name)
+        if made_by is None or not self._is_limited(claim, made_by):
+            return None
         size = value(claim.requested)
-        return any(
-            one.storage_class_name == made_by.metadata.name and _has_room(one, size, labels)
-            for one in self.objects.csi_capacities.values()
+        return next(
+            (
+                one
+                for one in self.objects.csi_capacities.values()
+                if one.storage_class_name == claim.class_name and _has_room(one, size, labels)
+            ),
+            None,
         )
 
 
@@ -180,7 +192,7 @@ def best_volume(
             return volume if reaches(volume, labels) else None
         if not _is_free_for(claim, volume) or not reaches(volume, labels):
             continue
-        if best is None or _capacity(volume) < _capacity(best):
+        if best is None or capacity_of(volume) < capacity_of(best):
             best = volume
     return best
 
@@ -222,7 +234,8 @@ def _capacity_text(volume: PersistentVolume) -> str | int | float:
     return volume.spec.capacity.get("storage", 0)
 
 
-def _capacity(volume: PersistentVolume) -> int:
+def capacity_of(volume: PersistentVolume) -> int:
+    """Return the size of *volume* in bytes."""
     return value(_capacity_text(volume))
 
 

@@ -2,7 +2,8 @@
 
 Claims of classes that wait for the first consumer are decided with the pod. The volumes chosen are
 assumed taken at once; before the pod is bound they are bound themselves, or the node is written on
-the claim so that the provisioner makes a volume there.
+the claim so that the provisioner makes a volume there. Nodes are rated by how much of their storage
+the volumes take. Follows kube-scheduler 1.37.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from numakube.scheduling.framework.plugins import (
     PreBind,
     PreFilter,
     PreFilterResult,
+    PreScore,
     Reserve,
+    Score,
     VectorFilter,
+    VectorScore,
 )
 from numakube.scheduling.framework.state import StateKey
 from numakube.scheduling.framework.status import SKIP, SUCCESS, Status, failure, unresolvable
@@ -36,6 +40,7 @@ from numakube.scheduling.plugins.volumes.finding import (
     is_for,
     reaches,
 )
+from numakube.scheduling.plugins.volumes.storage_rating import StorageRating
 from numakube.scheduling.plugins.volumes.volume_claims import (
     Assumed,
     PodClaims,
@@ -49,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.storage import PersistentVolume, PersistentVolumeClaim
-    from numakube.scheduling.arrays import Rows
+    from numakube.scheduling.arrays import IntArray, Rows
     from numakube.scheduling.framework.events import ClusterEvent
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.plugins.volumes.volume_actions import VolumeActions
@@ -85,7 +90,9 @@ class _State:
 _STATE: Final = StateKey[_State]("VolumeBinding")
 
 
-class VolumeBinding(PreFilter, Filter, VectorFilter, Reserve, PreBind):
+class VolumeBinding(
+    PreFilter, Filter, VectorFilter, PreScore, Score, VectorScore, Reserve, PreBind
+):
     """Finds, books and binds the volumes of pods."""
 
     name = "VolumeBinding"
@@ -96,6 +103,7 @@ class VolumeBinding(PreFilter, Filter, VectorFilter, Reserve, PreBind):
     ) -> None:
         self.args = args or VolumeBindingArgs()
         self.actions = actions
+        self._rating = StorageRating(self.args.shape)
         self._volumes: Assumed[PersistentVolume] = Assumed()
         self._claims: Assumed[PersistentVolumeClaim] = Assumed()
 
@@ -139,6 +147,27 @@ class VolumeBinding(PreFilter, Filter, VectorFilter, Reserve, PreBind):
         if judged.ok.all():
             return None
         return Verdicts(judged.choice[group].astype(np.int32), judged.statuses)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """Skip pods whose claims all have their volumes."""
+        known = state.read(_STATE)
+        return SUCCESS if known is not None and known.finder.claims.delayed else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate *node* by how much of its storage the claims would use."""
+        known = state.read(_STATE)
+        return self._rating.of(known.finder, node) if known is not None else 0
+
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
+        """Rate nodes by how much of their storage the claims would use; alike nodes once."""
+        known = state.read(_STATE)
+        if known is None:
+            return np.zeros(len(rows), dtype=np.int64)
+        first, group = alike_rows(known.finder, snapshot, rows)
+        rated = [self._rating.of(known.finder, snapshot.at(row)) for row in first.tolist()]
+        return np.array(rated, dtype=np.int64)[group]
 
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Assume that the volumes chosen on *node* are taken."""
