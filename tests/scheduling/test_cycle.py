@@ -241,12 +241,12 @@ def test_a_refusal_before_any_node_is_told_alone(setting: Setting, make_pod: Mak
     assert decision.diagnosis.message() == "0/3 nodes are available: claims are not handled."
 
 
-def test_an_empty_cluster_has_no_reasons(make_pod: MakePod) -> None:
-    """There is nobody to refuse."""
+def test_c23_an_empty_cluster_is_called_that(make_pod: MakePod) -> None:
+    """In kube-scheduler's words."""
     cycle = Cycle(Cluster(), Nominations(), np.random.default_rng(1))
     decision = cycle.decide(make_pod("a"), Runtime(profile_of("numa", (Room(),))))
     assert isinstance(decision, Refused)
-    assert decision.diagnosis.message() == "0/0 nodes are available:"
+    assert decision.diagnosis.message() == "no nodes available to schedule pods"
 
 
 def test_a_plugin_that_cannot_prepare_its_scores_fails_the_attempt(

@@ -22,6 +22,7 @@ from numakube.api.scheduler_config import (
 )
 from numakube.errors import ConfigError
 from numakube.scheduling.config.profiles import Defaults, make_runtime
+from numakube.scheduling.config.read_configuration import unused_settings
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.registry import ENTRY_POINTS, Handle, Services
 from numakube.scheduling.koordinator.device_share import DeviceShare
@@ -107,7 +108,10 @@ def assemble(
         resync_seconds=float(
             shared.settings.resync_seconds if shared is not None else DEFAULT_RESYNC_SECONDS
         ),
-        notes=tuple(dict.fromkeys(note for one in runtimes.values() for note in _notes(one))),
+        notes=(
+            *unused_settings(config),
+            *dict.fromkeys(note for one in runtimes.values() for note in _notes(one)),
+        ),
     )
 
 

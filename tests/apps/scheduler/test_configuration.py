@@ -15,6 +15,7 @@ from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
 from numakube.apps.scheduler.settings import configuration_of
 from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError
+from numakube.insight.scheduler_engine import BindsNothing
 from numakube.koordinator.vocabulary import BindPolicy, Strategy
 from numakube.kube.client import Client
 from numakube.kube.connect import connect
@@ -169,6 +170,24 @@ async def test_a_file_for_koordinators_scheduler_loads(tmp_path: Path) -> None:
     (note,) = engine.notes
     assert "DeviceShare does nothing" in note
     assert "scoringStrategy" in note
+
+
+@pytest.mark.parametrize(
+    ("percentage", "notes"),
+    [
+        (100, ()),
+        (30, ("has no effect: every node is filtered and scored for every pod",)),
+    ],
+)
+def test_c23_a_sample_of_nodes_is_not_taken_and_that_is_told(
+    percentage: int, notes: tuple[str, ...]
+) -> None:
+    """All nodes are looked at, which is what 100 asks for."""
+    config = configuration(f"percentageOfNodesToScore: {percentage}\n{KOORDINATOR}")
+    engine = assemble(config, all_plugins(BindsNothing.make))
+    path = "percentageOfNodesToScore"
+    told = tuple(one.removeprefix(path).strip() for one in engine.notes if path in one)
+    assert told == notes
 
 
 def test_a_name_and_a_file_contradict_each_other() -> None:

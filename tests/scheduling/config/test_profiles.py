@@ -218,6 +218,11 @@ def test_each_profile_has_a_name_of_its_own() -> None:
         ({"extenders": [{"urlPrefix": "http://x"}]}, "extenders: this scheduler calls none"),
         ({"podInitialBackoffSeconds": 0}, "podInitialBackoffSeconds: must be greater than 0"),
         ({"podMaxBackoffSeconds": 0}, "podMaxBackoffSeconds: must be greater"),
+        ({"percentageOfNodesToScore": 101}, "percentageOfNodesToScore: 101 is not between 0 and"),
+        (
+            {"profiles": [{"percentageOfNodesToScore": -1}]},
+            "profiles[0].percentageOfNodesToScore: -1 is not between 0 and 100",
+        ),
         ({"leaderElection": {"leaseDuration": "soon"}}, "leaderElection: "),
         ({"leaderElection": {"leaseDuration": "5s"}}, "leaseDuration must exceed renewDeadline"),
         ({"profiles": "many"}, "profiles"),

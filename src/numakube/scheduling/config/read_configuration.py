@@ -1,7 +1,8 @@
 """Reading and checking a KubeSchedulerConfiguration.
 
 A file for kube-scheduler with upstream's plugin works unchanged. What we do not do is said at once
-and by name, rather than ignored: extenders, and plugins that do not exist here.
+and by name, rather than ignored: extenders, and plugins that do not exist here. What makes no
+difference here is a warning: see `unused_settings`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _VERSIONS: Final = (
     "kubescheduler.config.k8s.io/v1beta3",
     "kubescheduler.config.k8s.io/v1beta2",
 )
+_ALL_NODES: Final = 100
+"""Percent."""
 
 
 def read_configuration(
@@ -43,7 +46,24 @@ def read_configuration(
     return config
 
 
+def unused_settings(config: KubeSchedulerConfiguration) -> Iterator[str]:
+    """Yield what the configuration asks for that has no effect here."""
+    for path, percentage in _percentages(config):
+        if percentage not in (None, _ALL_NODES):
+            yield f"{path} has no effect: every node is filtered and scored for every pod"
+
+
+def _percentages(config: KubeSchedulerConfiguration) -> Iterator[tuple[str, int | None]]:
+    name = "percentageOfNodesToScore"
+    yield name, config.percentage_of_nodes_to_score
+    for position, profile in enumerate(config.profiles):
+        yield f"profiles[{position}].{name}", profile.percentage_of_nodes_to_score
+
+
 def _problems(config: KubeSchedulerConfiguration) -> Iterator[str]:
+    for path, percentage in _percentages(config):
+        if percentage is not None and not 0 <= percentage <= _ALL_NODES:
+            yield f"{path}: {percentage} is not between 0 and {_ALL_NODES}"
     if config.extenders:
         yield "extenders: this scheduler calls none; use kube-scheduler with `numakube extender`"
     if config.pod_initial_backoff_seconds <= 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.framework.verdicts import Verdicts
+
+
+NO_NODES: Final = "no nodes available to schedule pods"
+"""What kube-scheduler says in a cluster without nodes, whatever the pod is like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class Diagnosis:
 
     def message(self) -> str:
         """Return the text of the event: ``0/5 nodes are available: 3 Insufficient cpu, ...``."""
+        if not self.total:
+            return NO_NODES
         if self.pre_filter is not None:
             reasons = self.pre_filter.message
         else:
