@@ -2,7 +2,7 @@
 
 The kubelet's PodResources service runs in a process of its own, so that what is measured is the
 exporter's: asking it, reading sysfs and the state files, computing and encoding the object. Pods
-come and go between scans, so that every scan has to read all state files anew.
+come and go between scans, so that every scan has to read all state files again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.outcome import Admitted
 from numakube.kubelet.settings_from_config import settings_of
 from numakube.kubelet.state_files import StateFiles, save
-from numakube.node.podresources import PodResourcesClient, PodResourcesServer
+from numakube.node.podresources import PodResourcesClient
+from numakube.node.podresources_server import PodResourcesServer
 from numakube.node.sysfs_machine import write_tree
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 
@@ -153,16 +154,16 @@ async def _scans(folder: Path, kubelet: Connection) -> list[dict[str, float]]:
     reader = HardwareReader(folder / "sys")
     hardware = reader.read()
     rounds = []
-    async with PodResourcesClient(folder / "kubelet.sock") as client:
-        for number in range(ROUNDS):
-            kubelet.send(number)
-            files, uids = await asyncio.to_thread(kubelet.recv)
-            inputs = NodeInputs(
-                hardware=hardware,
-                kubelet=KubeletFacts(config=CONFIG, version="v1.35.7"),
-                uids=uids,
-            )
-            rounds.append(await _scan(client, reader, inputs, files))
+    client = PodResourcesClient(folder / "kubelet.sock")
+    for number in range(ROUNDS):
+        kubelet.send(number)
+        files, uids = await asyncio.to_thread(kubelet.recv)
+        inputs = NodeInputs(
+            hardware=hardware,
+            kubelet=KubeletFacts(config=CONFIG, version="v1.35.7"),
+            uids=uids,
+        )
+        rounds.append(await _scan(client, reader, inputs, files))
     return rounds
 
 

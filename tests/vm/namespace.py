@@ -188,8 +188,7 @@ class NamespaceNode:
 
     async def pod_resources(self) -> tuple[PodResources, ...]:
         """Ask the kubelet what pods hold."""
-        async with PodResourcesClient(self.state / "pod-resources/kubelet.sock") as client:
-            return await client.list_pods()
+        return await PodResourcesClient(self.state / "pod-resources/kubelet.sock").list_pods()
 
     async def start(self, component: str, arguments: Sequence[str] = ()) -> None:
         """Start a component; it is told where this node keeps its files."""

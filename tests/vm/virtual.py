@@ -181,8 +181,8 @@ class VirtualNode:
 
     async def pod_resources(self) -> tuple[PodResources, ...]:
         """Ask the kubelet what pods hold."""
-        async with PodResourcesClient(self.folder / "podresources.sock", timeout=60.0) as client:
-            return await client.list_pods()
+        socket = self.folder / "podresources.sock"
+        return await PodResourcesClient(socket, timeout=60.0).list_pods()
 
     async def start(self, component: str, arguments: Sequence[str] = ()) -> None:
         """Start a component as a unit of systemd."""

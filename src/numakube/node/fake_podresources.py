@@ -35,9 +35,6 @@ class FakePodResources:
         """Return what the node could give out if it were empty."""
         return allocatable_from_json(*self._read("get_allocatable_resources.json"))
 
-    async def aclose(self) -> None:
-        """Do nothing."""
-
     def _read(self, name: str) -> tuple[bytes, str]:
         path = self._folder / name
         try:

@@ -1,8 +1,8 @@
 """PodResources v1: the kubelet's account of which pod holds which CPUs, memory and devices.
 
-`PodResourcesClient` reads it over the kubelet's unix socket, `PodResourcesServer` serves it (the
-lab's kubelets do). Protobuf stays inside this module: both sides deal in the frozen types below.
-The protocol is ``k8s.io/kubelet/pkg/apis/podresources/v1`` (KEP-606).
+`PodResourcesClient` reads it over the kubelet's unix socket; `numakube.node.podresources_server`
+serves it. Protobuf stays inside these two: both sides deal in the frozen types below. The protocol
+is ``k8s.io/kubelet/pkg/apis/podresources/v1`` (KEP-606).
 """
 
 from __future__ import annotations
@@ -10,27 +10,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
-
-import grpc
-import grpc.aio
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import KubeletUnavailable, MalformedObject
-from numakube.node.grpc_serving import serve_socket, unary_handler
+from numakube.node.grpc_call import CallFailed, Code, call
 from numakube.node.protos import POD_RESOURCES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from types import TracebackType
+    from collections.abc import Iterable
 
 DEFAULT_SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 SERVICE: Final = "v1.PodResourcesLister"
 # A node with 110 pods and thousands of devices answers with more than gRPC's 4 MiB.
 MAX_MESSAGE_BYTES: Final = 16 << 20
-# The kubelet's own limit, and its words when it is exceeded.
-RATE_PER_SECOND: Final = 100
-BURST: Final = 10
-_TOO_FAST = "rejected by rate limit"
 _ATTEMPTS = 5
 _FIRST_PAUSE = 0.05
 
@@ -83,47 +75,14 @@ class AllocatableResources:
     devices: tuple[Devices, ...] = ()
 
 
-class PodResourcesSource(Protocol):
-    """Where a server takes its answers from."""
-
-    def pod_resources(self) -> Iterable[PodResources]:
-        """Return the active pods."""
-        ...
-
-    def allocatable_resources(self) -> AllocatableResources:
-        """Return what the node has to give."""
-        ...
-
-
 class PodResourcesClient:
-    """Asks a kubelet over its socket; reconnects by itself when the kubelet restarts."""
+    """Asks a kubelet over its socket; a kubelet that restarts does not disturb it."""
 
     def __init__(self, socket: Path | str = DEFAULT_SOCKET, *, timeout: float = 10.0) -> None:
         self._socket = str(socket)
         self._timeout = timeout
         self._allocatable: tuple[Any, AllocatableResources] | None = None
         self._pods: dict[tuple[str, str], tuple[Any, PodResources]] = {}
-        # Strict HTTP/2 servers refuse the encoded socket path that gRPC sends by default.
-        options = [
-            ("grpc.default_authority", "localhost"),
-            ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-        ]
-        self._channel = grpc.aio.insecure_channel(f"unix://{self._socket}", options=options)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-        await self._channel.close()
 
     def incarnation(self) -> object:
         """Return what identifies this kubelet's process: each creates its socket again."""
@@ -169,89 +128,21 @@ class PodResourcesClient:
 
     async def _call(self, method: str, request: Any) -> Any:  # noqa: ANN401 - protobuf messages
         """Call *method*, waiting a little when the kubelet says that we ask too often."""
-        call = self._channel.unary_unary(
-            f"/{SERVICE}/{method}",
-            request_serializer=type(request).SerializeToString,
-            response_deserializer=_response_type(method).FromString,
-        )
-        pause = _FIRST_PAUSE
+        data, pause = request.SerializeToString(), _FIRST_PAUSE
+        path, most = f"/{SERVICE}/{method}", MAX_MESSAGE_BYTES
         for attempt in range(_ATTEMPTS):
             try:
-                return await call(request, timeout=self._timeout)
-            except grpc.aio.AioRpcError as error:
-                busy = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                answer = await call(self._socket, path, data, within=self._timeout, at_most=most)
+                return _response_type(method).FromString(answer)
+            except CallFailed as error:
+                busy = error.code is Code.RESOURCE_EXHAUSTED
                 if not busy or attempt == _ATTEMPTS - 1:
                     raise KubeletUnavailable(
-                        f"PodResources {method} on {self._socket}: "
-                        f"{error.code().name}: {error.details()}"
+                        f"PodResources {method} on {self._socket}: {error}"
                     ) from None
             await asyncio.sleep(pause)
             pause *= 2
         raise AssertionError("unreachable")
-
-
-class PodResourcesServer:
-    """Serves a source on a unix socket, as the kubelet does, its rate limit included."""
-
-    def __init__(
-        self, source: PodResourcesSource, socket: Path, *, clock: Callable[[], float]
-    ) -> None:
-        self._source = source
-        self._socket = socket
-        self._clock = clock
-        self._tokens, self._refilled = float(BURST), clock()
-        self._server: Any = None
-
-    async def start(self) -> None:
-        """Bind the socket; one that a crashed process left behind is replaced."""
-        self._socket.parent.mkdir(parents=True, exist_ok=True)
-        self._socket.unlink(missing_ok=True)
-        handlers = {
-            "List": unary_handler(self._list, POD_RESOURCES.ListPodResourcesRequest),
-            "Get": unary_handler(self._get, POD_RESOURCES.GetPodResourcesRequest),
-            "GetAllocatableResources": unary_handler(
-                self._allocatable, POD_RESOURCES.AllocatableResourcesRequest
-            ),
-        }
-        self._server = await serve_socket(self._socket, {SERVICE: handlers})
-
-    async def stop(self) -> None:
-        """Stop serving and remove the socket."""
-        if self._server is not None:
-            await self._server.stop(grace=None)
-            self._server = None
-        self._socket.unlink(missing_ok=True)
-
-    async def _list(self, _: object, context: Any) -> Any:  # noqa: ANN401 - protobuf messages
-        await self._admit(context)
-        pods = [_write_pod(pod) for pod in self._source.pod_resources()]
-        return POD_RESOURCES.ListPodResourcesResponse(pod_resources=pods)
-
-    async def _get(self, request: Any, context: Any) -> Any:  # noqa: ANN401 - protobuf messages
-        await self._admit(context)
-        for pod in self._source.pod_resources():
-            if (pod.namespace, pod.name) == (request.pod_namespace, request.pod_name):
-                return POD_RESOURCES.GetPodResourcesResponse(pod_resources=_write_pod(pod))
-        text = f"pod {request.pod_name} in namespace {request.pod_namespace} not found"
-        return await context.abort(grpc.StatusCode.UNKNOWN, text)
-
-    async def _allocatable(self, _: object, context: Any) -> Any:  # noqa: ANN401
-        await self._admit(context)
-        found = self._source.allocatable_resources()
-        return POD_RESOURCES.AllocatableResourcesResponse(
-            cpu_ids=found.cpu_ids,
-            memory=[_write_memory(one) for one in found.memory],
-            devices=[_write_devices(one) for one in found.devices],
-        )
-
-    async def _admit(self, context: Any) -> None:  # noqa: ANN401 - gRPC's context
-        """Take a token of the bucket, or refuse the call."""
-        now = self._clock()
-        refill = (now - self._refilled) * RATE_PER_SECOND
-        self._tokens, self._refilled = min(BURST, self._tokens + refill), now
-        if self._tokens < 1:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, _TOO_FAST)
-        self._tokens -= 1
 
 
 def pods_from_json(data: bytes | str, subject: str) -> tuple[PodResources, ...]:
@@ -328,42 +219,3 @@ def _read_devices(message: Any) -> Devices:  # noqa: ANN401 - a protobuf message
 
 def _read_topology(message: Any) -> tuple[int, ...]:  # noqa: ANN401 - a protobuf message
     return tuple(node.ID for node in message.topology.nodes)
-
-
-def _write_pod(pod: PodResources) -> Any:  # noqa: ANN401 - a protobuf message
-    return POD_RESOURCES.PodResources(
-        name=pod.name,
-        namespace=pod.namespace,
-        containers=[
-            POD_RESOURCES.ContainerResources(
-                name=one.name,
-                cpu_ids=one.cpu_ids,
-                memory=[_write_memory(part) for part in one.memory],
-                devices=[_write_devices(part) for part in one.devices],
-            )
-            for one in pod.containers
-        ],
-        cpu_ids=pod.cpu_ids,
-        memory=[_write_memory(part) for part in pod.memory],
-    )
-
-
-def _write_memory(memory: Memory) -> Any:  # noqa: ANN401 - a protobuf message
-    return POD_RESOURCES.ContainerMemory(
-        memory_type=memory.type, size=memory.size_bytes, topology=_topology(memory.numa_nodes)
-    )
-
-
-def _write_devices(devices: Devices) -> Any:  # noqa: ANN401 - a protobuf message
-    return POD_RESOURCES.ContainerDevices(
-        resource_name=devices.resource,
-        device_ids=devices.ids,
-        topology=_topology(devices.numa_nodes),
-    )
-
-
-def _topology(numa_nodes: tuple[int, ...]) -> Any:  # noqa: ANN401 - a protobuf message
-    """Return the topology; none at all if no NUMA node is known."""
-    if not numa_nodes:
-        return None
-    return POD_RESOURCES.TopologyInfo(nodes=[POD_RESOURCES.NUMANode(ID=one) for one in numa_nodes])

@@ -33,9 +33,6 @@ class Node:
             raise KubeletUnavailable(self.away)
         return NodeInputs()
 
-    async def aclose(self) -> None:
-        """Do nothing."""
-
 
 @dataclass
 class Board:

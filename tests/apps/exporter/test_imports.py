@@ -1,4 +1,4 @@
-"""What the exporter needs not: it runs on every node."""
+"""What the exporter does without: it runs on every node."""
 
 from __future__ import annotations
 

@@ -81,16 +81,13 @@ async def reported(lab: Lab) -> ExactReport:
     folder = await lab.pool.folder("n1")
     reader = NodeReader(
         hardware=partial(asyncio.to_thread, HardwareReader(folder / "sys").read),
-        dial=lambda: PodResourcesClient(sockets.pod_resources),
+        kubelet=PodResourcesClient(sockets.pod_resources),
         config=ConfigFile(folder / "config.yaml"),
         checkpoints=StateFolder(folder),
         pods=KnownPods(lab),
         version=lambda: "v1.35.7",
     )
-    try:
-        report = exact_report(await reader.read())
-    finally:
-        await reader.aclose()
+    report = exact_report(await reader.read())
     assert isinstance(report, ExactReport), report
     read = decode_report(encode_report(report))
     assert isinstance(read, ExactReport), read

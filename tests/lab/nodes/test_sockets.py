@@ -259,10 +259,10 @@ async def test_pod_resources_over_the_socket_equal_the_model(lab: Lab, serve: Se
         await lab.reaches(f"p{number}", "Running")
     kubelet, sockets = lab.pool.kubelet("n1"), lab.pool.sockets("n1")
     assert sockets is not None
-    async with PodResourcesClient(sockets.pod_resources) as client:
-        assert await client.list_pods() == tuple(kubelet.pod_resources())
-        assert await client.allocatable() == kubelet.allocatable_resources()
-        pod = await client.get_pod("default", "p1")
+    client = PodResourcesClient(sockets.pod_resources)
+    assert await client.list_pods() == tuple(kubelet.pod_resources())
+    assert await client.allocatable() == kubelet.allocatable_resources()
+    pod = await client.get_pod("default", "p1")
     assert len(pod.containers[0].cpu_ids) == 2
     assert pod.containers[0].memory[0].size_bytes == 1 << 30
 

@@ -85,11 +85,8 @@ class Exporter:
 
     async def run(self) -> None:
         """Export until the wake-ups end."""
-        try:
-            while (wakeup := await self.wakeups.next()) is not None:
-                await self.step(wakeup)
-        finally:
-            await self.source.aclose()
+        while (wakeup := await self.wakeups.next()) is not None:
+            await self.step(wakeup)
 
     async def step(self, wakeup: Wakeup) -> bool:
         """Read and publish once; tell whether both succeeded."""

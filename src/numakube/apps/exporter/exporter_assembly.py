@@ -67,7 +67,7 @@ def make_reader(
     asks = not settings.run.no_kubelet
     return NodeReader(
         hardware=partial(asyncio.to_thread, HardwareReader(around.locate(reading.sysfs)).read),
-        dial=make_dial(settings, around) if asks else None,
+        kubelet=make_kubelet(settings, around) if asks else None,
         config=make_config_source(settings, around, client, node)
         if asks
         else ConfigFile(around.locate(reading.kubelet_config_file)),
@@ -94,8 +94,8 @@ def make_wakeups(settings: ExporterSettings, clock: Clock) -> Wakeups:
     return Wakeups(clock=clock, period=waking.period, rate=rate)
 
 
-def make_dial(settings: ExporterSettings, around: Surroundings) -> Callable[[], PodResourcesReader]:
-    """Return what connects to the kubelet.
+def make_kubelet(settings: ExporterSettings, around: Surroundings) -> PodResourcesReader:
+    """Return what asks the kubelet.
 
     Raises:
         ConfigError: the socket's address makes no sense.
@@ -104,9 +104,9 @@ def make_dial(settings: ExporterSettings, around: Surroundings) -> Callable[[], 
     path = around.locate(parts.path)
     match parts.scheme:
         case "" | "unix":
-            return lambda: PodResourcesClient(path, timeout=_CALL_SECONDS)
+            return PodResourcesClient(path, timeout=_CALL_SECONDS)
         case "fake":
-            return lambda: FakePodResources(path)
+            return FakePodResources(path)
         case scheme:
             raise ConfigError(f'--podresources-socket: protocol "{scheme}" not supported')
 

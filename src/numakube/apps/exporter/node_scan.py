@@ -1,9 +1,8 @@
 """One scan of a node: everything that a report is made of, read again.
 
 What the kubelet gives out is asked at every scan, so that devices which register late, a changed
-policy and a restarted kubelet are all seen without special care. A connection that failed is thrown
-away: the next scan dials again and does not wait for the old one to recover. Answers that are not
-true yet (`numakube.apps.exporter.kubelet_readiness`) are no answers.
+policy and a restarted kubelet are all seen without special care. Answers that are not true yet
+(`numakube.apps.exporter.kubelet_readiness`) are no answers.
 """
 
 from __future__ import annotations
@@ -53,10 +52,6 @@ class NodeSource(Protocol):
         """
         ...
 
-    async def aclose(self) -> None:
-        """Let go of everything."""
-        ...
-
 
 class CheckpointSource(Protocol):
     """Where the kubelet's state is kept."""
@@ -79,10 +74,6 @@ class PodResourcesReader(Protocol):
 
     async def allocatable(self) -> AllocatableResources:
         """Return what the node could give out if it were empty."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close the connection."""
         ...
 
 
@@ -126,7 +117,7 @@ class NodeReader:
 
     Attributes:
         hardware: reads the machine.
-        dial: makes a connection to the kubelet; ``None`` if it is not to be asked.
+        kubelet: the kubelet; ``None`` if it is not to be asked.
         config: the kubelet's configuration.
         checkpoints: the kubelet's state files.
         pods: what the API knows of the pods.
@@ -141,7 +132,7 @@ class NodeReader:
     """
 
     hardware: Callable[[], Awaitable[Hardware]]
-    dial: Callable[[], PodResourcesReader] | None
+    kubelet: PodResourcesReader | None
     config: ConfigSource
     checkpoints: CheckpointSource = field(default_factory=NoCheckpoints)
     pods: PodBook = field(default_factory=NoPods)
@@ -153,7 +144,6 @@ class NodeReader:
     refresh: bool = True
     metrics: ExporterMetrics | None = None
     koordinator: Callable[[], KoordinatorInputs] | None = None
-    _reader: PodResourcesReader | None = None
     _allocatable: AllocatableResources | None = None
     # The process that was asked last, and whether it has been seen to have all its pods.
     _incarnation: object = None
@@ -217,7 +207,7 @@ class NodeReader:
         Raises:
             KubeletNotReady: it has not yet.
         """
-        if self.dial is None:
+        if self.kubelet is None:
             return
         trouble = managers_down(kubelet, answers.allocatable)
         if not trouble and not self._loaded:
@@ -232,46 +222,37 @@ class NodeReader:
             raise KubeletNotReady(f"the kubelet is not ready: {trouble}")
         self._loaded = True
 
-    async def aclose(self) -> None:
-        """Hang up."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            await reader.aclose()
-
     async def _ask(
         self, hardware: Hardware
     ) -> tuple[AllocatableResources, tuple[PodResources, ...]]:
-        """Return what the kubelet says; forget the connection if it says nothing.
+        """Return what the kubelet says; forget what is known of it if it says nothing.
 
         Raises:
             KubeletUnavailable: it does not answer, or is another one in the end than at first.
         """
-        if self.dial is None:
+        kubelet = self.kubelet
+        if kubelet is None:
             return whole_machine(hardware), ()
-        reader = self._connected(self.dial)
+        self._meet(kubelet.incarnation())
         try:
-            pods = await self._counted("list", reader.list_pods())
+            pods = await self._counted("list", kubelet.list_pods())
             if self.refresh or self._allocatable is None:
-                asked = reader.allocatable()
+                asked = kubelet.allocatable()
                 self._allocatable = await self._counted("get_allocatable_resources", asked)
-            if reader.incarnation() != self._incarnation:
+            if kubelet.incarnation() != self._incarnation:
                 raise KubeletNotReady("the kubelet is not ready: it has restarted meanwhile")
         except KubeletUnavailable:
-            self._loaded = False
-            await self.aclose()
+            self._loaded, self._incarnation = False, None
             raise
         return self._allocatable, pods
 
-    def _connected(self, dial: Callable[[], PodResourcesReader]) -> PodResourcesReader:
-        """Return the connection; a kubelet that has restarted is another one."""
-        if self._reader is None or self._reader.incarnation() != self._incarnation:
-            self._reader = self._reader or dial()
-            self._incarnation = self._reader.incarnation()
-            self._loaded = False
+    def _meet(self, incarnation: object) -> None:
+        """Forget what is known of the kubelet if this is another one: it has restarted."""
+        if incarnation != self._incarnation:
+            self._incarnation, self._loaded = incarnation, False
             # It may have another configuration and other devices.
             self._allocatable = None
             self.config.refresh()
-        return self._reader
 
     def _without_reserved(self, allocatable: AllocatableResources) -> AllocatableResources:
         if not self.reserved_cpus:

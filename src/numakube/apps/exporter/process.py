@@ -99,9 +99,7 @@ async def _one_look(
         watch = asyncio.create_task(pods.run())
         stack.callback(watch.cancel)
         await _known(pods, around)
-    reader = make_reader(options, around, client=client, node=node, pods=pods)
-    stack.push_async_callback(reader.aclose)
-    return reader
+    return make_reader(options, around, client=client, node=node, pods=pods)
 
 
 async def _known(pods: WatchedPods, around: Surroundings) -> None:
@@ -213,11 +211,7 @@ class ExporterProcess:
 
     async def _once(self) -> int:
         await self._know_pods()
-        try:
-            done = await self.exporter.step(_ONE_LOOK)
-        finally:
-            await self.exporter.source.aclose()
-        return 0 if done else FAILED
+        return 0 if await self.exporter.step(_ONE_LOOK) else FAILED
 
     async def _end_with(self, stop: asyncio.Event) -> None:
         await stop.wait()

@@ -44,7 +44,7 @@ class LabSource:
         self._freezer = freezer
         self._reader = NodeReader(
             hardware=known_hardware,
-            dial=lambda: _Answers(kubelet),
+            kubelet=_Answers(kubelet),
             config=KnownConfig(with_defaults(kubelet.plan.config)),
             checkpoints=_States(kubelet),
             pods=_NodePods(kubelet, pods),
@@ -59,9 +59,6 @@ class LabSource:
         """
         await self._freezer.thawed()
         return await self._reader.read()
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 class _Answers:
@@ -83,9 +80,6 @@ class _Answers:
         """Return what the node could give out if it were empty."""
         _running(self._kubelet)
         return self._kubelet.allocatable_resources()
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 class _States:

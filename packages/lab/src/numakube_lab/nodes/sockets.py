@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.node.device_plugin.plugin_protocol import KUBELET_SOCKET, RegistrationServer
-from numakube.node.podresources import PodResourcesServer
+from numakube.node.podresources_server import PodResourcesServer
 from numakube_lab.nodes.device_plugins import DevicePlugins
 from numakube_lab.nodes.plugin_watcher import FOLDER as REGISTRY
 from numakube_lab.nodes.plugin_watcher import PluginRegistry
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.kube.clock import Clock
-    from numakube.node.podresources import PodResourcesSource
+    from numakube.node.podresources_server import PodResourcesSource
     from numakube_lab.nodes.folders import FolderWatch
     from numakube_lab.nodes.kubelet_admission import Admission
 
