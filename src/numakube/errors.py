@@ -82,6 +82,10 @@ class KubeletNotReady(KubeletUnavailable):
     """The kubelet has just started, and what it answers is not true yet."""
 
 
+class KubeletWillNotStart(KubeletUnavailable):
+    """The kubelet is away, and its state files will probably keep it from starting."""
+
+
 class RuntimeUnavailable(NumakubeError):
     """The container runtime did not answer, or not with something that makes sense."""
 

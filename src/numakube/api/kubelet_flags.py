@@ -71,6 +71,23 @@ def configuration(files: Iterable[Tree], flags: KubeletFlags) -> KubeletConfigur
     return convert(KubeletConfiguration, tree, "the kubelet's command line and files")
 
 
+def write_flags(tree: Tree) -> list[str]:
+    """Return the flags that say what *tree*, a KubeletConfiguration, says; for known fields."""
+    return [
+        f"--{name}={_written(tree[key], '<' if read is _thresholds else '=')}"
+        for name, (key, read) in _FIELDS.items()
+        if tree.get(key)
+    ]
+
+
+def _written(value: Any, sign: str) -> str:  # noqa: ANN401 - the value of any field
+    if isinstance(value, dict):
+        return ",".join(f"{name}{sign}{_written(one, sign)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ";".join(f"{one['numaNode']}:{_written(one['limits'], sign)}" for one in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _pairs(arguments: Sequence[str]) -> Iterable[tuple[str, str]]:
     rest = iter(arguments)
     for argument in rest:
@@ -127,6 +144,7 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "topology-manager-policy-options": ("topologyManagerPolicyOptions", _map),
     "cpu-manager-policy": ("cpuManagerPolicy", str),
     "cpu-manager-policy-options": ("cpuManagerPolicyOptions", _map),
+    "cpu-manager-reconcile-period": ("cpuManagerReconcilePeriod", str),
     "memory-manager-policy": ("memoryManagerPolicy", str),
     "reserved-cpus": ("reservedSystemCPUs", str),
     "reserved-memory": ("reservedMemory", _reserved_memory),

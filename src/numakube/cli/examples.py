@@ -29,7 +29,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "check": ("deploy/", "- < pod.yaml"),
     "machine": ("/sys", "dgx-h100 -o text", "--presets"),
-    "validate": ("", "--policy restricted", "--patch node-0"),
+    "validate": ("", "--policy restricted", "--patch node-0 --format flags", "--host /"),
     "setup": ("", "exporter scheduler --wait"),
     "deploy": ("", "exporter --wait", "--dry-run=client"),
     "remove": ("", "--dry-run=server"),

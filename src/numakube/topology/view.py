@@ -78,6 +78,7 @@ class NodeTopology:
         why_inexact: why the producer has no exact report, if it should have one.
         policy_unknown: why the producer does not know the kubelet's policies; they then read as the
             kubelet's defaults here, but `known_policy` does not.
+        state_trouble: why the kubelet's state files will keep it from starting again, if so.
         problems: what was passed over, and why.
     """
 
@@ -98,6 +99,7 @@ class NodeTopology:
     report: ExactReport | None = None
     why_inexact: str = ""
     policy_unknown: str = ""
+    state_trouble: str = ""
     producer: Producer = Producer.UNKNOWN
     resource_version: str = ""
     generation: int = 0
@@ -155,6 +157,7 @@ def _view_of(nrt: NodeResourceTopology) -> NodeTopology | Unusable:
         report=_report(nrt, problems),
         why_inexact=nrt.metadata.annotations.get(nrt_names.INEXACT_ANNOTATION, ""),
         policy_unknown=attribute_value(nrt.attributes, nrt_names.POLICY_UNKNOWN) or "",
+        state_trouble=_state_trouble(nrt),
         producer=producer,
         resource_version=nrt.metadata.resource_version,
         generation=nrt.metadata.generation,
@@ -185,6 +188,14 @@ def producer_of(nrt: NodeResourceTopology) -> Producer:
 
 def _parts(nrt: NodeResourceTopology, zones: tuple[ZoneView, ...]) -> tuple[Part, ...]:
     return other_parts(nrt.zones, zones) or koordlet.parts_of(nrt.metadata.annotations, zones)
+
+
+def _state_trouble(nrt: NodeResourceTopology) -> str:
+    """Return what the exporter says of state files, while the kubelet runs or since it is away."""
+    stale = attribute_value(nrt.attributes, nrt_names.STALE) or ""
+    if stale.startswith(nrt_names.WILL_NOT_START):
+        return stale.removeprefix(nrt_names.WILL_NOT_START)
+    return attribute_value(nrt.attributes, nrt_names.STATE_TROUBLE) or ""
 
 
 def _report(nrt: NodeResourceTopology, problems: list[str]) -> ExactReport | None:

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, read_kubelet_config
+from numakube.api.kubelet_sources import merged, read_source
 from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import Node
-from numakube.apps.deployer.advice import Advice, kubeadm_patch, kubelet_configuration
-from numakube.apps.deployer.kubelet_validation import Finding, validate
+from numakube.api.yamls import load_yaml
+from numakube.apps.deployer.advice import (
+    Advice,
+    Form,
+    kubelet_configuration,
+    state_trouble,
+    written,
+)
+from numakube.apps.deployer.kubelet_validation import Finding, validate, validate_host
+from numakube.errors import ConfigError
 from numakube.insight.facts import ClusterFacts
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.synthetic import from_shape
 from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.state_files import StateFiles, save
+from numakube.node.kubelet_files import read_host
+from numakube.node.sysfs_machine import write_tree
 from numakube.topology.model_report import nrt_of
 
 GOOD = KubeletConfiguration(
@@ -134,7 +151,7 @@ def test_the_advice_is_one_that_the_kubelet_starts_with(
     """And that passes the validation."""
     machine = from_shape(shape)
     advice = Advice(policy=policy, scope=scope, reserved_cores=cores)
-    config = read_kubelet_config(kubeadm_patch(machine, advice))
+    config = read_kubelet_config(written(kubelet_configuration(machine, advice), Form.KUBEADM))
     node = KubeletNode(machine, settings_of(config, machine))
     assert (node.settings.topology_policy, node.settings.topology_scope) == (policy, scope)
     cluster = ClusterFacts(
@@ -150,3 +167,93 @@ def test_the_advice_keeps_whole_cores_for_the_system() -> None:
     """With all their threads."""
     document = kubelet_configuration(from_shape(SHAPE), Advice(reserved_cores=2))
     assert document["reservedSystemCPUs"] == "0-1,8-9"
+
+
+@pytest.mark.parametrize("form", Form)
+def test_every_form_of_the_advice_says_the_same(form: Form) -> None:
+    """What is written for kubeadm, as drop-in, as flags or for OpenShift reads alike."""
+    document = kubelet_configuration(from_shape(SHAPE), Advice(reserved_cores=2))
+
+    text = written(document, form, pool="worker-numa")
+
+    assert merged([read_source(text, "file")]) == merged([read_source(json.dumps(document), "d")])
+
+
+def test_the_advice_for_openshift_selects_its_pool() -> None:
+    """By the label that every pool of the Machine Config Operator has."""
+    document = kubelet_configuration(from_shape(SHAPE), Advice())
+    found: Any = load_yaml(written(document, Form.OPENSHIFT, pool="worker-numa"), "object")
+
+    selector = found["spec"]["machineConfigPoolSelector"]["matchLabels"]
+    assert selector == {"pools.operator.machineconfiguration.openshift.io/worker-numa": ""}
+    assert (found["kind"], "kind" in found["spec"]["kubeletConfig"]) == ("KubeletConfig", False)
+
+
+def test_state_files_that_the_advice_does_not_go_with_are_told() -> None:
+    """In the kubelet's words; a kubelet that has these settings already starts."""
+    machine = from_shape(SHAPE)
+    document = kubelet_configuration(machine, Advice())
+    config = merged([read_source(json.dumps(document), "document")])
+
+    assert 'policy "static" differs from state checkpoint policy "none"' in state_trouble(
+        KubeletNode(machine, KubeletSettings()), document
+    )
+    assert state_trouble(KubeletNode(machine, settings_of(config, machine)), document) == ""
+
+
+def host(
+    folder: Path, *, config: str = "", flags: str = "", state: StateFiles | None = None
+) -> Path:
+    """Write the files of a host with a kubelet."""
+    write_tree(from_shape(SHAPE), folder / "sys")
+    kubelet = folder / "var/lib/kubelet"
+    kubelet.mkdir(parents=True)
+    (folder / "etc/default").mkdir(parents=True)
+    (kubelet / "config.yaml").write_text(config)
+    (folder / "etc/default/kubelet").write_text(flags)
+    if state is not None and state.cpu is not None and state.memory is not None:
+        (kubelet / "cpu_manager_state").write_bytes(state.cpu)
+        (kubelet / "memory_manager_state").write_bytes(state.memory)
+    return folder
+
+
+def test_a_host_is_validated_by_its_files(tmp_path: Path) -> None:
+    """Flags of the kubelet count, and state files of another policy are told in its words."""
+    machine = from_shape(SHAPE)
+    advice = written(kubelet_configuration(machine, Advice()), Form.FLAGS)
+    old = save(KubeletNode(machine, KubeletSettings()))
+    folder = host(tmp_path, config="cpuManagerPolicy: none\n", flags=advice, state=old)
+
+    (finding,) = validate_host(read_host(folder), name="n")
+
+    assert finding.component == "state files"
+    assert 'configured policy "static" differs from state checkpoint policy "none"' in (
+        finding.detected
+    )
+
+    for name in ("cpu_manager_state", "memory_manager_state"):
+        (folder / "var/lib/kubelet" / name).unlink()
+    assert validate_host(read_host(folder), name="n") == []
+
+
+def test_drop_ins_that_a_unit_names_count(tmp_path: Path) -> None:
+    """The folder of --config-dir, below the root that was given."""
+    folder = host(tmp_path, config=written({"cpuManagerPolicy": "none"}, Form.DROP_IN))
+    unit = folder / "etc/systemd/system/kubelet.service.d"
+    unit.mkdir(parents=True)
+    (unit / "10-kubeadm.conf").write_text(
+        'Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml'
+        ' --config-dir=/etc/kubelet.d"\n'
+    )
+    drop_ins = folder / "etc/kubelet.d"
+    drop_ins.mkdir()
+    document = kubelet_configuration(from_shape(SHAPE), Advice())
+    (drop_ins / "90-numa.conf").write_text(written(document, Form.DROP_IN))
+
+    assert validate_host(read_host(folder), name="n") == []
+
+
+def test_a_host_without_a_kubelet_is_told(tmp_path: Path) -> None:
+    """By the folder that was given."""
+    with pytest.raises(ConfigError, match="no configuration of a kubelet"):
+        read_host(tmp_path)

@@ -15,7 +15,12 @@ from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.nrt_writer import Operation, Written
 from numakube.apps.exporter.report import Report
 from numakube.apps.exporter.wakeups import Trigger, Wakeups
-from numakube.errors import ClusterUnreachable, KubeletUnavailable, NumakubeError
+from numakube.errors import (
+    ClusterUnreachable,
+    KubeletUnavailable,
+    KubeletWillNotStart,
+    NumakubeError,
+)
 from numakube.kube.clock import ManualClock
 
 
@@ -24,11 +29,14 @@ class Node:
     """A kubelet that answers, or not."""
 
     away: str = ""
+    hopeless: str = ""
     reads: int = 0
 
     async def read(self) -> NodeInputs:
         """Answer."""
         self.reads += 1
+        if self.hopeless:
+            raise KubeletWillNotStart(self.hopeless)
         if self.away:
             raise KubeletUnavailable(self.away)
         return NodeInputs()
@@ -96,6 +104,22 @@ async def scene(clock: ManualClock) -> AsyncIterator[Scene]:
     yield Scene(clock, registry, node, board, exporter)
     exporter.wakeups.close()
     await task
+
+
+async def test_what_keeps_the_kubelet_from_starting_is_added_to_a_stale_report(
+    scene: Scene,
+) -> None:
+    """Also if that is found later than its absence."""
+    scene.node.away = "gone"
+    scene.exporter.wakeups.note(Trigger.STATE)
+    await scene.pass_time(15)
+    scene.node.hopeless = "the kubelet will not start: old state"
+    await scene.pass_time(15)
+
+    assert scene.board.marks == [
+        "the kubelet does not answer: gone",
+        "the kubelet will not start: old state",
+    ]
 
 
 async def test_the_first_report_is_out_at_once(scene: Scene) -> None:

@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from numakube.api.checkpoints import CpuManagerState, write_cpu_manager_state
+from numakube.api.checkpoints import CPU_STATE, CpuManagerState, write_cpu_manager_state
+from numakube.api.kubelet_config import KubeletConfiguration, with_defaults
 from numakube.api.nrt import Attribute
 from numakube.apps.exporter.hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.inputs import PodName, ReportOptions
-from numakube.apps.exporter.kubelet_checkpoints import CPU_STATE, Checkpoints, StateFolder
-from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf
+from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, StateFolder
+from numakube.apps.exporter.kubelet_config import ConfigFile, FirstOf, KnownConfig
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_scan import NodeReader
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.wakeups import Cause
-from numakube.errors import KubeletUnavailable
+from numakube.errors import KubeletUnavailable, KubeletWillNotStart
 from numakube.node.podresources import AllocatableResources, Memory, PodResources
 from numakube.topology import nrt_names
 from numakube.values.cpuset import CpuSet
@@ -187,3 +188,56 @@ def test_state_files_are_parsed_when_they_change(tmp_path: Path) -> None:
     (tmp_path / CPU_STATE).write_text("{")
     assert folder.read().cpu is None
     assert len(folder.read().problems) == 1
+
+
+def configured(folder: Path, policy: str) -> None:
+    """Write a configuration for the kubelet's next start."""
+    (folder / "config.yaml").write_text(f"cpuManagerPolicy: {policy}\n")
+
+
+def reader_of_files(kubelet: Kubelet, folder: Path, *others: KnownConfig) -> NodeReader:
+    """Return what reads a kubelet whose state was written under the policy static."""
+    state = CpuManagerState(policy="static", default_cpus=CpuSet.parse("0-3"))
+    (folder / CPU_STATE).write_bytes(write_cpu_manager_state(state, version=2))
+    node = reader(kubelet, checkpoints=StateFolder(folder))
+    node.config = FirstOf([ConfigFile(folder / "config.yaml"), *others])
+    return node
+
+
+async def test_a_policy_that_changes_under_a_running_kubelet_is_told(tmp_path: Path) -> None:
+    """Its state file would keep it from starting again."""
+    configured(tmp_path, "static")
+    node = reader_of_files(Kubelet(), tmp_path)
+    assert (await node.read()).kubelet.state_trouble == ""
+
+    configured(tmp_path, "none")
+
+    assert (await node.read()).kubelet.state_trouble.startswith(
+        "cpu_manager_state was written under the policy static, and the configuration says none"
+    )
+
+
+async def test_a_kubelet_that_cannot_start_for_its_state_is_told(tmp_path: Path) -> None:
+    """Not only that it is away."""
+    configured(tmp_path, "none")
+    node = reader_of_files(Kubelet(away=True), tmp_path)
+
+    with pytest.raises(KubeletWillNotStart, match="will not start: cpu_manager_state was written"):
+        await node.read()
+
+    configured(tmp_path, "static")
+    with pytest.raises(KubeletUnavailable, match="gone"):
+        await node.read()
+
+
+async def test_flags_that_contradict_the_file_are_learnt_from_the_kubelet(tmp_path: Path) -> None:
+    """State files of another policy than the file's say that the file is not all."""
+    configured(tmp_path, "none")
+    own_word = with_defaults(
+        KubeletConfiguration(cpu_manager_policy="static", topology_manager_policy="restricted")
+    )
+    node = reader_of_files(Kubelet(), tmp_path, KnownConfig(own_word))
+
+    known = (await node.read()).kubelet
+
+    assert (known.policy, known.state_trouble) == ("restricted", "")

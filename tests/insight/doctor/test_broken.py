@@ -173,6 +173,25 @@ def _a_report_that_says_it_is_old(world: Documents) -> Expected:
 
 
 @case
+def _a_kubelet_that_was_reconfigured_beside_its_state(world: Documents) -> Expected:
+    text = "cpu_manager_state was written under the policy none"
+    attribute = {"name": "topology.numakube.dev/state-files", "value": text}
+    world.topologies["node-1"]["attributes"].append(attribute)
+    return {"NUMA-KUBELET-STATE-FILES": ("node-1", text, "systemctl stop kubelet")}
+
+
+@case
+def _a_kubelet_that_its_state_keeps_from_starting(world: Documents) -> Expected:
+    text = "the kubelet will not start: memory_manager_state was written under the policy None"
+    attribute = {"name": "topology.numakube.dev/stale", "value": text}
+    world.topologies["node-1"]["attributes"].append(attribute)
+    return {
+        "NUMA-NRT-STALE": ("node-1", text),
+        "NUMA-KUBELET-STATE-FILES": ("node-1", "memory_manager_state was written"),
+    }
+
+
+@case
 def _a_kubelet_with_another_policy_than_its_report(world: Documents) -> Expected:
     world.nodes["node-1"]["metadata"]["labels"].pop("node.kubernetes.io/instance-type")
     kubelet_config(world, "node-1", topologyManagerPolicy="restricted")

@@ -5,6 +5,8 @@
 here exactly as the kubelet computes it, over the text that go-spew prints of its Go structs.
 """
 
+from typing import Final
+
 from numakube.api.checkpoints.allocated import (
     peek_allocated_pods,
     read_allocated_pods,
@@ -36,6 +38,9 @@ from numakube.api.checkpoints.memory import (
 )
 
 __all__ = [
+    "CPU_STATE",
+    "DEVICE_STATE",
+    "MEMORY_STATE",
     "CpuManagerState",
     "DeviceManagerState",
     "MemoryBlock",
@@ -58,3 +63,7 @@ __all__ = [
     "write_device_manager_state",
     "write_memory_manager_state",
 ]
+
+CPU_STATE: Final = "cpu_manager_state"
+MEMORY_STATE: Final = "memory_manager_state"
+DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"

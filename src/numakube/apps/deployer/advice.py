@@ -7,14 +7,19 @@ administrators get wrong most often is computed here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from numakube.api.kubelet_config import KubeletConfiguration, read_kubelet_config
+from numakube.api.kubelet_flags import write_flags
+from numakube.api.kubelet_sources import OPENSHIFT_KIND
 from numakube.api.yamls import dump_yaml
+from numakube.errors import CorruptCheckpoint, KubeletStartError
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.state_files import restore, save
 from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 
@@ -24,6 +29,19 @@ if TYPE_CHECKING:
 _MIB: Final = 1024 * 1024
 _KUBE_MEMORY: Final = 500 * _MIB
 _EVICTION: Final = 100 * _MIB
+
+
+class Form(StrEnum):
+    """Where administrators keep a kubelet's configuration."""
+
+    KUBEADM = "kubeadm"
+    """``kubeletconfiguration.yaml`` in a folder of kubeadm's ``--patches``."""
+    DROP_IN = "drop-in"
+    """A file ``*.conf`` in the kubelet's ``--config-dir``."""
+    FLAGS = "flags"
+    """``KUBELET_EXTRA_ARGS`` in ``/etc/default/kubelet`` or ``/etc/sysconfig/kubelet``."""
+    OPENSHIFT = "openshift"
+    """A KubeletConfig object for a machine configuration pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +85,43 @@ def kubelet_configuration(machine: Machine, advice: Advice) -> dict[str, Any]:
     return document
 
 
-def kubeadm_patch(machine: Machine, advice: Advice) -> str:
-    """Return the file ``kubeletconfiguration.yaml`` for a folder of kubeadm's ``--patches``.
+def written(document: dict[str, Any], form: Form, *, pool: str = "worker") -> str:
+    """Return the fields of a configuration as a file; *pool* is OpenShift's."""
+    match form:
+        case Form.FLAGS:
+            return f'KUBELET_EXTRA_ARGS="{" ".join(write_flags(document))}"\n'
+        case Form.OPENSHIFT:
+            return dump_yaml(_openshift_object(document, pool))
+        case _:
+            return dump_yaml(document)
 
-    Raises:
-        KubeletStartError: the kubelet would not start with it on *machine*.
+
+def _openshift_object(document: dict[str, Any], pool: str) -> dict[str, Any]:
+    fields = {key: value for key, value in document.items() if key not in ("apiVersion", "kind")}
+    label = f"pools.operator.machineconfiguration.openshift.io/{pool}"
+    return {
+        "apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": OPENSHIFT_KIND,
+        "metadata": {"name": f"numa-{pool}"},
+        "spec": {
+            "machineConfigPoolSelector": {"matchLabels": {label: ""}},
+            "kubeletConfig": fields,
+        },
+    }
+
+
+def state_trouble(now: KubeletNode, document: dict[str, Any]) -> str:
+    """Return why a kubelet would not start with *document* and the state files of *now*.
+
+    The text is the kubelet's; it is empty if the kubelet would start.
     """
-    return dump_yaml(kubelet_configuration(machine, advice))
+    config = read_kubelet_config(msgspec.json.encode(document))
+    after = KubeletNode(now.machine, settings_of(config, now.machine))
+    try:
+        restore(after, save(now))
+    except (KubeletStartError, CorruptCheckpoint) as error:
+        return str(error)
+    return ""
 
 
 def _reserved(machine: Machine, cores: int) -> CpuSet:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_config import with_defaults
 from numakube.api.nodes import CONTROL_PLANE, WORKER
-from numakube.errors import InvalidValue, KubeletStartError
+from numakube.errors import CorruptCheckpoint, InvalidValue, KubeletStartError
 from numakube.insight.facts import model_of
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings_from_config import settings_of
+from numakube.kubelet.state_files import restore
 from numakube.topology.view import NodeTopology, Unusable
 from numakube.values.durations import format_duration, parse_duration
 from numakube.values.topology_policy import ALIGNING_POLICIES
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.insight.facts import ClusterFacts
+    from numakube.node.kubelet_files import HostKubelet
 
 _SECOND: Final = 1_000_000_000
 _OLDEST: Final = (1, 21)
@@ -73,6 +75,22 @@ def validate(
     return findings
 
 
+def validate_host(
+    host: HostKubelet, *, name: str, policies: tuple[str, ...] = ALIGNING_POLICIES
+) -> list[Finding]:
+    """Return what is wrong with the kubelet of one host, as it would start now."""
+    findings = list(_settings(name, host.config, policies))
+    try:
+        node = KubeletNode(host.machine, settings_of(host.config, host.machine))
+    except KubeletStartError as error:
+        return [*findings, _will_not_start(name, str(error))]
+    try:
+        restore(node, host.state)
+    except (KubeletStartError, CorruptCheckpoint) as error:
+        findings.append(_old_state(name, f"{error} ({host.root_dir})"))
+    return findings
+
+
 def workers(facts: ClusterFacts) -> list[str]:
     """Return the nodes that pods run on: by role, or else all but the control plane."""
     labelled = [name for name, node in facts.nodes.items() if WORKER in node.metadata.labels]
@@ -104,6 +122,7 @@ def _node(facts: ClusterFacts, node: str, policies: tuple[str, ...]) -> Iterator
         return
     yield from _settings(node, with_defaults(config), policies)
     yield from _start(facts, node, config)
+    yield from _state(facts, node)
     yield from _devices(facts, node)
 
 
@@ -161,7 +180,22 @@ def _start(facts: ClusterFacts, node: str, config: KubeletConfiguration) -> Iter
     try:
         KubeletNode(model.machine, settings_of(config, model.machine))
     except KubeletStartError as error:
-        yield _kubelet(node, "configuration", "", "one that the kubelet starts with", str(error))
+        yield _will_not_start(node, str(error))
+
+
+def _will_not_start(node: str, why: str) -> Finding:
+    return _kubelet(node, "configuration", "", "one that the kubelet starts with", why)
+
+
+def _state(facts: ClusterFacts, node: str) -> Iterator[Finding]:
+    """Tell of state files that keep the kubelet from starting again, as the exporter saw them."""
+    view = facts.view(node)
+    if isinstance(view, NodeTopology) and view.state_trouble:
+        yield _old_state(node, view.state_trouble)
+
+
+def _old_state(node: str, why: str) -> Finding:
+    return _kubelet(node, "state files", "", "state of the configured policies", why)
 
 
 def _devices(facts: ClusterFacts, node: str) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import structlog
 
+from numakube.api.checkpoints import CPU_STATE
 from numakube.apps.enforcer.enforcer import Enforcer
 from numakube.apps.enforcer.group_writing import Executor, Outcome
 from numakube.apps.enforcer.metrics import EnforcerMetrics
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 COMPONENT: Final = "numakube-enforcer"
 FAILED: Final = 1
-_CPU_STATE: Final = "cpu_manager_state"
 _EVENT_SECONDS: Final = 10.0
 _END_SECONDS: Final = 5.0
 
@@ -103,7 +103,7 @@ class EnforcerProcess:
         self._pods: Reflector[Pod] = Reflector(client, PODS, fields=f"spec.nodeName={name}")
         self._node: Reflector[Node] = Reflector(client, NODES, fields=f"metadata.name={name}")
         self._events = EventRecorder(client, component=COMPONENT, instance=name)
-        state = around.locate(settings.kubelet_dir) / _CPU_STATE
+        state = around.locate(settings.kubelet_dir) / CPU_STATE
         self._groups = _groups(settings, around)
         self._watch = GroupWatch(self._wake)
         self._kubelet = state.parent

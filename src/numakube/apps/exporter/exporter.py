@@ -24,6 +24,7 @@ from numakube.errors import (
     ClusterUnreachable,
     KubeletNotReady,
     KubeletUnavailable,
+    KubeletWillNotStart,
     MissingDefinition,
 )
 from numakube.kube.backoff import growing
@@ -80,6 +81,7 @@ class Exporter:
     _away_since: float | None = None
     _failures: int = 0
     _stale: bool = False
+    _hopeless: bool = False
     _woke_at: float | None = None
     _said: set[str] = field(default_factory=set)
 
@@ -128,12 +130,15 @@ class Exporter:
         self.kubelet_trouble = str(error)
         await self._condition(fetched(ok=False))
         restarted = again and isinstance(error, KubeletNotReady)
-        if (restarted or now - self._away_since >= self.stale_after) and not self._stale:
+        due = restarted or now - self._away_since >= self.stale_after
+        hopeless = isinstance(error, KubeletWillNotStart)
+        if due and (not self._stale or hopeless != self._hopeless):
             await self._mark_stale(error)
+            self._hopeless = hopeless
 
     async def _mark_stale(self, error: KubeletUnavailable) -> None:
-        answers = isinstance(error, KubeletNotReady)
-        reason = str(error) if answers else f"the kubelet does not answer: {error}"
+        told = isinstance(error, KubeletNotReady | KubeletWillNotStart)
+        reason = str(error) if told else f"the kubelet does not answer: {error}"
         try:
             await self.publisher.mark_stale(reason)
         except (ApiError, ClusterUnreachable) as failure:

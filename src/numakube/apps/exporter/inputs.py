@@ -41,6 +41,7 @@ class KubeletFacts:
         memory_policy: likewise the Memory Manager's.
         version: such as ``v1.35.7``.
         why_unknown: why there is no *config*, if it was looked for.
+        state_trouble: why its state files will keep it from starting again, if so.
     """
 
     topology_policy: str | None = None
@@ -50,6 +51,7 @@ class KubeletFacts:
     memory_policy: str | None = None
     version: str | None = None
     why_unknown: str = ""
+    state_trouble: str = ""
 
     @property
     def running_cpu_policy(self) -> str | None:

@@ -16,6 +16,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from numakube.api.checkpoints import (
+    CPU_STATE,
+    DEVICE_STATE,
+    MEMORY_STATE,
     peek_allocated_pods,
     peek_cpu_manager_state,
     peek_device_manager_state,
@@ -46,9 +49,6 @@ if TYPE_CHECKING:
 _State = TypeVar("_State")
 _NOTHING: Final = ContainerResources(name="")
 
-CPU_STATE: Final = "cpu_manager_state"
-MEMORY_STATE: Final = "memory_manager_state"
-DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
 CHOICES: Final = f"device-plugins/{FOLDER}"
 ALLOCATED_STATE: Final = "allocated_pods_state"
 STATE_FILES: Final = (ALLOCATED_STATE, CPU_STATE, MEMORY_STATE, DEVICE_STATE)

@@ -254,6 +254,19 @@ class FirstOf:
         self._said = trouble
         return None
 
+    async def running(self) -> KubeletConfiguration | None:
+        """Return what the running kubelet itself says, flags included; ``None`` if it does not."""
+        for source in self.sources:
+            if isinstance(source, ConfigFile):
+                continue
+            try:
+                found = await source.read()
+            except (NumakubeError, OSError):
+                continue
+            if found is not None:
+                return found
+        return None
+
     def refresh(self) -> None:
         """Tell every place."""
         for source in self.sources:

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.checkpoints import CPU_STATE, MEMORY_STATE
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from numakube.node.podresources import AllocatableResources, PodResources
 
 _MOST_NAMED: Final = 3
+_UNLESS: Final = " (unless flags of the kubelet say otherwise)"
 
 
 def admitted_pods(
@@ -51,6 +54,27 @@ def managers_down(kubelet: KubeletFacts, allocatable: AllocatableResources) -> s
     if kubelet.running_memory_policy == "Static" and not allocatable.memory:
         return "its Memory Manager has not started yet"
     return ""
+
+
+def state_trouble(kubelet: KubeletFacts) -> str:
+    """Return which state files were written under another policy than the configured one.
+
+    A kubelet that finds such a file when it starts gives up (Kubernetes 1.35, ``restoreState`` of
+    both managers).
+    """
+    config = kubelet.config
+    if config is None:
+        return ""
+    policies = (
+        (CPU_STATE, kubelet.cpu_policy, config.cpu_manager_policy),
+        (MEMORY_STATE, kubelet.memory_policy, config.memory_manager_policy),
+    )
+    differing = [
+        f"{file} was written under the policy {was}, and the configuration says {wanted}"
+        for file, was, wanted in policies
+        if was is not None and was != wanted
+    ]
+    return "; ".join(differing) + _UNLESS if differing else ""
 
 
 def pods_not_loaded(expected: Collection[PodName], pods: Sequence[PodResources]) -> str:

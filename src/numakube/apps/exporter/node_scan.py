@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from numakube.apps.exporter.inputs import KubeletFacts, NodeInputs
 from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
+from numakube.apps.exporter.kubelet_config import FirstOf
 from numakube.apps.exporter.kubelet_readiness import (
     admitted_pods,
     cpus_not_loaded,
     managers_down,
     pods_not_loaded,
+    state_trouble,
 )
 from numakube.apps.exporter.pod_book import NoPods, PodBook
 from numakube.apps.exporter.static_pods import admitted_uids, held_uids, with_api_uids
-from numakube.errors import KubeletNotReady, KubeletUnavailable
+from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
 from numakube.node.podresources import AllocatableResources, Memory
+from numakube.topology import nrt_names
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import MEMORY
 
@@ -148,6 +151,8 @@ class NodeReader:
     # The process that was asked last, and whether it has been seen to have all its pods.
     _incarnation: object = None
     _loaded: bool = False
+    # Whether state files and configuration have been seen to agree: a difference is news then.
+    _agreed: bool = False
 
     async def read(self) -> NodeInputs:
         """Return what the node is and holds now.
@@ -156,7 +161,13 @@ class NodeReader:
             KubeletUnavailable: the kubelet does not answer, or not truly yet.
         """
         hardware = await self.hardware()
-        answers = await self._consistent(hardware)
+        try:
+            answers = await self._consistent(hardware)
+        except KubeletNotReady:
+            raise
+        except KubeletUnavailable:
+            await self._require_usable_state()
+            raise
         checkpoints = with_api_uids(answers.checkpoints, self.pods.aliases())
         kubelet = await self._facts(checkpoints)
         self._require_ready(answers, kubelet)
@@ -175,6 +186,25 @@ class NodeReader:
 
     async def _facts(self, checkpoints: Checkpoints) -> KubeletFacts:
         """Return what is known of the kubelet's configuration, or why it is not."""
+        facts = await self._known(checkpoints)
+        trouble = state_trouble(facts)
+        self._agreed = self._agreed or not trouble
+        if self._agreed or not isinstance(self.config, FirstOf):
+            return replace(facts, state_trouble=trouble if self._agreed else "")
+        # The file is not the whole truth: flags win over it.
+        return replace(facts, config=await self.config.running() or facts.config)
+
+    async def _require_usable_state(self) -> None:
+        """Look whether the kubelet, which is away, can start again.
+
+        Raises:
+            KubeletWillNotStart: its state files are of other policies.
+        """
+        trouble = state_trouble(await self._known(self.checkpoints.read()))
+        if trouble:
+            raise KubeletWillNotStart(nrt_names.WILL_NOT_START + trouble)
+
+    async def _known(self, checkpoints: Checkpoints) -> KubeletFacts:
         config = await self.config.read()
         return KubeletFacts(
             topology_policy=self.policy,

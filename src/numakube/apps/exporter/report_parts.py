@@ -44,6 +44,8 @@ def kubelet_attributes(kubelet: KubeletFacts) -> Iterator[Attribute]:
         yield Attribute(name=nrt_names.TOPOLOGY_POLICY, value=kubelet.policy)
     if kubelet.policy is None and kubelet.why_unknown:
         yield Attribute(name=nrt_names.POLICY_UNKNOWN, value=kubelet.why_unknown)
+    if kubelet.state_trouble:
+        yield Attribute(name=nrt_names.STATE_TROUBLE, value=kubelet.state_trouble)
     if kubelet.config is not None:
         yield from _configured(kubelet.config)
         return

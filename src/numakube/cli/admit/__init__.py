@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 @click.option(
     "-k",
     "--kubelet-config",
-    type=click.Path(dir_okay=False, allow_dash=True),
-    help="KubeletConfiguration, YAML or JSON; also the answer of /configz.",
+    "kubelet_configs",
+    type=click.Path(allow_dash=True),
+    multiple=True,
+    help="KubeletConfiguration, answer of /configz, KubeletConfig of OpenShift, file with"
+    " KUBELET_EXTRA_ARGS, or folder of drop-ins or kubeadm patches. Later ones win, flags always.",
 )
 @click.option(
     "--kubelet",
@@ -58,7 +61,7 @@ def command(
     ctx: click.Context,
     *,
     machine: str | None,
-    kubelet_config: str | None,
+    kubelet_configs: tuple[str, ...],
     kubelet: str | None,
     pods: str | None,
     kubernetes: str | None,
@@ -75,13 +78,13 @@ def command(
     if example:
         node, verdicts = run_example(kubernetes)
     else:
-        if machine is None or pods is None or (kubelet_config is None) == (kubelet is None):
+        if machine is None or pods is None or bool(kubelet_configs) == (kubelet is not None):
             raise click.UsageError(
                 "Give --machine, --pods, and --kubelet-config or --kubelet; or --example."
             )
         hardware = load_machine(machine)
-        config = _configured(kubelet_config, kubelet or "", hardware)
-        subject = kubelet_config or "--kubelet"
+        config = _configured(kubelet_configs, kubelet or "", hardware)
+        subject = ", ".join(kubelet_configs) or "--kubelet"
         node, verdicts = _ask(hardware, config, subject, _read(pods), kubernetes)
     plain = plain or not can_draw(sys.stdout.encoding)
     if example and output in (Output.TABLE, Output.WIDE):
@@ -98,20 +101,22 @@ def _read(pods: str) -> tuple[Pod, ...]:
     return read_pods(read_text(pods), pods)
 
 
-def _configured(file: str | None, words: str, machine: Machine) -> KubeletConfiguration:
-    """Return the configuration in *file*, or that of *words* as for nodes of the lab."""
-    if file is None:
+def _configured(files: tuple[str, ...], words: str, machine: Machine) -> KubeletConfiguration:
+    """Return the configuration in *files*, or that of *words* as for nodes of the lab."""
+    if not files:
         from numakube.kubelet.option_words import lab_configuration, parse_kubelet_options
 
         return lab_configuration(machine, parse_kubelet_options(words))
-    from numakube.api.kubelet_config import read_kubelet_config
-    from numakube.api.kubelet_fields import check_fields
-    from numakube.api.yamls import load_yaml
+    from numakube.api.kubelet_sources import merged, read_source
+    from numakube.node.kubelet_files import files_in
 
-    text = read_text(file)
-    for field in check_fields(load_yaml(text, file) or {}, file):
-        click.echo(f"warning: {file}: the field {field} is not known and has no effect", err=True)
-    return read_kubelet_config(text, file)
+    named = [name for file in files for name in files_in(file)]
+    sources = [(name, read_source(read_text(name), name)) for name in named]
+    for name, source in sources:
+        for field in source.unknown:
+            text = f"warning: {name}: the field {field} is not known and has no effect"
+            click.echo(text, err=True)
+    return merged(source for _, source in sources)
 
 
 def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[Verdict]]:

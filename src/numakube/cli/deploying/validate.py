@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,9 +17,14 @@ from numakube.errors import ConfigError
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:
+    from numakube.apps.deployer.advice import Advice
+    from numakube.apps.deployer.kubelet_validation import Finding
     from numakube.insight.facts import ClusterFacts
 
 FOUND = 1
+_STATE_FILES: Final = (
+    "drain the node, stop the kubelet, remove cpu_manager_state and memory_manager_state, start it:"
+)
 
 
 @click.command("validate")
@@ -28,7 +35,29 @@ FOUND = 1
     "node",
     type=ObjectName("node"),
     metavar="NODE",
-    help="Print a kubelet configuration for this node instead, as a patch for kubeadm.",
+    help="Print a kubelet configuration for this node instead.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["kubeadm", "drop-in", "flags", "openshift"]),
+    default="kubeadm",
+    show_default=True,
+    help="Form of that configuration: patch for kubeadm, file for --config-dir,"
+    " KUBELET_EXTRA_ARGS, or KubeletConfig.",
+)
+@click.option(
+    "--pool",
+    default="worker",
+    show_default=True,
+    metavar="POOL",
+    help="The machine configuration pool of --format openshift.",
+)
+@click.option(
+    "--host",
+    type=click.Path(file_okay=False, exists=True),
+    metavar="DIR",
+    help="Look at the kubelet of this host instead, by its files below DIR, such as /.",
 )
 @click.option(
     "--policy",
@@ -55,6 +84,9 @@ def command(
     output: Output,
     exit_zero: bool,
     node: str | None,
+    form: str,
+    pool: str,
+    host: str | None,
     policy: str | None,
     scope: str,
     reserved_cores: int,
@@ -63,21 +95,41 @@ def command(
     """Are the kubelets set up to align pods?
 
     Exits with 1 if something keeps pods from being aligned. Looks at the worker nodes, or at all
-    but the control plane if none is labelled as such.
+    but the control plane if none is labelled as such; with --host at the files of one machine, no
+    cluster needed, before its kubelet is started again.
     """
+    policies = (policy,) if policy else ALIGNING_POLICIES
+    if host is not None:
+        code = _print_findings(_of_host(host, policies), output)
+        return 0 if exit_zero else code
     facts = facts_for(cluster)
     if node is not None:
-        _print_patch(facts, node, policy or ALIGNING_POLICIES[0].value, scope, reserved_cores)
+        from numakube.apps.deployer.advice import Advice
+
+        advice = Advice(policy=policies[0], scope=scope, reserved_cores=reserved_cores)
+        _print_patch(facts, node, advice, form=form, pool=pool)
         return 0
-    code = report(facts, output, policies=(policy,) if policy else None)
+    code = report(facts, output, policies=policies)
     return 0 if exit_zero else code
 
 
-def report(facts: ClusterFacts, output: Output, *, policies: tuple[str, ...] | None = None) -> int:
+def report(
+    facts: ClusterFacts, output: Output, *, policies: tuple[str, ...] = ALIGNING_POLICIES
+) -> int:
     """Print what is wrong; return the exit code."""
     from numakube.apps.deployer.kubelet_validation import validate
 
-    findings = validate(facts) if policies is None else validate(facts, policies=policies)
+    return _print_findings(validate(facts, policies=policies), output)
+
+
+def _of_host(host: str, policies: tuple[str, ...]) -> list[Finding]:
+    from numakube.apps.deployer.kubelet_validation import validate_host
+    from numakube.node.kubelet_files import read_host
+
+    return validate_host(read_host(Path(host)), name=socket.gethostname(), policies=policies)
+
+
+def _print_findings(findings: list[Finding], output: Output) -> int:
     if output is not Output.TABLE:
         errors = {"errors": [asdict(one) for one in findings]} if findings else {}
         print_document({"success": not findings, **errors}, output)
@@ -88,10 +140,8 @@ def report(facts: ClusterFacts, output: Output, *, policies: tuple[str, ...] | N
     return FOUND if findings else 0
 
 
-def _print_patch(
-    facts: ClusterFacts, node: str, policy: str, scope: str, reserved_cores: int
-) -> None:
-    from numakube.apps.deployer.advice import Advice, kubeadm_patch
+def _print_patch(facts: ClusterFacts, node: str, advice: Advice, *, form: str, pool: str) -> None:
+    from numakube.apps.deployer.advice import Form, kubelet_configuration, state_trouble, written
     from numakube.insight.facts import model_of
     from numakube.topology.numa_zones import Unusable
 
@@ -100,5 +150,7 @@ def _print_patch(
     model = model_of(facts, node)
     if isinstance(model, Unusable):
         raise ConfigError(f"node {node}: its hardware is not known: {model.reason}")
-    advice = Advice(policy=policy, scope=scope, reserved_cores=reserved_cores)
-    click.echo(kubeadm_patch(model.machine, advice), nl=False)
+    document = kubelet_configuration(model.machine, advice)
+    if trouble := state_trouble(model, document):
+        click.echo(f"# {_STATE_FILES}\n# the kubelet would say: {trouble}")
+    click.echo(written(document, Form(form), pool=pool), nl=False)

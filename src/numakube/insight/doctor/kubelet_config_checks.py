@@ -132,9 +132,26 @@ SLOW_RECONCILE: Final = Rule(
     fix="cpuManagerReconcilePeriod: 10s",
 )
 
+STATE_FILES: Final = Rule(
+    id="NUMA-KUBELET-STATE-FILES",
+    severity=Severity.ERROR,
+    title="State files will keep a reconfigured kubelet from starting",
+    why=(
+        "A kubelet gives up when it finds a state file of another policy than the configured one."
+        " It will not come back from its next restart."
+    ),
+    fix=(
+        "kubectl drain NODE --ignore-daemonsets\n"
+        "# then, on the node:\n"
+        "systemctl stop kubelet\n"
+        "rm -f /var/lib/kubelet/cpu_manager_state /var/lib/kubelet/memory_manager_state\n"
+        "systemctl start kubelet"
+    ),
+)
+
 RULES: Final = (
     POLICY_NONE, CPU_NOT_STATIC, MEMORY_OFF, RESERVED_MEMORY, INVALID, NO_RESERVED_CPUS,
-    TOO_MANY_ZONES, MIXED, SLOW_RECONCILE,
+    TOO_MANY_ZONES, MIXED, SLOW_RECONCILE, STATE_FILES,
 )  # fmt: skip
 
 
@@ -236,6 +253,16 @@ def _reconcile(name: str, config: KubeletConfiguration) -> Iterator[Finding]:
         yield about_node(SLOW_RECONCILE, name, detail, field="cpuManagerReconcilePeriod")
 
 
+def check_state_files(facts: ClusterFacts) -> Iterator[Finding]:
+    """Pass on what exporters say of state files."""
+    for name in facts.nodes:
+        view = facts.view(name)
+        if isinstance(view, NodeTopology) and view.state_trouble:
+            yield about_node(
+                STATE_FILES, name, view.state_trouble, fix=STATE_FILES.fix_for(NODE=name)
+            )
+
+
 def check_zone_limits(facts: ClusterFacts) -> Iterator[Finding]:
     """Count the NUMA nodes against what the Topology Manager takes."""
     for name in facts.nodes:
@@ -294,4 +321,6 @@ def _spelled(policies: tuple[str, str, str, str]) -> str:
     return f"{policy}/{scope}, CPU Manager {cpu}, Memory Manager {memory}"
 
 
-CHECKS: Final = (check_policies, check_configurations, check_zone_limits, check_pools)
+CHECKS: Final = (
+    check_policies, check_configurations, check_state_files, check_zone_limits, check_pools,
+)  # fmt: skip

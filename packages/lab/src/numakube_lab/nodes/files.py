@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from numakube.api.checkpoints import CPU_STATE, DEVICE_STATE, MEMORY_STATE
 from numakube.api.kubelet_config import with_defaults
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.pci.fake_pci import write_cards
@@ -34,10 +35,7 @@ if TYPE_CHECKING:
     from numakube_lab.nodes.plan import NodePlan
 
 CONFIG: Final = "config.yaml"
-CPU_STATE: Final = "cpu_manager_state"
-MEMORY_STATE: Final = "memory_manager_state"
 ALLOCATED_STATE: Final = "allocated_pods_state"
-DEVICE_STATE: Final = "device-plugins/kubelet_internal_checkpoint"
 SYSFS: Final = "sys"
 
 

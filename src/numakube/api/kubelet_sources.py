@@ -1,0 +1,104 @@
+"""The files in which administrators keep a kubelet's configuration, read into one configuration.
+
+* a KubeletConfiguration: the kubelet's file, a drop-in (``--config-dir``), a kubeadm patch, or the
+  answer of ``/configz``;
+* a KubeletConfig of OpenShift, which has one in ``spec.kubeletConfig``;
+* files of systemd: variables such as ``KUBELET_EXTRA_ARGS`` (``/etc/default/kubelet``,
+  ``/etc/sysconfig/kubelet``, ``/var/lib/kubelet/kubeadm-flags.env``), and the kubelet's unit.
+
+Later files win over earlier ones, and flags over all files, as in the kubelet.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.codec import convert
+from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.api.kubelet_fields import check_fields
+from numakube.api.kubelet_flags import configuration, read_flags
+from numakube.api.yamls import load_yaml
+from numakube.errors import MalformedObject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numakube.api.kubelet_flags import KubeletFlags, Tree
+
+OPENSHIFT_KIND: Final = "KubeletConfig"
+
+_CONTINUED: Final = re.compile(r"\\\n\s*")
+_VARIABLE: Final = re.compile(
+    r"(?:export\s+|Environment=)?[\"']?(?P<name>KUBELET_\w+)=(?P<rest>.*)"
+)
+_COMMAND: Final = re.compile(r"ExecStart=\S*kubelet(?P<rest>\s.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSource:
+    """What one file says: fields of a configuration, or arguments of the command line.
+
+    Attributes:
+        unknown: fields that the kubelet does not know and passes over.
+    """
+
+    tree: Tree = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def read_source(text: str, subject: str) -> KubeletSource:
+    """Return what a file says.
+
+    Raises:
+        MalformedObject: it is none of the kinds that we know, or a field is misspelled.
+    """
+    lines = [line.strip() for line in _CONTINUED.sub(" ", text).splitlines()]
+    if any(_VARIABLE.match(line) or _COMMAND.match(line) for line in lines):
+        return KubeletSource(arguments=tuple(_arguments(lines, subject)))
+    tree: Any = load_yaml(text, subject) or {}
+    if isinstance(tree, dict) and tree.get("kind") == OPENSHIFT_KIND:
+        tree = (tree.get("spec") or {}).get("kubeletConfig") or {}
+    unknown = check_fields(tree, subject)
+    tree = tree.get("kubeletconfig", tree)
+    convert(KubeletConfiguration, tree, subject)
+    return KubeletSource(tree=tree, unknown=unknown)
+
+
+def merged(sources: Iterable[KubeletSource]) -> KubeletConfiguration:
+    """Return what *sources*, in the order in which the kubelet reads them, add up to."""
+    known = tuple(sources)
+    return configuration((one.tree for one in known), flags_in(known))
+
+
+def flags_in(sources: Iterable[KubeletSource]) -> KubeletFlags:
+    """Return the flags that *sources* have together."""
+    return read_flags([argument for one in sources for argument in one.arguments])
+
+
+def _arguments(lines: Iterable[str], subject: str) -> Iterator[str]:
+    """Yield the arguments of the command, then those of variables; the last of a name counts."""
+    command: list[str] = []
+    variables: dict[str, list[str]] = {}
+    for line in lines:
+        if found := _VARIABLE.match(line):
+            # A quote before the name is closed at the end of the line, as in units.
+            quoted = line[: found.start("name")][-1:] in ("'", '"')
+            rest = found["rest"][:-1] if quoted else found["rest"]
+            variables[found["name"]] = _words(rest, subject)
+        elif found := _COMMAND.match(line):
+            command = [one for one in _words(found["rest"] or "", subject) if one[:1] != "$"]
+    yield from command
+    for words in variables.values():
+        yield from words
+
+
+def _words(text: str, subject: str) -> list[str]:
+    """Return the words that systemd makes of a variable's value: quotes go, blanks part."""
+    try:
+        return [word for part in shlex.split(text, comments=True) for word in part.split()]
+    except ValueError as error:
+        raise MalformedObject(subject, f"{text!r}: {error}") from None
