@@ -10,6 +10,7 @@ from numakube.kubelet.machine import Device
 from numakube.kubelet.node import KubeletNode
 from numakube.kubelet.settings import KubeletSettings
 from numakube.kubelet.topology_hints import Hint
+from numakube.kubelet.wide_hints import WideHints
 from numakube.values.numamask import mask_of
 
 GPU = "vendor.example/gpu"
@@ -30,6 +31,7 @@ def hints(node: KubeletNode, count: int) -> list[tuple[int | None, bool]] | None
     answer = node.devices.container_hints(demand, demand.containers[0])
     assert answer is not None
     found = answer[GPU]
+    assert not isinstance(found, WideHints)
     return None if found is None else [(hint.mask, hint.preferred) for hint in found]
 
 

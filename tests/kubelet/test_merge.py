@@ -82,7 +82,7 @@ def test_the_transform_finds_what_pairwise_conjunction_finds(seed: int) -> None:
     direct = {numa.everywhere}
     for one in sets:
         direct = {mask & other for mask in direct for other in one}
-    assert set(fast._transformed_conjunctions(sets, numa)) == direct
+    assert set(fast._transformed_conjunctions(sets, numa.nodes)) == direct
 
 
 TWO = numa_of(0, 1)

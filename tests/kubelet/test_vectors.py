@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from numakube.kubelet.outcome import NO_ANSWER
 from numakube.kubelet.replay import answer
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -47,3 +48,13 @@ def test_the_model_answers_what_kubelet_1_37_answered() -> None:
         given = answer(one)
         assert given["expect"] == one["expect"], one["id"]
         assert given.get("startError") == one.get("startError"), one["id"]
+
+
+def test_the_model_says_so_where_kubelet_1_37_gave_no_answer() -> None:
+    """Too many sets of NUMA nodes, too many permutations of hints, or a loop without end."""
+    recorded = scenarios("kubelet-1.37-no-answer.jsonl.gz")
+    assert recorded
+    for one in recorded:
+        said = [step for step in answer(one)["expect"] if step.get("reason") == NO_ANSWER]
+        assert said, one["id"]
+        assert all("this kubelet would not answer" in step["message"] for step in said)

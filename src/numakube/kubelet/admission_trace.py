@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.policies import Decision
+from numakube.kubelet.wide_hints import WideHints
 from numakube.values.display import amount_text
 from numakube.values.numamask import nodes_of
 from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.policies import Decision
@@ -44,7 +45,8 @@ class ResourceTrace:
     """One resource of one alignment.
 
     Attributes:
-        hints: what the provider offered; ``None`` if it does not care where.
+        hints: what the provider offered, on machines of many NUMA nodes some of it; ``None`` if it
+            does not care where.
         fits_nowhere: the provider cannot serve the demand on any set of nodes. The memory manager
             says so by not caring, and fails when it has to allocate.
     """
@@ -160,10 +162,15 @@ def _resource(
         resource=resource,
         wanted=wanted,
         free_by_node=provider.free_by_node(resource),
-        hints=None if hints is None else tuple(hints),
+        hints=hints if hints is None else _some(hints),
         # An empty answer, as opposed to none, is how the memory manager says "nowhere".
         fits_nowhere=(hints is not None and not hints) or answer == {},
     )
+
+
+def _some(hints: Sequence[Hint] | WideHints) -> tuple[Hint, ...]:
+    """Return the hints; of very many, some of those that say most."""
+    return tuple(hints.examples() if isinstance(hints, WideHints) else hints)
 
 
 def _has_no_good_place(resource: ResourceTrace, policy: TopologyPolicy) -> bool:

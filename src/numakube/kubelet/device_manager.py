@@ -12,18 +12,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from numakube.kubelet.demand import Role
+from numakube.kubelet.device_hints import device_hints
 from numakube.kubelet.machine import Device
 from numakube.kubelet.outcome import Failure, unexpected
-from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
-from numakube.values.numamask import mask_of, masks_over, nodes_of, sums_over
+from numakube.values.numamask import mask_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.numa_ranking import NumaInfo
-    from numakube.kubelet.topology_hints import ProviderHints
+    from numakube.kubelet.topology_hints import Hint, ProviderHints
     from numakube.kubelet.versions import Behaviour
+    from numakube.kubelet.wide_hints import WideHints
     from numakube.values.numamask import NumaMask
 
 PreferredAllocation: TypeAlias = "Callable[[Sequence[str], Sequence[str], int], Iterable[str]]"
@@ -252,7 +253,7 @@ class DeviceManager:
 
     def _hints(
         self, name: str, count: int, held: Iterable[str], reusable: set[str]
-    ) -> list[Hint] | None:
+    ) -> list[Hint] | WideHints | None:
         resource = self._resources[name]
         if not resource.aligns:
             return None
@@ -264,18 +265,17 @@ class DeviceManager:
 
     def _generate(
         self, resource: _Resource, available: Iterable[str], reusable: set[str], count: int
-    ) -> list[Hint]:
+    ) -> list[Hint] | WideHints:
         """Return the sets of nodes that touch enough devices."""
-        nodes = self._candidate_nodes(resource)
-        free = _touching(resource.counts(available), nodes)
-        smallest = _smallest_size(resource.counts(resource.masks), nodes, count)
         # Reusable devices tie the pod to their nodes: a mask must touch each of them.
         tied = resource.counts(device for device in reusable if device in resource.masks)
-        missing = count - sum(tied.values())
-        fitting = [mask for mask in masks_over(nodes) if free[mask] >= missing]
-        if tied:
-            fitting = [mask for mask in fitting if all(mask & one for one in tied)]
-        return hints_on(nodes, fitting, smallest)
+        return device_hints(
+            self._candidate_nodes(resource),
+            every=resource.counts(resource.masks),
+            free=resource.counts(available),
+            tied=tied,
+            count=count,
+        )
 
     def _candidate_nodes(self, resource: _Resource) -> tuple[int, ...]:
         if self._behaviour.device_hints_on_device_nodes_only:
@@ -400,22 +400,3 @@ def _preferred(
     offered = sorted({*candidates, *taken, *must_include})
     answer = resource.preferred(offered, sorted(must_include), count)
     return [device for device in answer if device in candidates]
-
-
-def _smallest_size(counts: Counter[NumaMask], nodes: tuple[int, ...], wanted: int) -> int:
-    """Return how many of *nodes* it takes to touch *wanted* devices; all if they do not."""
-    if all(one.bit_count() == 1 for one in counts):
-        return smallest_size([counts[1 << node] for node in nodes], wanted)
-    touched = _touching(counts, nodes)
-    enough = (mask.bit_count() for mask in masks_over(nodes) if touched[mask] >= wanted)
-    return next(enough, len(nodes))
-
-
-def _touching(counts: Counter[NumaMask], nodes: tuple[int, ...]) -> Mapping[NumaMask, int]:
-    """Return for every set of *nodes* how many devices sit on any of them."""
-    if all(one.bit_count() == 1 for one in counts):
-        return sums_over({node: counts[1 << node] for node in nodes})
-    return {
-        mask: sum(count for one, count in counts.items() if one & mask)
-        for mask in masks_over(nodes)
-    }

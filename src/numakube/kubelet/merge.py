@@ -15,9 +15,12 @@ resources. Its comparison is a total preorder, so the winner can be found from s
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.topology_hints import ANYWHERE, Hint
+from numakube.values.numamask import mask_of, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
     from numakube.kubelet.topology_hints import Axis
     from numakube.values.numamask import NumaMask
 
-# Pairs of masks up to which two sets are ANDed one by one; above, the transform is cheaper.
+# Pairs of masks up to which two sets are ANDed one by one; above, the transform is cheaper, as long
+# as it has no more nodes than this.
 _DIRECT_PAIRS = 4096
+_MOST = 16
 
 
 def merge(axes: Sequence[Axis], numa: NumaInfo) -> Hint:
@@ -37,13 +42,16 @@ def merge(axes: Sequence[Axis], numa: NumaInfo) -> Hint:
     preferred = _preferred_masks(axes, numa)
     if preferred:
         return Hint(min(preferred, key=numa.fitness), preferred=True)
-    wanted = _best_non_preferred_count(axes)
-    masks = [mask for mask in _conjunctions(axes, numa) if mask]
-    if not masks:
-        return Hint(numa.everywhere, preferred=False)
-    return Hint(
-        min(masks, key=lambda mask: (*_distance_from(wanted, mask), *numa.fitness(mask))),
-        preferred=False,
+    masks = (mask for mask in _conjunctions(axes, numa) if mask)
+    return Hint(better_mask(masks, _best_non_preferred_count(axes), numa), preferred=False)
+
+
+def better_mask(masks: Iterable[NumaMask], wanted: int, numa: NumaInfo) -> NumaMask:
+    """Return the best of *masks* that are not preferred, or all nodes if there is no mask."""
+    return min(
+        masks,
+        key=lambda mask: (*_distance_from(wanted, mask), *numa.fitness(mask)),
+        default=numa.everywhere,
     )
 
 
@@ -91,28 +99,36 @@ def _conjunctions(axes: Iterable[Axis], numa: NumaInfo) -> Iterable[NumaMask]:
     reached: Iterable[NumaMask] = (numa.everywhere,)
     size = 1
     for masks in sorted(sets, key=len):
-        if size * len(masks) > _DIRECT_PAIRS:
-            return _transformed_conjunctions(sets, numa)
+        if size * len(masks) > _DIRECT_PAIRS and len(nodes := _nodes_in_common(sets)) <= _MOST:
+            return _transformed_conjunctions(sets, nodes)
         reached = {one & other for one in reached for other in masks}
         size = len(reached)
     return reached
 
 
+def _nodes_in_common(sets: Iterable[frozenset[NumaMask]]) -> tuple[int, ...]:
+    """Return the nodes that can be in a conjunction: those that every set has in some mask."""
+    common = -1
+    for masks in sets:
+        common &= reduce(or_, masks)
+    return nodes_of(common)
+
+
 def _transformed_conjunctions(
-    sets: Iterable[frozenset[NumaMask]], numa: NumaInfo
+    sets: Iterable[frozenset[NumaMask]], nodes: tuple[int, ...]
 ) -> Iterable[NumaMask]:
     """Do the same by sums over supersets, in time linear in the number of masks an axis.
 
     With ``f(m)`` the number of masks of an axis that contain *m*, the product of all ``f`` counts
     the permutations whose AND contains *m*; inverting the sum gives those whose AND is *m*.
     """
-    nodes = numa.nodes
+    common = mask_of(nodes)
     position = {1 << node: 1 << index for index, node in enumerate(nodes)}
     product = [1] * (1 << len(nodes))
     for masks in sets:
         counts = [0] * len(product)
         for mask in masks:
-            counts[_translate(mask & numa.everywhere, position)] = 1
+            counts[_translate(mask & common, position)] = 1
         _sum_over_supersets(counts, sign=1)
         product = [one * other for one, other in zip(product, counts, strict=True)]
     _sum_over_supersets(product, sign=-1)

@@ -17,7 +17,7 @@ from numakube.kubelet.cpus.cpu_topology import CpuTopology
 from numakube.kubelet.demand import PodDemand, demand_of, demand_rules
 from numakube.kubelet.device_manager import DeviceManager, PreferredAllocation
 from numakube.kubelet.memory.memory_manager import MemoryManager, start_memory_manager
-from numakube.kubelet.outcome import Admitted, ContainerPlacement, Rejected
+from numakube.kubelet.outcome import NO_ANSWER, Admitted, ContainerPlacement, NoAnswer, Rejected
 from numakube.kubelet.topology_manager import TopologyManager
 from numakube.kubelet.versions import DEFAULT, behaviour_of
 from numakube.values.cpuset import CpuSet
@@ -106,12 +106,18 @@ class KubeletNode:
         demand = pod if isinstance(pod, PodDemand) else self.demand_of(pod)
         self._active[demand.uid] = demand
         self.collect_garbage()
-        rejected = self.topology.admit(demand, self._providers(), trace)
+        rejected = self._admit(demand, trace)
         if rejected is not None:
             del self._active[demand.uid]
             return rejected
         containers = {one.name: self.placement(demand.uid, one.name) for one in demand.containers}
         return Admitted(containers, self.shared_cpus)
+
+    def _admit(self, demand: PodDemand, trace: AdmissionTrace | None) -> Rejected | None:
+        try:
+            return self.topology.admit(demand, self._providers(), trace)
+        except NoAnswer as error:
+            return Rejected(NO_ANSWER, str(error))
 
     def placement(self, uid: str, container: str) -> ContainerPlacement:
         """Return what a container of an active pod holds."""

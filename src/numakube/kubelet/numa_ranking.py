@@ -35,12 +35,16 @@ class NumaInfo:
 
     def fitness(self, mask: NumaMask) -> tuple[int, int, int]:
         """Return the key whose minimum is the fittest mask."""
-        return mask.bit_count(), self._total_distance(mask) if self.closest else 0, mask
+        return mask.bit_count(), self.total_distance(mask) if self.closest else 0, mask
 
-    def _total_distance(self, mask: NumaMask) -> int:
+    def total_distance(self, mask: NumaMask) -> int:
         """Return the sum over all ordered pairs; for masks of one size it orders as the average."""
         nodes = nodes_of(mask)
         return sum(self.distances[one].get(other, 0) for one in nodes for other in nodes)
+
+    def between(self, one: int, other: int) -> int:
+        """Return the distance there and back."""
+        return self.distances[one].get(other, 0) + self.distances[other].get(one, 0)
 
 
 def _by_id(row: tuple[int, ...], ids: tuple[int, ...]) -> Mapping[int, int]:

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from numakube.errors import NumakubeError
 from numakube.kubelet.topology_hints import NOWHERE, Hint
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+NO_ANSWER: Final = "NoAnswer"
+"""The reason of a rejection that no kubelet gives: it would be busy for minutes, or for ever."""
+
+
+class NoAnswer(NumakubeError):
+    """The kubelet would be busy with a pod for so long that it does not answer.
+
+    Managers raise it from the depth of a search; `KubeletNode.admit` turns it into a rejection.
+    """
 
 
 @dataclass(frozen=True, slots=True)

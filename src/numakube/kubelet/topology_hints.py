@@ -20,6 +20,8 @@ from numakube.values.numamask import NumaMask, masks_over, nodes_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from numakube.kubelet.wide_hints import WideHints
+
 
 class Hint(NamedTuple):
     """One possible placement; a mask of ``None`` means "anywhere"."""
@@ -41,13 +43,13 @@ NOWHERE = Hint(None, preferred=False)
 Axis: TypeAlias = "Sequence[Hint]"
 """The alternatives of one resource; a permutation takes one hint of every axis."""
 
-ProviderHints: TypeAlias = "Mapping[str, Sequence[Hint] | None] | None"
+ProviderHints: TypeAlias = "Mapping[str, Sequence[Hint] | WideHints | None] | None"
 """A provider's answer: resource name to its hints."""
 
 
-def axes_of(answers: Iterable[ProviderHints]) -> list[Axis]:
+def axes_of(answers: Iterable[ProviderHints]) -> list[Axis | WideHints]:
     """Return the axes to merge: one for each resource that some provider spoke about."""
-    axes: list[Axis] = []
+    axes: list[Axis | WideHints] = []
     for answer in answers:
         if not answer:
             axes.append((ANYWHERE,))

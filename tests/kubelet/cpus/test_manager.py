@@ -92,7 +92,9 @@ def test_align_by_socket_prefers_all_masks_inside_the_fewest_sockets() -> None:
     demand = node.demand_of(pod(guaranteed("c", "2")))
     hints = node.cpus.container_hints(demand, demand.containers[0])
     assert hints is not None
-    preferred = [hint.mask for hint in hints["cpu"] or () if hint.preferred]
+    listed = hints["cpu"]
+    assert isinstance(listed, list)
+    preferred = [hint.mask for hint in listed if hint.preferred]
     assert preferred == [1, 2, 4, 8, mask_of((0, 1)), mask_of((2, 3))]
 
 

@@ -61,7 +61,7 @@ class Format:
 
     Attributes:
         answer: gives our answer to a recorded row, in the shape of the recorded answer.
-        recorded: takes the recorded answer out of a row.
+        recorded: takes the recorded answer out of a row; an empty one agrees with any of ours.
         required: the keys without which a row cannot be answered.
     """
 
@@ -135,7 +135,9 @@ def _problems(form: Format, case: Case) -> Iterator[str]:
         # One case that breaks us must not hide the others.
         yield f"our answer broke with {type(error).__name__}: {error}"
         return
-    yield from differences(form.recorded(case.row), ours)
+    recorded = form.recorded(case.row)
+    if recorded:
+        yield from differences(recorded, ours)
 
 
 def _answer(form: Format, case: Case) -> Answer:

@@ -15,6 +15,8 @@ def _load() -> Format:
 
 
 def _recorded(row: dict[str, Any]) -> dict[str, Any]:
+    if row.get("noAnswer"):
+        return {}
     return {key: row[key] for key in ("id", "expect", "startError") if key in row}
 
 

@@ -23,12 +23,20 @@ from numakube.kubelet.cpus.cpu_selection import (
     not_enough,
     take_packed,
 )
+from numakube.kubelet.outcome import NoAnswer
 from numakube.values.cpuset import NO_CPUS, CpuMask, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.kubelet.cpus.cpu_topology import CpuTopology
+
+
+# Kubernetes 1.23 to 1.37: a remainder that no chosen node can give is asked for again and again.
+_FOR_EVER = (
+    "this kubelet would not answer at all: distribute-cpus-across-numa never ends where no NUMA "
+    "node has the CPUs of a whole core left for the remainder"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +177,7 @@ class _Search:
                     self._take_on(node, group)
                     missing -= group
             if missing == before:
-                break  # the kubelet would loop for ever here
+                raise NoAnswer(_FOR_EVER)
         return self._accounted()
 
     def _accounted(self) -> CpuMask | CpuShortage:
@@ -243,7 +251,7 @@ class _Search:
                     after[node] -= group
                     remainder -= group
             if remainder == before:
-                break  # the kubelet would loop for ever here
+                raise NoAnswer(_FOR_EVER)
         return after
 
 

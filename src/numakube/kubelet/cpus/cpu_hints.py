@@ -6,9 +6,11 @@ that is why a full node can still make its neighbours "not preferred".
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
+from numakube.kubelet.wide_hints import MOST_LISTED, Cover, WideHints
 from numakube.values.numamask import masks_over, sums_over
 
 if TYPE_CHECKING:
@@ -18,8 +20,34 @@ if TYPE_CHECKING:
 
 def cpu_hints(
     manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int
-) -> list[Hint]:
+) -> list[Hint] | WideHints:
     """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable."""
+    if len(manager.topology.numa) > MOST_LISTED:
+        return wide_cpu_hints(manager, available, reusable, wanted)
+    return listed_cpu_hints(manager, available, reusable, wanted)
+
+
+def wide_cpu_hints(
+    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int
+) -> WideHints:
+    """Return the same, described."""
+    numa = manager.topology.numa
+    smallest = smallest_size([cpus.bit_count() for cpus in numa.values()], wanted)
+    free = {1 << node: (cpus & available).bit_count() for node, cpus in numa.items()}
+    tied = {1 << node: 1 for node, cpus in numa.items() if cpus & reusable}
+    by_socket = manager.options.align_by_socket
+    return WideHints(
+        tuple(numa),
+        (Cover(free, wanted - reusable.bit_count()), Cover(tied, len(tied))),
+        smallest,
+        aligned=partial(_socket_aligned, manager, smallest=smallest) if by_socket else None,
+    )
+
+
+def listed_cpu_hints(
+    manager: CpuManager, available: CpuMask, reusable: CpuMask, wanted: int
+) -> list[Hint]:
+    """Return the same, one by one."""
     numa = manager.topology.numa
     nodes = tuple(numa)
     free = sums_over({node: (cpus & available).bit_count() for node, cpus in numa.items()})

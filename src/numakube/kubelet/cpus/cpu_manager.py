@@ -16,7 +16,7 @@ from numakube.kubelet.cpus.cpu_hints import cpu_hints
 from numakube.kubelet.cpus.cpu_options import CpuOptions, read_cpu_options
 from numakube.kubelet.cpus.cpu_selection import CpuShortage, PackedOrder, take_packed
 from numakube.kubelet.demand import Role
-from numakube.kubelet.outcome import Failure, unexpected
+from numakube.kubelet.outcome import Failure, NoAnswer, unexpected
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.resources import MILLI_PER_CPU
 
@@ -301,3 +301,5 @@ def start_cpu_manager(
         return CpuManager(topology, settings, behaviour)
     except KubeletStartError as error:
         raise KubeletStartError(f"new static policy error: {error}") from None
+    except NoAnswer as error:
+        raise KubeletStartError(str(error)) from None

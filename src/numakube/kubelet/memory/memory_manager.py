@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from numakube.errors import KubeletStartError
 from numakube.kubelet.demand import Role
+from numakube.kubelet.kubelet_effort import check_sets
 from numakube.kubelet.memory import pod_level_memory
 from numakube.kubelet.memory.memory_hints import best_hint, memory_hints, splits_a_group
 from numakube.kubelet.memory.memory_tables import (
@@ -29,10 +30,11 @@ from numakube.values.quantity import Quantity
 from numakube.values.resources import MEMORY, is_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from numakube.kubelet.demand import ContainerDemand, PodDemand
     from numakube.kubelet.machine import Machine
+    from numakube.kubelet.memory.memory_hints import Reusable
     from numakube.kubelet.settings import KubeletSettings
     from numakube.kubelet.topology_hints import ProviderHints
     from numakube.kubelet.versions import Behaviour
@@ -194,14 +196,15 @@ class MemoryManager:
         if not request:
             return None
         hints = memory_hints(self.books, request, self._reusable_by(pod.uid))
-        return best_hint([hint for hint in hints if within & ~(hint.mask or 0) == 0])
+        check_sets(hints)
+        return best_hint(hints, within)
 
     def _book(self, uid: str, mask: NumaMask, request: Mapping[str, int]) -> Blocks:
         """Charge what is not covered by memory of the pod's finished init containers."""
         nodes = nodes_of(mask)
         reusable = self._reusable_by(uid)
         for kind, size in request.items():
-            charge(self.books, nodes, kind, max(0, size - reusable(mask, kind)))
+            charge(self.books, nodes, kind, max(0, size - reusable.get((mask, kind), 0)))
         return tuple(MemoryBlock(nodes, kind, size) for kind, size in request.items())
 
     def _free_on(self, mask: NumaMask, kind: str) -> int:
@@ -210,9 +213,8 @@ class MemoryManager:
     def _blocks_of(self, uid: str, container: str) -> Blocks | None:
         return self.assignments.get(uid, {}).get(container)
 
-    def _reusable_by(self, uid: str) -> Callable[[NumaMask, str], int]:
-        amounts = self._reusable[1] if self._reusable[0] == uid else {}
-        return lambda mask, kind: amounts.get((mask, kind), 0)
+    def _reusable_by(self, uid: str) -> Reusable:
+        return self._reusable[1] if self._reusable[0] == uid else {}
 
     def _note_reusable(self, uid: str, container: ContainerDemand, blocks: Blocks) -> None:
         """Remember what later containers of the pod may use again; only one pod is remembered."""

@@ -46,6 +46,10 @@ class NodeMemory:
         table = self.tables.get(kind)
         return table.free if table else 0
 
+    def wraps(self, kind: str) -> bool:
+        """Tell whether more of a type is reserved than there is."""
+        return self.allocatable(kind) > UINT64 >> 1
+
     def allocatable(self, kind: str) -> int:
         """Return the bytes of a type that pods may use; 0 if the node has none of it."""
         table = self.tables.get(kind)

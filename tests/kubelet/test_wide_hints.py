@@ -1,0 +1,261 @@
+"""Hints that are described instead of listed: equal to the plain definition, and quick."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from itertools import product
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.kubelet.build import guaranteed, pod, start
+from tests.kubelet.test_merge import numa_of
+
+from numakube.kubelet import reference_merge
+from numakube.kubelet.cpus.cpu_hints import listed_cpu_hints, wide_cpu_hints
+from numakube.kubelet.device_hints import listed_device_hints, wide_device_hints
+from numakube.kubelet.machine import Core, Device, Machine, NumaNode
+from numakube.kubelet.memory.memory_hints import (
+    best_hint,
+    listed_memory_hints,
+    wide_memory_hints,
+)
+from numakube.kubelet.memory.memory_tables import MemoryBooks, MemoryTable, NodeMemory
+from numakube.kubelet.node import KubeletNode
+from numakube.kubelet.numa_ranking import NumaInfo
+from numakube.kubelet.outcome import NO_ANSWER, Admitted, Rejected
+from numakube.kubelet.policies import decide
+from numakube.kubelet.settings import KubeletSettings
+from numakube.kubelet.topology_hints import Hint, ProviderHints
+from numakube.kubelet.wide_hints import Cover, WideHints
+from numakube.kubelet.wide_merge import merge_wide
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet
+from numakube.values.numamask import mask_of, masks_over
+from numakube.values.topology_policy import TopologyPolicy
+
+SEEDS = st.integers(0, 2**32).map(Random)
+
+
+def some_hints(random: Random, nodes: tuple[int, ...]) -> WideHints:
+    """Return hints with random conditions on *nodes*."""
+    covers = []
+    for _ in range(random.randint(1, 2)):
+        amounts = {1 << node: random.randint(0, 3) for node in nodes}
+        if random.random() < 0.3:
+            amounts[mask_of(random.sample(nodes, min(2, len(nodes))))] = 2
+        covers.append(Cover(amounts, random.randint(0, 5)))
+    listed = random.sample(masks_over(nodes), random.randint(0, 3)) if len(nodes) > 1 else []
+    return WideHints(
+        nodes,
+        tuple(covers),
+        smallest=random.randint(1, 3),
+        open=mask_of(node for node in nodes if random.random() < 0.8),
+        least=random.randint(1, 2),
+        listed=frozenset(listed),
+    )
+
+
+def some_machine(random: Random, most: int) -> NumaInfo:
+    """Return NUMA nodes with holes in their ids and random distances."""
+    nodes = sorted(random.sample(range(12), random.randint(1, most)))
+    rows = [[random.choice((10, 11, 20, 32)) for _ in nodes] for _ in nodes]
+    return numa_of(*nodes, distances=rows, closest=random.random() < 0.5)
+
+
+@given(SEEDS)
+def test_every_answer_is_that_of_the_list(random: Random) -> None:
+    """Narrowest hint, fittest of a size, what hints have of some nodes, bounds of their number."""
+    numa = some_machine(random, 5)
+    hints = some_hints(random, numa.nodes)
+    masks = [mask for mask in masks_over(numa.nodes) if mask in hints]
+    assert hints.narrowest == min((mask.bit_count() for mask in masks), default=None)
+    assert hints.fewest <= len(masks) + len(hints.listed) <= hints.most + len(hints.listed)
+    assert set(hints.members()) == set(masks)
+    some = mask_of(node for node in numa.nodes if random.random() < 0.5)
+    assert hints.parts(some) == {mask & some for mask in masks} - {0}
+    for size in range(1, len(numa.nodes) + 1):
+        fitting = [m for m in masks if m.bit_count() == size and some & ~m == 0]
+        assert hints.first(size, within=some) == min(fitting, default=None)
+        fittest = min(fitting, key=numa.fitness, default=None)
+        assert hints.first(size, within=some, numa=numa) == fittest
+
+
+@given(SEEDS)
+@settings(max_examples=200)
+def test_described_hints_merge_as_listed_ones(random: Random) -> None:
+    """Whatever the others are: described on other nodes, listed, indifferent, or impossible."""
+    numa = some_machine(random, 5)
+    axes = []
+    for _ in range(random.randint(1, 3)):
+        nodes = sorted(random.sample(numa.nodes, random.randint(1, len(numa.nodes))))
+        axes.append(some_hints(random, tuple(nodes)))
+    axes = [one for one in axes if one]
+    others = [[Hint(None, preferred=True)], [Hint(None, preferred=False)]]
+    others.append([Hint(random.choice(masks_over(numa.nodes)), preferred=True)])
+    listed = random.sample(others, random.randint(0, 1))
+    plain = [*(one.listing() for one in axes), *listed]
+    assert merge_wide([*axes, *listed], numa) == reference_merge.merge(plain, numa)
+    described: list[ProviderHints] = [{"r": one} for one in axes]
+    described += [{"r": one} for one in listed]
+    expected = decide(TopologyPolicy.SINGLE_NUMA_NODE, [{"r": one} for one in plain], numa)
+    assert decide(TopologyPolicy.SINGLE_NUMA_NODE, described, numa) == expected
+
+
+@given(SEEDS)
+@settings(max_examples=40)
+def test_one_resource_alone_gets_its_own_best_hint_on_wide_machines(random: Random) -> None:
+    """Its fittest preferred one, or else its fittest narrowest one."""
+    nodes = tuple(sorted(random.sample(range(20), 10)))
+    rows = [[random.choice((10, 12, 20)) for _ in nodes] for _ in nodes]
+    numa = numa_of(*nodes, distances=rows, closest=random.random() < 0.5)
+    hints = some_hints(random, nodes)
+    if hints:
+        assert merge_wide([hints], numa) == reference_merge.merge([hints.listing()], numa)
+
+
+@given(SEEDS)
+@settings(max_examples=10)
+def test_two_resources_on_a_wide_machine_are_listed(random: Random) -> None:
+    """Nine common nodes are too many for a table, and few enough for a list."""
+    numa = numa_of(*range(9))
+    amounts = [{1 << node: random.randint(1, 2) for node in numa.nodes} for _ in range(2)]
+    axes = [WideHints(numa.nodes, (Cover(one, sum(one.values()) - 2),), 8) for one in amounts]
+    plain = [one.listing() for one in axes]
+    assert merge_wide(axes, numa) == reference_merge.merge(plain, numa)
+
+
+def some_books(random: Random) -> MemoryBooks:
+    """Return the books of a machine with groups and single nodes in use."""
+    books = {}
+    for node in range(random.randint(1, 5)):
+        tables = {}
+        for kind in ("memory", "hugepages-1Gi"):
+            total = random.randint(0, 6)
+            tables[kind] = MemoryTable(total, 0, total, free=random.randint(0, total))
+        books[node] = NodeMemory((node,), assignments=random.randint(0, 1), tables=tables)
+    if len(books) > 2 and random.random() < 0.5:
+        group = tuple(sorted(random.sample(sorted(books), 2)))
+        for node in group:
+            books[node].cells, books[node].assignments = group, 1
+    return books
+
+
+@given(SEEDS)
+@settings(max_examples=200)
+def test_described_hints_for_memory_are_the_listed_ones(random: Random) -> None:
+    """With groups in use, several memory types, and memory of finished init containers."""
+    books = some_books(random)
+    request = {"memory": random.randint(1, 8)}
+    if random.random() < 0.5:
+        request["hugepages-1Gi"] = random.randint(0, 4)
+    again = {(random.choice(masks_over(tuple(books))), "memory"): random.randint(1, 4)}
+    reusable = again if random.random() < 0.5 else {}
+    listed = listed_memory_hints(books, request, reusable)
+    wide = wide_memory_hints(books, request, reusable)
+    assert wide.listing() == listed
+    within = random.choice([0, *masks_over(tuple(books))])
+    assert best_hint(wide, within) == best_hint(listed, within)
+
+
+@given(SEEDS)
+def test_described_hints_for_devices_are_the_listed_ones(random: Random) -> None:
+    """With devices of several nodes, and devices that the pod will use again."""
+    nodes = tuple(range(random.randint(1, 5)))
+    every = [mask_of(random.sample(nodes, min(len(nodes), random.randint(1, 2)))) for _ in range(5)]
+    free, tied = every[: random.randint(0, 5)], every[: random.randint(0, 1)]
+    counts = {"every": Counter(every), "free": Counter(free), "tied": Counter(tied)}
+    count = random.randint(0, 4)
+    listed = listed_device_hints(nodes, **counts, count=count)
+    assert wide_device_hints(nodes, **counts, count=count).listing() == listed
+
+
+def wide_machine(count: int, *, ids: tuple[int, ...] = ()) -> Machine:
+    """A machine of so many NUMA nodes: two with CPUs, the others with memory only."""
+    numbers = ids or tuple(range(count))
+    nodes = []
+    for index, number in enumerate(numbers):
+        cpus = range(8 * index, 8 * index + 8) if index < 2 else range(0)
+        cores = tuple(Core(cpu, (cpu,), socket=index, uncore_cache=index) for cpu in cpus)
+        distances = tuple(10 if other == number else 40 for other in numbers)
+        nodes.append(NumaNode(number, 64 << 30, cores, distances=distances))
+    return Machine(tuple(nodes), cpu_count=16, socket_count=2)
+
+
+@given(SEEDS)
+def test_described_hints_for_cpus_are_the_listed_ones(random: Random) -> None:
+    """With CPUs in use, and CPUs that the pod will use again."""
+    node = start(
+        wide_machine(4), KubeletSettings(cpu_policy="static", reserved_cpus=CpuSet.of([0]))
+    )
+    assert node.cpus is not None
+    free = CpuMask(random.getrandbits(16))
+    again = CpuMask(random.getrandbits(16) & ~free) if random.random() < 0.5 else NO_CPUS
+    count = random.randint(1, 16)
+    wide = wide_cpu_hints(node.cpus, free, again, count)
+    assert wide.listing() == listed_cpu_hints(node.cpus, free, again, count)
+
+
+MACHINES = {
+    "16": wide_machine(16),
+    "24": wide_machine(24),
+    "34": wide_machine(34),
+    "holes": wide_machine(34, ids=(0, 1, *range(4, 60, 2), *range(60, 64))),
+    "64": wide_machine(64),
+}
+GPUS = {"vendor.example/gpu": tuple(Device(f"gpu{n}", (n % 2,)) for n in range(4))}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("kubernetes", ["1.31", "1.35", "1.36", "1.37"])
+def test_admission_on_many_numa_nodes_ends_at_once(machine: str, kubernetes: str) -> None:
+    """Under every policy, scope and memory policy: with an answer, or with word that none comes."""
+    policies = ("none", "best-effort", "restricted", "single-numa-node")
+    for policy, scope, memory in product(policies, ("container", "pod"), ("None", "Static")):
+        settings_ = KubeletSettings(
+            topology_policy=policy,
+            topology_scope=scope,
+            topology_options={"max-allowable-numa-nodes": "64"},
+            cpu_policy="static",
+            reserved_cpus=CpuSet.of([0]),
+            memory_policy=memory,
+            reserved_memory={0: {"memory": 1 << 30}},
+        )
+        node = start(MACHINES[machine], settings_, devices=GPUS, kubernetes=kubernetes)
+        begin = time.process_time()
+        outcome = node.admit(pod(guaranteed("app", "2", "4Gi", gpu="1")))
+        assert time.process_time() - begin < 1
+        tries = sets_tried(len(node.machine.nodes), node, aligns=policy != "none")
+        case = (policy, scope, memory, outcome)
+        if tries < 1 << 22:
+            assert isinstance(outcome, Admitted), case
+        elif tries > 1 << 30:
+            assert isinstance(outcome, Rejected), case
+            assert outcome.reason == NO_ANSWER
+            assert "this kubelet would not answer for about" in outcome.message
+
+
+def sets_tried(nodes: int, node: KubeletNode, *, aligns: bool) -> int:
+    """Return how many sets, or pairs of them, that kubelet looks at for one container."""
+    old = node.behaviour.version < (1, 36)
+    tries = (1 << nodes if node.memory else 1) * (1 << nodes if old and aligns else 1)
+    single = node.topology.policy is TopologyPolicy.SINGLE_NUMA_NODE
+    return 1 << nodes if single and tries > 1 else tries
+
+
+def test_a_pod_without_an_answer_leaves_nothing_behind() -> None:
+    """The next pod finds the node as it was."""
+    settings_ = KubeletSettings(
+        topology_policy="restricted",
+        topology_options={"max-allowable-numa-nodes": "34"},
+        cpu_policy="static",
+        reserved_cpus=CpuSet.of([0]),
+        memory_policy="Static",
+        reserved_memory={0: {"memory": 1 << 30}},
+    )
+    node = start(MACHINES["34"], settings_, kubernetes="1.37")
+    before = node.shared_cpus
+    assert isinstance(node.admit(pod(guaranteed("app", "2"))), Rejected)
+    node.collect_garbage()
+    assert (node.shared_cpus, list(node.pods)) == (before, [])
