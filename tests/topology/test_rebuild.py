@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.kubelet.build import admit, container, guaranteed, pod, start, static_settings
 from tests.kubelet.conftest import GIB, dual_socket_ht, quad_numa
 from tests.kubelet.scenarios import nodes, pods, workloads
+from tests.kubelet.test_wide_hints import wide_machine
 from tests.strategies.machines import machines
 from tests.topology.reports import run, through_text
 
@@ -250,4 +251,21 @@ def test_a_choice_that_our_plugin_makes_is_made_again(
         pod(guaranteed("c", gpu=str(size)), uid=f"b{number}")
         for number, size in enumerate(sizes[2:])
     ]
+    assert run(through_text(node), later) == run(node, later)
+
+
+@pytest.mark.parametrize("count", [24, 34, 64])
+def test_reports_of_many_numa_nodes_are_as_exact_as_others(count: int) -> None:
+    """Two nodes with CPUs, the others with memory only: a GPU server of 2026."""
+    settings_ = KubeletSettings(
+        topology_policy="restricted",
+        topology_options={"max-allowable-numa-nodes": "64"},
+        cpu_policy="static",
+        reserved_cpus=CpuSet.of([0]),
+    )
+    gpus = {GPU: tuple(Device(f"gpu{index}", (index % 2,)) for index in range(4))}
+    node = start(wide_machine(count), settings_, devices=gpus, kubernetes="1.37")
+    admit(node, pod(guaranteed("app", "4", gpu="1"), uid="first"))
+    later: list[Pod | str] = [pod(guaranteed("app", "4", gpu="2"), uid="second"), "first"]
+    later.append(pod(guaranteed("app", "6", gpu="1"), uid="third"))
     assert run(through_text(node), later) == run(node, later)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numakube.kubelet.kubelet_effort import check_sets
 from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
 from numakube.kubelet.wide_hints import MOST_LISTED, Cover, WideHints
 from numakube.values.numamask import NumaMask, masks_over, sums_over
@@ -35,6 +36,7 @@ def device_hints(
         count: how many devices are wanted.
     """
     if len(nodes) > MOST_LISTED:
+        check_sets(len(nodes))
         return wide_device_hints(nodes, every=every, free=free, tied=tied, count=count)
     return listed_device_hints(nodes, every=every, free=free, tied=tied, count=count)
 

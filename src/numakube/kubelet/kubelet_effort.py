@@ -25,11 +25,9 @@ _SECONDS_PER_PERMUTATION: Final = 1.5e-7
 _PATIENCE_SECONDS: Final = 60
 
 
-def check_sets(*resources: Sequence[Hint] | WideHints) -> None:
-    """Raise `NoAnswer` if the kubelet would try sets of NUMA nodes for minutes."""
-    wide = {id(one): one for one in resources if isinstance(one, WideHints)}.values()
-    tried = sum(one.tried for one in wide)
-    nodes = max((len(one.nodes) for one in wide), default=0)
+def check_sets(nodes: int) -> None:
+    """Raise `NoAnswer` if the kubelet would try all sets of so many NUMA nodes for minutes."""
+    tried = (1 << nodes) - 1
     _check(tried * _SECONDS_PER_SET, f"it tries each of the {tried} sets of {nodes} NUMA nodes")
 
 

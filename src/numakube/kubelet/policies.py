@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from numakube.kubelet.kubelet_effort import check_sets
 from numakube.kubelet.merge import merge
 from numakube.kubelet.topology_hints import Hint, ProviderHints, axes_of
 from numakube.kubelet.wide_hints import WideHints
@@ -30,7 +29,6 @@ class Decision(NamedTuple):
 def decide(policy: TopologyPolicy, answers: Iterable[ProviderHints], numa: NumaInfo) -> Decision:
     """Merge the providers' answers as *policy* does. Not for policy ``none``, which never asks."""
     axes = axes_of(answers)
-    check_sets(*axes)
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         hint = _merge_single(axes, numa)
         return Decision(hint, hint.preferred)

@@ -94,11 +94,6 @@ class WideHints:
         return next(plain, most if sizes else None)
 
     @property
-    def tried(self) -> int:
-        """How many sets the kubelet tries to make these hints."""
-        return int(2 ** len(self.nodes)) - 1
-
-    @property
     def fewest(self) -> int:
         """A number of hints that there are at least: all that contain the narrowest one."""
         plain = self._narrowest_plain

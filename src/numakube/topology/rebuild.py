@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 _WHOLE_POD: Final = "*"
 """The container to which everything that a pod holds is booked in a rebuilt model."""
 
-# Managers try every set of NUMA nodes: beyond this a decision takes minutes, here as in a kubelet.
-_MOST_NODES: Final = 16
-
 
 def report_of(node: KubeletNode) -> ExactReport:
     """Return the state of *node* as the next admission finds it: what is gone is released."""
@@ -133,8 +130,6 @@ def _choice(node: KubeletNode, name: str, positions: Mapping[str, int]) -> Devic
 
 def node_of(report: ExactReport) -> KubeletNode | Unusable:
     """Return a kubelet model in the state of *report*; the caller may change it freely."""
-    if len(report.machine.nodes) > _MOST_NODES:
-        return Unusable(f"the model takes machines of at most {_MOST_NODES} NUMA nodes")
     try:
         return _rebuilt(report)
     except ConfigError as error:

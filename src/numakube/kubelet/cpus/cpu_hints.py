@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from numakube.kubelet.kubelet_effort import check_sets
 from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
 from numakube.kubelet.wide_hints import MOST_LISTED, Cover, WideHints
 from numakube.values.numamask import masks_over, sums_over
@@ -23,6 +24,7 @@ def cpu_hints(
 ) -> list[Hint] | WideHints:
     """Return the sets of NUMA nodes where *wanted* CPUs are free or reusable."""
     if len(manager.topology.numa) > MOST_LISTED:
+        check_sets(len(manager.topology.numa))
         return wide_cpu_hints(manager, available, reusable, wanted)
     return listed_cpu_hints(manager, available, reusable, wanted)
 

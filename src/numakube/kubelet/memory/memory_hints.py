@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from numakube.kubelet.kubelet_effort import check_sets
 from numakube.kubelet.memory.memory_tables import UINT64, NodeMemory
 from numakube.kubelet.outcome import NoAnswer
 from numakube.kubelet.topology_hints import Hint, hints_on
@@ -30,6 +31,7 @@ def memory_hints(
     wraps = any(memory.wraps(kind) for memory in books.values() for kind in request)
     if len(books) <= MOST_LISTED or (wraps and len(books) <= MOST_LISTABLE):
         return listed_memory_hints(books, request, reusable)
+    check_sets(len(books))
     if wraps:
         raise NoAnswer(
             "more memory is reserved on a NUMA node than it has: the model does not follow the "

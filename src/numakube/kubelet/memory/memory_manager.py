@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from numakube.errors import KubeletStartError
 from numakube.kubelet.demand import Role
-from numakube.kubelet.kubelet_effort import check_sets
 from numakube.kubelet.memory import pod_level_memory
 from numakube.kubelet.memory.memory_hints import best_hint, memory_hints, splits_a_group
 from numakube.kubelet.memory.memory_tables import (
@@ -196,7 +195,6 @@ class MemoryManager:
         if not request:
             return None
         hints = memory_hints(self.books, request, self._reusable_by(pod.uid))
-        check_sets(hints)
         return best_hint(hints, within)
 
     def _book(self, uid: str, mask: NumaMask, request: Mapping[str, int]) -> Blocks:

@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kubelet.build import guaranteed, pod
+from tests.kubelet.build import guaranteed, pod, start
+from tests.kubelet.test_wide_hints import wide_machine
+from tests.scheduling.numa.native.build import topology_of_model
 from tests.scheduling.numa.native.clusters import Belief, any_pods, clusters, topologies
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
+from numakube.kubelet.settings import KubeletSettings
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.numa.native.native_engine import NativeEngine
@@ -21,6 +24,7 @@ from numakube.scheduling.numa.rejection import Rejection, RejectionGroup, closes
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.view import NodeTopology, ZoneView
+from numakube.values.cpuset import CpuSet
 from numakube.values.topology_policy import TopologyPolicy
 
 
@@ -171,3 +175,32 @@ def test_machines_with_too_many_sets_of_zones_are_not_refused(policy: str, cpus:
     assert engine.filter(CycleState(), info, snapshot.at(0)).ok
     alone = engine.score(CycleState(), info, snapshot.at(0))
     assert engine.score_all(CycleState(), info, snapshot, snapshot.rows).tolist() == [alone]
+
+
+@pytest.mark.parametrize("count", [24, 34, 64])
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+def test_machines_of_many_zones_are_judged_at_once_as_each_alone(count: int, policy: str) -> None:
+    """Pods of one zone, of two, and of all zones together."""
+    cluster = Cluster()
+    settings_ = KubeletSettings(
+        topology_policy=policy,
+        topology_options={"max-allowable-numa-nodes": "64"},
+        cpu_policy="static",
+        reserved_cpus=CpuSet.of([0]),
+        memory_policy="Static",
+        reserved_memory={0: {"memory": 1 << 30}},
+    )
+    for index in range(3):
+        cluster.set_node(Node(metadata=ObjectMeta(name=f"node-{index}")))
+        model = start(wide_machine(count), settings_, kubernetes="1.37")
+        cluster.suppose(f"node-{index}", Belief(topology_of_model(model, f"node-{index}")))
+    snapshot = cluster.snapshot()
+    for cpus, memory in (("4", "4Gi"), ("12", "100Gi"), ("2", f"{64 * count - 8}Gi")):
+        engine, info = NativeEngine(), PodInfo(pod(guaranteed("app", cpus, memory)))
+        verdicts = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        alone = [engine.judge(info, snapshot.at(int(row))) for row in snapshot.rows]
+        ok = [True] * 3 if verdicts is None else verdicts.ok.tolist()
+        assert ok == [not isinstance(one, Rejection) for one in alone]
+        each = [engine.score(CycleState(), info, snapshot.at(int(row))) for row in snapshot.rows]
+        scores = engine.score_all(CycleState(), info, snapshot, snapshot.rows)
+        assert scores.tolist() == each

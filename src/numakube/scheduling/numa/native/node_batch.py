@@ -114,14 +114,16 @@ class NodeBatch:
         self, sets: IntArray, rate: Callable[[tuple[int, ...], Distances], float]
     ) -> npt.NDArray[np.float64]:
         """Rate the set of zones of each node; sets that are alike are rated once."""
-        codes = self._table.shape.take(self.rows).astype(np.int64) << self.zones | sets
-        kinds, which = np.unique(codes, return_inverse=True)
+        shapes = self._table.shape.take(self.rows).astype(np.int64)
+        masks, mask = np.unique(sets, return_inverse=True)
+        kinds, which = np.unique(shapes * len(masks) + mask, return_inverse=True)
         rates = [
             rate(
-                nodes_of(code & ((1 << self.zones) - 1)),
-                self._table.shape_at(code >> self.zones).distances,
+                # Sixty-four zones fill the number, sign included.
+                nodes_of(int(masks[kind % len(masks)]) & ((1 << self.zones) - 1)),
+                self._table.shape_at(kind // len(masks)).distances,
             )
-            for code in kinds.tolist()
+            for kind in kinds.tolist()
         ]
         return np.array(rates)[which]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.scheduling.numa.native.reference_alignment import MOST_SETS
+from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU
 from numakube.values.topology_policy import TopologyPolicy
 
@@ -37,12 +38,13 @@ _FAR: Final = np.iinfo(np.int64).max
 @lru_cache(maxsize=256)
 def sets_of(zones: int, size: int) -> tuple[tuple[int, ...], ...]:
     """Return the sets of *size* positions in ascending order of their bits."""
-    return tuple(sorted(combinations(range(zones), size), key=bits_of))
+    return tuple(sorted(combinations(range(zones), size), key=mask_of))
 
 
 def bits_of(places: tuple[int, ...]) -> int:
-    """Return the number that stands for a set of positions."""
-    return sum(1 << place for place in places)
+    """Return the number that stands for a set of positions; the last of 64 is its sign."""
+    mask = mask_of(places)
+    return mask - (1 << 64) if mask >> 63 else mask
 
 
 def is_undecided(zones: int, size: int) -> bool:
@@ -80,7 +82,7 @@ def place_in_sets(rules: Rules, stage: Stage, batch: NodeBatch) -> IntArray:
     """Return the set that the stage would take on each node by itself; 0 where it is refused."""
     sizes = common_sizes(rules, stage.want, batch)
     chosen = np.zeros(batch.size, dtype=np.int64)
-    everywhere = (1 << batch.zones) - 1
+    everywhere = bits_of(tuple(range(batch.zones)))
     if not rules.refuses_unaligned:
         # No use in trying sets when not even all zones together will do.
         chosen[~_holds(stage.want.parts, batch.free, tuple(range(batch.zones)))] = everywhere
