@@ -17,8 +17,13 @@ import aiohttp
 import pytest
 import yaml
 
+from numakube.kube.catalog import RESOURCE_CLAIMS
+from numakube.kubelet.machines.synthetic import from_shape
+from numakube.testing import pod_document
 from numakube_lab.api.access.authentication import User
 from numakube_lab.api.server.api_server import ApiServer
+from numakube_lab.controllers.types.claim_types import RESOURCE_CLAIM_TEMPLATES
+from numakube_lab.testing import lab_cluster, uniform_plans
 
 SCHEDULER = shutil.which(
     "kube-scheduler", path=os.environ.get("KUBEBUILDER_ASSETS", os.environ["PATH"])
@@ -32,6 +37,7 @@ USERS = {
     "admin-test": User("admin", "u-admin", ("system:masters",)),
     "scheduler-test": User("system:kube-scheduler", "u-scheduler", ()),
 }
+GPU = "vendor.example/gpu"
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -93,9 +99,9 @@ def _kubeconfig(directory: Path, server: ApiServer) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def _scheduler(directory: Path, kubeconfig: Path) -> AsyncIterator[None]:
+async def _scheduler(directory: Path, *arguments: str) -> AsyncIterator[None]:
     assert SCHEDULER is not None
-    arguments = (f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=true")
+    arguments = (*arguments, "--secure-port=0")
     with (directory / "kube-scheduler.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             SCHEDULER, *arguments, stdout=log, stderr=log
@@ -118,7 +124,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
         connector = aiohttp.TCPConnector(ssl=trust)
         async with (
             aiohttp.ClientSession(server.url, headers=headers, connector=connector) as session,
-            _scheduler(tmp_path, kubeconfig),
+            _scheduler(tmp_path, f"--kubeconfig={kubeconfig}", "--leader-elect=true"),
         ):
             yield Lab(session)
 
@@ -157,6 +163,53 @@ async def test_a_less_important_pod_makes_room(lab: Lab) -> None:
     victim = await lab.until(PODS, lambda pod: "deletionTimestamp" in pod["metadata"])
     assert victim["metadata"]["name"] == "low"
     await lab.until(PODS, lambda pod: pod["status"].get("nominatedNodeName") == "n1")
+
+
+async def test_claims_are_allocated_from_the_slices_of_lab_nodes(tmp_path: Path) -> None:
+    """Each pod gets a device of its own; one too many waits until a claim is given back."""
+    machine = from_shape("2 sockets, 8 cores, smt 2, 32Gi, gpu 1")
+    plans = [one.with_claimable(GPU) for one in uniform_plans(1, machine, "", "1.35")]
+    async with lab_cluster(plans=tuple(plans)) as cluster:
+        config = tmp_path / "config.yaml"
+        config.write_text(yaml.safe_dump(_second_scheduler(cluster.site.kubeconfig)))
+        async with _scheduler(tmp_path, f"--config={config}"):
+            template = {"metadata": {"name": "one-gpu"}, "spec": {"spec": _GPU_CLAIM}}
+            await cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template, namespace="default")
+            await cluster.create(*(_claiming(f"p{number}") for number in range(3)))
+            await cluster.until(lambda: len(cluster.by_phase("Running")) == 2)
+            claims = (await cluster.client.list(RESOURCE_CLAIMS, namespace="default")).items
+            devices = sorted(device for claim in claims for device in _devices(claim))
+            assert devices == ["gpu-0", "gpu-1"]
+            (waiting,) = cluster.by_phase("Pending")
+            await cluster.delete(next(iter(cluster.by_phase("Running"))))
+            await cluster.runs(waiting)
+
+
+_GPU_CLAIM = {
+    "devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.vendor.example"}}]}
+}
+
+
+def _second_scheduler(kubeconfig: Path) -> Json:
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "leaderElection": {"leaderElect": False},
+        "profiles": [{"schedulerName": "stock"}],
+    }
+
+
+def _claiming(name: str) -> Json:
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
+    pod = pod_document(name, "2", schedulerName="stock", resourceClaims=claims)
+    pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    return pod
+
+
+def _devices(claim: Json) -> list[str]:
+    allocation = claim.get("status", {}).get("allocation", {})
+    return [one["device"] for one in allocation.get("devices", {}).get("results", [])]
 
 
 def _is_unschedulable(pod: Json, name: str) -> bool:

@@ -77,6 +77,9 @@ REPLICA_SETS = _document("apps", "replicasets", "ReplicaSet")
 STATEFUL_SETS = _document("apps", "statefulsets", "StatefulSet")
 DAEMON_SETS = _document("apps", "daemonsets", "DaemonSet")
 JOBS = _document("batch", "jobs", "Job")
+RESOURCE_CLAIMS = _document("resource.k8s.io", "resourceclaims", "ResourceClaim")
+RESOURCE_SLICES = _document("resource.k8s.io", "resourceslices", "ResourceSlice", namespaced=False)
+DEVICE_CLASSES = _document("resource.k8s.io", "deviceclasses", "DeviceClass", namespaced=False)
 POD_DISRUPTION_BUDGETS = _document("policy", "poddisruptionbudgets", "PodDisruptionBudget")
 PRIORITY_CLASSES = _document(
     "scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False

@@ -46,6 +46,26 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimedDevice:
+    """A device that a claim was given (dynamic resource allocation), by its ResourceSlice."""
+
+    driver: str
+    pool: str
+    device: str
+    share_id: str = ""
+    cdi_devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicResource:
+    """The devices of one claim that a container may use; the kubelet knows no place of them."""
+
+    claim_name: str
+    claim_namespace: str
+    devices: tuple[ClaimedDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerResources:
     """What one container holds for itself."""
 
@@ -53,6 +73,7 @@ class ContainerResources:
     cpu_ids: tuple[int, ...] = ()
     memory: tuple[Memory, ...] = ()
     devices: tuple[Devices, ...] = ()
+    dynamic_resources: tuple[DynamicResource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +214,7 @@ def _read_pod(message: Any) -> PodResources:  # noqa: ANN401 - a protobuf messag
                 cpu_ids=tuple(sorted(one.cpu_ids)),
                 memory=tuple(map(_read_memory, one.memory)),
                 devices=tuple(map(_read_devices, one.devices)),
+                dynamic_resources=tuple(map(_read_dynamic_resource, one.dynamic_resources)),
             )
             for one in message.containers
         ),
@@ -215,6 +237,23 @@ def _read_memory(message: Any) -> Memory:  # noqa: ANN401 - a protobuf message
 
 def _read_devices(message: Any) -> Devices:  # noqa: ANN401 - a protobuf message
     return Devices(message.resource_name, tuple(message.device_ids), _read_topology(message))
+
+
+def _read_dynamic_resource(message: Any) -> DynamicResource:  # noqa: ANN401
+    return DynamicResource(
+        claim_name=message.claim_name,
+        claim_namespace=message.claim_namespace,
+        devices=tuple(
+            ClaimedDevice(
+                driver=one.driver_name,
+                pool=one.pool_name,
+                device=one.device_name,
+                share_id=one.share_id,
+                cdi_devices=tuple(cdi.name for cdi in one.cdi_devices),
+            )
+            for one in message.claim_resources
+        ),
+    )
 
 
 def _read_topology(message: Any) -> tuple[int, ...]:  # noqa: ANN401 - a protobuf message

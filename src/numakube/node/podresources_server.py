@@ -14,7 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from numakube.node.podresources import AllocatableResources, Devices, Memory, PodResources
+    from numakube.node.podresources import (
+        AllocatableResources,
+        Devices,
+        DynamicResource,
+        Memory,
+        PodResources,
+    )
 
 # The kubelet's own limit, and its words when it is exceeded.
 RATE_PER_SECOND: Final = 100
@@ -108,6 +114,7 @@ def _write_pod(pod: PodResources) -> Any:  # noqa: ANN401 - a protobuf message
                 cpu_ids=one.cpu_ids,
                 memory=[_write_memory(part) for part in one.memory],
                 devices=[_write_devices(part) for part in one.devices],
+                dynamic_resources=[_write_dynamic_resource(part) for part in one.dynamic_resources],
             )
             for one in pod.containers
         ],
@@ -119,6 +126,23 @@ def _write_pod(pod: PodResources) -> Any:  # noqa: ANN401 - a protobuf message
 def _write_memory(memory: Memory) -> Any:  # noqa: ANN401 - a protobuf message
     return POD_RESOURCES.ContainerMemory(
         memory_type=memory.type, size=memory.size_bytes, topology=_topology(memory.numa_nodes)
+    )
+
+
+def _write_dynamic_resource(claim: DynamicResource) -> Any:  # noqa: ANN401 - a protobuf message
+    return POD_RESOURCES.DynamicResource(
+        claim_name=claim.claim_name,
+        claim_namespace=claim.claim_namespace,
+        claim_resources=[
+            POD_RESOURCES.ClaimResource(
+                driver_name=one.driver,
+                pool_name=one.pool,
+                device_name=one.device,
+                share_id=one.share_id or None,
+                cdi_devices=[POD_RESOURCES.CDIDevice(name=name) for name in one.cdi_devices],
+            )
+            for one in claim.devices
+        ],
     )
 
 

@@ -17,14 +17,18 @@ from numakube.values.cpuset import CpuSet
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.api.containers import Container
     from numakube.api.pod import Pod
     from numakube.kubelet.node import KubeletNode
     from numakube.kubelet.outcome import MemoryBlock
+    from numakube_lab.nodes.dra_driver import ClaimedDevices
 
 
-def pod_resources(model: KubeletNode, pods: Iterable[Pod]) -> tuple[PodResources, ...]:
+def pod_resources(
+    model: KubeletNode, pods: Iterable[Pod], claims: ClaimedDevices | None = None
+) -> tuple[PodResources, ...]:
     """Return what each of the active *pods* holds."""
-    return tuple(_pod(model, pod) for pod in pods)
+    return tuple(_pod(model, pod, claims) for pod in pods)
 
 
 def allocatable_resources(model: KubeletNode) -> AllocatableResources:
@@ -47,24 +51,26 @@ def allocatable_resources(model: KubeletNode) -> AllocatableResources:
     )
 
 
-def _pod(model: KubeletNode, pod: Pod) -> PodResources:
+def _pod(model: KubeletNode, pod: Pod, claims: ClaimedDevices | None) -> PodResources:
     sidecars = [one for one in pod.spec.init_containers if is_sidecar(one)]
     uid = pod.metadata.uid
     return PodResources(
         name=pod.metadata.name,
         namespace=pod.metadata.namespace,
         containers=tuple(
-            _container(model, uid, one.name) for one in (*sidecars, *pod.spec.containers)
+            _container(model, uid, one, claims) for one in (*sidecars, *pod.spec.containers)
         ),
         cpu_ids=tuple(CpuSet(model.cpus.bubbles.get(uid, 0))) if model.cpus else (),
         memory=_memory(model.memory.bubbles.get(uid, ())) if model.memory else (),
     )
 
 
-def _container(model: KubeletNode, uid: str, name: str) -> ContainerResources:
-    held = model.placement(uid, name)
+def _container(
+    model: KubeletNode, uid: str, container: Container, claims: ClaimedDevices | None
+) -> ContainerResources:
+    held = model.placement(uid, container.name)
     return ContainerResources(
-        name=name,
+        name=container.name,
         cpu_ids=tuple(held.cpus),
         memory=_memory(held.memory),
         devices=tuple(
@@ -73,6 +79,7 @@ def _container(model: KubeletNode, uid: str, name: str) -> ContainerResources:
             for device in ids
             for entry in _device(model, resource, device)
         ),
+        dynamic_resources=claims.of_container(uid, container) if claims else (),
     )
 
 

@@ -16,6 +16,7 @@ import structlog
 from numakube.kube.object_keys import key_of
 from numakube.node.podresources import AllocatableResources
 from numakube_lab.nodes.aligner import ModelAligner
+from numakube_lab.nodes.dra_driver import ClaimedDevices
 from numakube_lab.nodes.held_resources import allocatable_resources, pod_resources
 from numakube_lab.nodes.kubelet_admission import Admission
 from numakube_lab.nodes.node_object import is_ready
@@ -144,6 +145,7 @@ class LabKubelet:
         self._told = -1
         self._aligner_of = aligner_of
         self.cgroups = cgroups
+        self._claims = ClaimedDevices(client, plan)
         self._keeper: PodKeeper | None = None
         self._starting = self._managers_up = False
         # When to look at which pod, by the monotonic clock; in order of arrival.
@@ -179,6 +181,7 @@ class LabKubelet:
             step=self._step,
             aligner=self._aligner_of(admission),
             cgroups=self.cgroups,
+            claims=self._claims,
             on_change=lambda: self._save(admission),
         )
         self._starting = True
@@ -253,7 +256,7 @@ class LabKubelet:
         """Return what the listed pods hold (PodResources ``List``)."""
         if self.admission is None:
             return ()
-        return pod_resources(self.admission.model, self.admission.listed)
+        return pod_resources(self.admission.model, self.admission.listed, self._claims)
 
     def allocatable_resources(self) -> AllocatableResources:
         """Return what the node has to give (PodResources ``GetAllocatableResources``).

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.errors import ConfigError
 from numakube.kubelet.versions import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numakube.api.placement import Taint
-    from numakube.kubelet.machine import Machine
+    from numakube.kubelet.machine import Device, Machine
 
 
 STORAGE_BYTES: Final = 100 << 30
@@ -33,6 +34,8 @@ class NodePlan:
         taints: taints that it registers with.
         ephemeral_storage_bytes: size of its disk.
         cgroup_version: of its control groups, 1 or 2.
+        claimable: devices by the resource that they would be of a device plugin, which DRA drivers
+            offer to claims instead.
         virtual_functions: how many a network card on each NUMA node has, in the node's fake sysfs;
             with 0 there are no cards.
     """
@@ -45,6 +48,9 @@ class NodePlan:
     taints: tuple[Taint, ...] = ()
     ephemeral_storage_bytes: int = STORAGE_BYTES
     cgroup_version: int = 2
+    claimable: Mapping[str, tuple[Device, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     virtual_functions: int = 0
 
     @property
@@ -52,3 +58,17 @@ class NodePlan:
         """The version as a kubelet reports it: with a ``v`` and a patch number."""
         version = self.kubernetes.removeprefix("v")
         return f"v{version}" if version.count(".") > 1 else f"v{version}.0"
+
+    def with_claimable(self, *resources: str) -> NodePlan:
+        """Return the plan of a node whose devices of these *resources* are for claims.
+
+        Raises:
+            ConfigError: the machine has no such devices.
+        """
+        plugins = dict(self.machine.devices)
+        for resource in resources:
+            if resource not in plugins:
+                known = ", ".join(plugins) or "no devices"
+                raise ConfigError(f"{self.name} has no {resource}: its machine has {known}")
+        claimable = {resource: plugins.pop(resource) for resource in resources}
+        return replace(self, machine=replace(self.machine, devices=plugins), claimable=claimable)

@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     from numakube.kubelet.outcome import Rejected
     from numakube_lab.nodes.aligner import Aligner
     from numakube_lab.nodes.cgroups import NodeCgroups
+    from numakube_lab.nodes.dra_driver import ClaimedDevices
     from numakube_lab.nodes.kubelet_admission import Admission
     from numakube_lab.nodes.node_addresses import NodeAddresses
     from numakube_lab.nodes.timeline import PodRun, Runtime
 
 COMPONENT: Final = "kubelet"
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
+_CREATING: Final = "ContainerCreating"
 # How soon the kubelet tries again to start a container that it could not start.
 _RETRY: Final = timedelta(seconds=10)
 
@@ -89,6 +91,7 @@ class PodKeeper:
         step: Callable[[], Awaitable[None]],
         aligner: Aligner | None = None,
         cgroups: NodeCgroups | None = None,
+        claims: ClaimedDevices | None = None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare a keeper.
@@ -103,6 +106,7 @@ class PodKeeper:
             step: lets the time pass that a step of an admission takes.
             aligner: what gives out resources, if not the model alone.
             cgroups: the node's control groups, if it has any.
+            claims: what readies the devices of claims, if anything does.
             on_change: called after a change of what is held and before the API hears of it.
         """
         self._name = node_name
@@ -113,6 +117,7 @@ class PodKeeper:
         self._runtime = runtime
         self._aligner = aligner or ModelAligner(admission)
         self._cgroups = cgroups
+        self._claims = claims
         self._on_change = on_change
         self._records: dict[ObjectKey, _Record] = {}
         self._step = step
@@ -198,10 +203,24 @@ class PodKeeper:
         if record.prepared or run.stopped or record.stop is not None:
             return run
         trouble = await self._aligner.prepare(pod)
+        if trouble is not None:
+            return blocked(run, _CONFIG_ERROR, trouble, again=now + _RETRY)
+        trouble = await self._prepare_claims(pod)
+        if trouble is not None:
+            await self._record_event(pod, "FailedPrepareDynamicResources", trouble)
+            return blocked(run, _CREATING, "", again=now + _RETRY)
+        record.prepared = True
+        return run
+
+    async def _prepare_claims(self, pod: Pod) -> str | None:
+        """Have the devices of the pod's claims readied; return what went wrong, if anything."""
+        if self._claims is None or not pod.spec.resource_claims:
+            return None
+        trouble = await self._claims.prepare(pod)
         if trouble is None:
-            record.prepared = True
-            return run
-        return blocked(run, _CONFIG_ERROR, trouble, again=now + _RETRY)
+            self._on_change()
+            return None
+        return f"Failed to prepare dynamic resources: {trouble}"
 
     def running(self, pods: Iterable[Pod]) -> set[tuple[str, str]]:
         """Return the containers of *pods* that run, by uid and name: they do without a kubelet."""
@@ -241,6 +260,8 @@ class PodKeeper:
         del self._records[key]
         self._runtime.forget(record.uid)
         self._aligner.forget(record.uid)
+        if self._claims is not None:
+            self._claims.forget(record.uid)
         self._addresses.release(record.uid)
         self._remove_groups(record.uid)
         if self._admission.is_active(record.uid):

@@ -11,6 +11,7 @@ from numakube.errors import AlreadyExists, NotFound
 from numakube.kube.catalog import LEASES, NODES
 from numakube.kube.patches import merge_patch, strategic_patch
 from numakube.values.times import format_time
+from numakube_lab.nodes.dra_driver import publish
 from numakube_lab.nodes.node_object import (
     LEASE_NAMESPACE,
     conditions,
@@ -55,6 +56,7 @@ class NodeReporter:
             await self._patch_status(document["status"])
         self._uid = node.metadata.uid
         self._reported = offer
+        await publish(self._client, self._plan, node_uid=self._uid)
         await self.renew()
 
     async def report(self, offer: Offer) -> None:

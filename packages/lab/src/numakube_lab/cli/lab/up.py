@@ -70,6 +70,14 @@ _MOST_VFS = 248
     default=0,
     help="Give every NUMA node a network card with so many SR-IOV functions, in its fake sysfs.",
 )
+@click.option(
+    "--dra",
+    "claimable",
+    metavar="RESOURCE",
+    multiple=True,
+    help="Offer the devices of RESOURCE, as in vendor.example/gpu, to claims (dynamic resource "
+    "allocation) instead of by a device plugin; can be given several times.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one.")
 @click.option("--data", metavar="FILE", help="Keep everything in FILE across restarts.")
@@ -118,6 +126,7 @@ def command(
     log_format: str,
     *,
     labels: tuple[str, ...],
+    claimable: tuple[str, ...],
     cgroups: int,
     with_pods: bool,
     tls: bool,
@@ -146,7 +155,7 @@ def command(
         name=name,
         plans=tuple(
             replace(
-                plan,
+                plan.with_claimable(*claimable),
                 virtual_functions=vfs,
                 cgroup_version=cgroups,
                 labels={**plan.labels, **_labels(labels)},

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from numakube.api.pod import PodResourceClaimStatus
+from numakube.api.pod_claims import claims_of_pod
 from numakube.api.pod_phase import has_ended
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
@@ -56,14 +57,6 @@ MAX_PREFIX: Final = 57
 
 UNSEEN_SECONDS: Final = 2.0
 """How long a pod may be missing from the mirror before its reservations are taken back."""
-
-
-def claims_of_pod(pod: Pod) -> Iterator[tuple[PodResourceClaim, str | None]]:
-    """Yield the claims of *pod*, each with the name of its object; None if there is none yet."""
-    statuses = pod.status.resource_claim_statuses if pod.status else ()
-    made = {one.name: one.resource_claim_name for one in statuses}
-    for claim in pod.spec.resource_claims:
-        yield claim, claim.resource_claim_name or made.get(claim.name)
 
 
 def is_done(pod: Pod) -> bool:
