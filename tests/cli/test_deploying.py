@@ -251,6 +251,22 @@ def test_a_configuration_that_no_scheduler_takes_is_refused_before_anything_is_d
     assert text in ended.err
 
 
+def test_a_configuration_of_an_older_version_is_deployed_with_a_warning(
+    numakube: Callable[..., Ended], tmp_path: Path
+) -> None:
+    """C28: which names the new field."""
+    own = tmp_path / "old.yaml"
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1beta1"}
+    args = {"name": "NodeResourceTopologyMatch", "args": {"kubeconfigpath": "/x"}}
+    profiles = [{"schedulerName": "old", "pluginConfig": [args]}]
+    tree = {**header, "kind": "KubeSchedulerConfiguration", "profiles": profiles}
+    own.write_text(dump_yaml(tree), encoding="utf-8")
+    ended = numakube("render", "scheduler", "--scheduler-config", str(own))
+    assert ended.code == 0
+    assert f"warning: {own}: apiVersion: " in ended.err
+    assert "kubeconfigpath has no effect: write clientConnection.kubeconfig" in ended.err
+
+
 async def _scheduler_pods(site: LabSite) -> set[str]:
     found = await site.client.list(PODS, namespace="numakube")
     return {one.metadata.name for one in found.items}

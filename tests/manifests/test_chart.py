@@ -102,7 +102,7 @@ def test_profiles_and_their_arguments_can_be_chosen_and_a_change_rolls_the_pods(
     """B13, C24: cache, scoring, foreign pods, resync and more profiles, from values."""
     plugin = "NodeResourceTopologyMatch"
     args = {"cache": {"kind": "overreserve"}, "cacheResyncPeriodSeconds": 10}
-    more = {"schedulerName": "b", "pluginConfig": [{"name": plugin, "args": args}]}
+    more: dict[str, Any] = {"schedulerName": "b", "pluginConfig": [{"name": plugin, "args": args}]}
     more["plugins"] = {"multiPoint": {"enabled": [{"name": plugin}]}}
     usual, before = scheduler_with()
     tree, after = scheduler_with(pluginConfig=[{"name": plugin, "args": args}], profiles=[more])

@@ -28,7 +28,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
@@ -79,13 +79,17 @@ def engine_of(
     return engine
 
 
-def tried(tree: Mapping[str, object], source: str) -> KubeSchedulerConfiguration:
+def tried(
+    tree: Mapping[str, object], source: str, note: Callable[[str], None] = lambda _: None
+) -> KubeSchedulerConfiguration:
     """Return the configuration in *tree*, of which every plugin could be made.
+
+    What is to be written otherwise today goes to *note*.
 
     Raises:
         ConfigError: a scheduler would not start with it; it says what is wrong where.
     """
-    config = read_configuration(tree, source=source)
+    config = read_configuration(tree, source=source, note=note)
     if not config.profiles:
         raise ConfigError(f"{source}: profiles: at least one is required")
     try:

@@ -11,7 +11,9 @@ import structlog
 
 from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
 from numakube.api.yamls import load_yaml
+from numakube.apps.host.surroundings import Surroundings
 from numakube.apps.scheduler.default_binder import CLIENT, DefaultBinder
+from numakube.apps.scheduler.process import read_options
 from numakube.apps.scheduler.settings import configuration_of
 from numakube.cli.main import run
 from numakube.errors import ConfigError, NumakubeError
@@ -114,6 +116,18 @@ def make(text: str, tmp_path: Path, client: Client | None = None) -> None:
     config = configuration_of({"config": str(path)}, Path)
     client = client or connect(ClusterConfig(server="http://127.0.0.1:1"))
     assemble(config, all_plugins(DefaultBinder.make), offering(client))
+
+
+def test_a_scheduler_starts_with_a_file_of_v1beta1_and_says_what_to_write(
+    tmp_path: Path,
+) -> None:
+    """C28: what it logs is among its options."""
+    path = tmp_path / "config.yaml"
+    path.write_text(UPSTREAM.replace("config.k8s.io/v1", "config.k8s.io/v1beta1"))
+    options = read_options({"config": str(path)}, Surroundings())
+    assert options.config.profiles == configuration(UPSTREAM).profiles
+    (note,) = options.notes
+    assert note.endswith("is deprecated: write kubescheduler.config.k8s.io/v1")
 
 
 @pytest.mark.parametrize(

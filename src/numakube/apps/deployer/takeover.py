@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.scheduler_config import API_VERSION, KIND
 from numakube.apps.deployer.detection import EXPORTER, SCHEDULER, Found
-from numakube.errors import ConfigError
+from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.scheduler_engine import tried
+from numakube.scheduling.config.older_versions import OLDER, upgraded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -88,7 +89,7 @@ def _configuration(schedulers: Sequence[Found], choices: Choices) -> dict[str, A
         if one.configuration is None:
             why = one.unread or "it has no configuration"
             raise ConfigError(f"nothing is taken over: {one}: {why}")
-    trees = [one.configuration or {} for one in schedulers]
+    trees = [_as_v1(one) for one in schedulers]
     settings = [{name: text for name, text in tree.items() if name not in _OWN} for tree in trees]
     if any(each != settings[0] for each in settings):
         raise ConfigError("nothing is taken over: the schedulers have different settings")
@@ -105,6 +106,16 @@ def _configuration(schedulers: Sequence[Found], choices: Choices) -> dict[str, A
     except ConfigError as error:
         raise ConfigError(f"nothing is taken over: {error}") from None
     return merged
+
+
+def _as_v1(one: Found) -> dict[str, Any]:
+    tree = one.configuration or {}
+    if tree.get("apiVersion") not in OLDER:
+        return tree
+    try:
+        return upgraded(tree, lambda _: None, str(one))
+    except (ConfigError, MalformedObject) as error:
+        raise ConfigError(f"nothing is taken over: {error}") from None
 
 
 def _complete(chosen: dict[str, Any], schedulers: Sequence[Found]) -> dict[str, Any]:

@@ -78,10 +78,12 @@ class SchedulerOptions:
     Attributes:
         settings: every setting.
         config: file and flags together.
+        notes: what of the file is to be written otherwise today.
     """
 
     settings: SchedulerSettings
     config: KubeSchedulerConfiguration
+    notes: tuple[str, ...] = ()
 
     @property
     def logs(self) -> LogSettings:
@@ -95,6 +97,8 @@ async def run(options: SchedulerOptions, around: Surroundings, stop: asyncio.Eve
     Raises:
         ConfigError: it cannot even start.
     """
+    for note in options.notes:
+        _log.warning("configuration", note=note)
     cluster = cluster_of(options.settings.connection, env=around.env, root=around.root)
     async with connect(
         cluster, clock=around.clock, env=around.env, user_agent="numakube-scheduler", rate=0
@@ -279,8 +283,10 @@ def read_options(flags: Values, around: Surroundings) -> SchedulerOptions:
     Raises:
         ConfigError: something makes no sense.
     """
-    config = configuration_of(flags, around.locate)
-    return SchedulerOptions(settings=SETTINGS.read(flags, around), config=config)
+    notes: list[str] = []
+    config = configuration_of(flags, around.locate, notes)
+    settings = SETTINGS.read(flags, around)
+    return SchedulerOptions(settings=settings, config=config, notes=tuple(notes))
 
 
 _ABOUT: Final = """\

@@ -75,12 +75,15 @@ class SchedulerSettings:
 SETTINGS: Final = SettingsTable(SchedulerSettings)
 
 
-def configuration_of(flags: Mapping[str, Any], locate: Locate) -> KubeSchedulerConfiguration:
+def configuration_of(
+    flags: Mapping[str, Any], locate: Locate, notes: list[str] | None = None
+) -> KubeSchedulerConfiguration:
     """Return the configuration that file and flags add up to.
 
     Args:
         flags: only what stood on the command line.
         locate: where a path of the process really is.
+        notes: gets what is to be written otherwise today.
 
     Raises:
         ConfigError: they make no sense.
@@ -89,14 +92,14 @@ def configuration_of(flags: Mapping[str, Any], locate: Locate) -> KubeSchedulerC
     if flags.get("config"):
         if name:
             raise ConfigError("--scheduler-name: the names are those of the profiles in --config")
-        config = _from_file(flags["config"], locate)
+        config = _from_file(flags["config"], locate, [] if notes is None else notes)
     else:
         config = default_configuration(name or SCHEDULER_NAME)
     election = _election(config.leader_election, flags)
     return msgspec.structs.replace(config, leader_election=election)
 
 
-def _from_file(path: str, locate: Locate) -> KubeSchedulerConfiguration:
+def _from_file(path: str, locate: Locate, notes: list[str]) -> KubeSchedulerConfiguration:
     try:
         text = locate(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -104,7 +107,7 @@ def _from_file(path: str, locate: Locate) -> KubeSchedulerConfiguration:
     tree = load_yaml(text, path)
     if not isinstance(tree, dict):
         raise ConfigError(f"--config {path}: not a mapping")
-    config = read_configuration(tree, source=path)
+    config = read_configuration(tree, source=path, note=notes.append)
     if not config.profiles:
         return msgspec.structs.replace(config, profiles=(ProfileConfig(),))
     return config

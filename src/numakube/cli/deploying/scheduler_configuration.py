@@ -118,5 +118,5 @@ def _put(tree: dict[str, Any], argument: str) -> None:
 def _tried(tree: dict[str, Any], source: str) -> ConfiguredScheduler:
     from numakube.insight.scheduler_engine import tried
 
-    config = tried(tree, source)
+    config = tried(tree, source, lambda note: click.echo(f"warning: {source}: {note}", err=True))
     return ConfiguredScheduler(config.profiles[0].scheduler_name, tree)

@@ -38,7 +38,7 @@ def bases() -> dict[str, str]:
 
 
 def _is_configuration(document: dict[str, Any]) -> bool:
-    return document["kind"] == "ConfigMap" and document["metadata"]["name"] == CONFIG
+    return (document["kind"], document["metadata"]["name"]) == ("ConfigMap", CONFIG)
 
 
 def _generator(document: dict[str, Any]) -> dict[str, Any]:

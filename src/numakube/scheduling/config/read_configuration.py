@@ -1,8 +1,9 @@
 """Reading and checking a KubeSchedulerConfiguration.
 
-A file for kube-scheduler with upstream's plugin works unchanged. What we do not do is said at once
-and by name, rather than ignored: extenders, and plugins that do not exist here. What makes no
-difference here is a warning: see `unused_settings`.
+A file for kube-scheduler with upstream's plugin works unchanged, an older version of it with notes
+on what to write today. What we do not do is said at once and by name, rather than ignored:
+extenders, and plugins that do not exist here. What makes no difference here is a warning: see
+`unused_settings`.
 """
 
 from __future__ import annotations
@@ -12,32 +13,42 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.codec import convert
 from numakube.api.scheduler_config import API_VERSION, KIND, KubeSchedulerConfiguration
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
+from numakube.scheduling.config.older_versions import OLDER, upgraded
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.values.durations import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-_VERSIONS: Final = (
-    API_VERSION,
-    "kubescheduler.config.k8s.io/v1beta3",
-    "kubescheduler.config.k8s.io/v1beta2",
-)
 _ALL_NODES: Final = 100
 """Percent."""
 
 
+def _ignored(note: str) -> None:
+    del note
+
+
 def read_configuration(
-    tree: Mapping[str, object], *, source: str = KIND
+    tree: Mapping[str, object], *, source: str = KIND, note: Callable[[str], None] = _ignored
 ) -> KubeSchedulerConfiguration:
-    """Return the configuration in *tree*, a parsed file; raise `ConfigError` naming a field."""
-    if tree.get("kind") != KIND or tree.get("apiVersion") not in _VERSIONS:
+    """Return the configuration in *tree*, a parsed file.
+
+    Args:
+        tree: what the file has.
+        source: where it is from.
+        note: gets a sentence for everything that is to be written otherwise today.
+
+    Raises:
+        ConfigError: it is wrong; the message names the field.
+    """
+    if tree.get("kind") != KIND or tree.get("apiVersion") not in (API_VERSION, *OLDER):
         raise ConfigError(
             f"{source}: this is {tree.get('apiVersion')} {tree.get('kind')}, "
             f"not a {KIND} of {API_VERSION}"
         )
     try:
-        config = convert(KubeSchedulerConfiguration, {**tree, "apiVersion": API_VERSION}, source)
+        tree = tree if tree["apiVersion"] == API_VERSION else upgraded(tree, note, source)
+        config = convert(KubeSchedulerConfiguration, tree, source)
     except MalformedObject as error:
         raise ConfigError(str(error)) from None
     problems = [*unknown_fields(tree), *_problems(config)]
