@@ -30,6 +30,10 @@ _LOOK: Final[dict[str, Lazy | Hosted]] = {
 _PLAN: Final = {
     "admit": Lazy("numakube.cli.admit", "What would this node's kubelet do with these pods?"),
     "check": Lazy("numakube.cli.check", "Are NUMA annotations and labels in manifests right?"),
+    "conformance": Lazy(
+        "numakube.cli.conformance",
+        "Do NodeResourceTopologies say what their readers understand?",
+    ),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
 }

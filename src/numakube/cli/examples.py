@@ -28,6 +28,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "--machine dgx-h100 -k kubelet.yaml -f pods.yaml",
     ),
     "check": ("deploy/", "- < pod.yaml"),
+    "conformance": ("", "node-0 -o json", "-f nrt.yaml --strict"),
     "machine": ("/sys", "dgx-h100 -o text", "--presets"),
     "validate": ("", "--policy restricted", "--patch node-0 --format flags", "--host /"),
     "setup": ("", "exporter scheduler --wait"),

@@ -5,6 +5,7 @@ kubelet keeps CPU 0 for itself; the pod default/trainer holds CPUs 4 and 5 and 4
 """
 
 from pathlib import Path
+from typing import Any
 
 from numakube.api.codec import convert
 from numakube.api.nrt import NodeResourceTopology, convert_nrt
@@ -17,7 +18,7 @@ NAMES = sorted(path.stem for path in _FOLDER.glob("*.yaml"))
 """All producers."""
 
 
-def document(name: str) -> dict[str, object]:
+def document(name: str) -> dict[str, Any]:
     """Return an object as it is served."""
     found = load_yaml((_FOLDER / f"{name}.yaml").read_text(), name)
     assert isinstance(found, dict)

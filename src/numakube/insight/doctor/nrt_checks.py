@@ -65,14 +65,14 @@ UNUSABLE: Final = Rule(
     severity=Severity.ERROR,
     title="A NodeResourceTopology cannot be used",
     why="The node is treated as one whose zones are not known.",
-    fix="kubectl get noderesourcetopology NODE -o yaml   # then correct the program that writes it",
+    fix="kubectl numa conformance NODE   # names the fields; correct the program that writes them",
 )
 ODD: Final = Rule(
     id="NUMA-NRT-ODD",
     severity=Severity.WARNING,
     title="Parts of a NodeResourceTopology make no sense",
     why="They are passed over; what they were meant to say is not known to the scheduler.",
-    fix="kubectl get noderesourcetopology NODE -o yaml   # then correct the program that writes it",
+    fix="kubectl numa conformance NODE   # names the fields; correct the program that writes them",
 )
 STALE: Final = Rule(
     id="NUMA-NRT-STALE",
