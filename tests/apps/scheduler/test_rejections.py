@@ -54,6 +54,22 @@ async def test_a_node_that_rejects_a_pod_gets_no_more_like_it(world: LabCluster)
     assert guard.next_change() is not None
 
 
+async def test_a_node_on_which_a_pod_ended_is_tried_again_at_once(world: LabCluster) -> None:
+    """Its next report shows more room than the one under which it rejected."""
+    running = await world.start()
+    await lies_are_believed(world)
+    guard = running.process.scheduler.engine.guard
+    for name in ("p0", "p1"):
+        await world.create(pod_document(name, "2"))
+        await world.until(lambda name=name: is_kept_away(guard, world.pod(name)))  # type: ignore[misc]
+    await world.create(pod_document("p2", "2"))
+    await world.refuses("p2", GUARD)
+    await world.delete("fills-node-0-5")
+    await world.until(lambda: "p2" in world.by_phase("Running"))
+    assert world.pod("p2").spec.node_name == "node-0"
+    assert is_kept_away(guard, world.pod("p2")), "the while itself has not passed"
+
+
 def is_kept_away(guard: RejectionGuard, pod: Pod) -> bool:
     """Tell whether pods like one that was rejected are kept away from its node."""
     rejected = PodInfo(pod)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 from tests.scheduling.conftest import MakeNode, MakePod
 
-from numakube.api.meta import OwnerReference
+from numakube.api.meta import ObjectMeta, OwnerReference
+from numakube.api.nrt import Attribute, NodeResourceTopology, Zone, ZoneResource
 from numakube.api.pod import PodStatus
 from numakube.scheduling.framework.state import CycleState
 from numakube.scheduling.framework.status import Code
+from numakube.scheduling.numa.caches.passthrough import Passthrough
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -93,3 +96,50 @@ def test_old_rejections_are_forgotten(make_pod: MakePod) -> None:
     assert guard.next_change() is None
     assert guard.rejected(rejected(make_pod, "n1"), 10_001.0) is None
     assert guard.next_change() == 10_031.0
+
+
+def report(free: tuple[str, str], policy: str = "restricted") -> NodeResourceTopology:
+    """Return a report of n1: the CPUs that its two zones have left."""
+    zones = tuple(
+        Zone(name=f"node-{number}", type="Node", resources=(cpus(left),))
+        for number, left in enumerate(free)
+    )
+    policy_told = Attribute(name="topologyManagerPolicy", value=policy)
+    return NodeResourceTopology(
+        metadata=ObjectMeta(name="n1"), zones=zones, attributes=(policy_told,)
+    )
+
+
+def cpus(left: str) -> ZoneResource:
+    """Return eight CPUs, some of which are left."""
+    return ZoneResource(name="cpu", capacity="8", allocatable="8", available=left)
+
+
+@pytest.mark.parametrize(
+    ("after", "may_pass"),
+    [
+        (report(("2", "2")), False),
+        (report(("1", "2")), False),
+        (report(("1", "3")), True),
+        (report(("2", "2"), policy="best-effort"), True),
+    ],
+    ids=["the same", "less room", "more room in a zone", "another policy"],
+)
+def test_a_report_of_more_room_or_another_configuration_lifts_the_ban(
+    make_pod: MakePod, make_node: MakeNode, after: NodeResourceTopology, may_pass: bool
+) -> None:
+    """What the kubelet said was about another state."""
+    guard, cache, cluster = RejectionGuard(), Passthrough(), Cluster()
+    cluster.set_node(make_node("n1"))
+    cluster.take(cache.set_report(report(("2", "2"))), cache)
+    node = cluster.node("n1")
+    assert node is not None
+    assert node.numa is not None
+    guard.rejected(rejected(make_pod, "n1"), 100.0, report=node.numa.topology)
+    like = rejected(make_pod, "")
+    assert not guard.filter(CycleState(), like, node).ok
+    cluster.take(cache.set_report(after), cache)
+    snapshot = cluster.snapshot()
+    assert guard.filter(CycleState(), like, node).ok is may_pass
+    verdicts = guard.filter_all(CycleState(), like, snapshot, snapshot.rows)
+    assert (verdicts is None or bool(verdicts.ok[0])) is may_pass

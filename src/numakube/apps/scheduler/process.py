@@ -162,7 +162,12 @@ class SchedulerProcess:
             self.mirror, queue, results=results, preemptions=preemptions, permits=permits
         )
         rejections = Rejections(
-            engine.guard, clock, queue, recorder=self._recorder, metrics=metrics
+            engine.guard,
+            clock,
+            queue,
+            cluster=self.mirror.cluster,
+            recorder=self._recorder,
+            metrics=metrics,
         )
         self.mirror.listener = SchedulerListener(
             engine.runtimes.keys(),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.kube.event_recorder import EventRecorder
     from numakube.scheduling.plugins.rejection_guard import RejectionGuard
+    from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -30,12 +31,14 @@ class Rejections:
         clock: Clock,
         queue: PodQueue,
         *,
+        cluster: Cluster,
         recorder: EventRecorder,
         metrics: SchedulerMetrics,
     ) -> None:
         self._guard = guard
         self._clock = clock
         self._queue = queue
+        self._cluster = cluster
         self._recorder = recorder
         self._metrics = metrics
 
@@ -46,7 +49,9 @@ class Rejections:
         reason = pod.pod.status.reason if pod.pod.status else ""
         self._metrics.rejections.labels(reason).inc()
         _log.warning("kubelet_rejected_pod", pod=pod.key, node=pod.node_name, reason=reason)
-        owner = self._guard.rejected(pod, self._clock.monotonic())
+        node = self._cluster.node(pod.node_name)
+        report = node.numa.topology if node is not None and node.numa is not None else None
+        owner = self._guard.rejected(pod, self._clock.monotonic(), report=report)
         self._metrics.runaways.set(self._guard.runaways)
         if owner is not None and self._queue.leads:
             self._tell_owner(owner, pod, reason)

@@ -3,7 +3,8 @@
 A kubelet that refuses a bound pod (``TopologyAffinityError`` and its kin) makes the pod fail for
 good; its controller makes another at once, which would fail the same way, hundreds of times. So a
 node that has rejected a pod is not offered pods of that shape for a while that doubles each time,
-and after a few rejections the whole workload is held back for a while.
+or until its report shows another configuration or more room; and after a few rejections the whole
+workload is held back for a while.
 
 The program that runs the plugin passes the time in (`advance`); nothing else changes the guard but
 `rejected`.
@@ -22,6 +23,7 @@ from numakube.scheduling.framework.registry import Service
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
 from numakube.scheduling.framework.verdicts import Verdicts
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
+from numakube.topology.report_changes import may_take_more
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.topology.view import NodeTopology
 
 NODE_SECONDS: Final = 30.0
 LONGEST_NODE_SECONDS: Final = 600.0
@@ -48,8 +51,20 @@ _REFUSAL: Final = unresolvable("node(s) whose kubelet rejected a pod like this a
 
 @dataclass(slots=True)
 class _Ban:
+    """A node that is not offered pods of one shape.
+
+    Attributes:
+        report: what was known of the node when it rejected the last one.
+    """
+
     times: int = 0
     until: float = 0.0
+    report: NodeTopology | None = None
+
+    def keeps_away_from(self, node: NodeInfo, now: float) -> bool:
+        """Tell whether *node* is still not to be offered such pods."""
+        report = None if node.numa is None else node.numa.topology
+        return self.until > now and not may_take_more(self.report, report)
 
 
 @dataclass(slots=True)
@@ -84,11 +99,19 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
         """How many workloads are held back."""
         return sum(one.until > self._now for one in self._owners.values())
 
-    def rejected(self, pod: PodInfo, now: float) -> OwnerReference | None:
-        """Remember a rejection; return the owner if its pods are held back from now on."""
+    def rejected(
+        self, pod: PodInfo, now: float, *, report: NodeTopology | None = None
+    ) -> OwnerReference | None:
+        """Remember a rejection; return the owner if its pods are held back from now on.
+
+        Args:
+            pod: the pod that was rejected.
+            now: the time.
+            report: what is known of its node.
+        """
         self._now = max(now, self._now)
         ban = self._bans.setdefault(scheduling_key(pod), {}).setdefault(pod.node_name, _Ban())
-        ban.times += 1
+        ban.times, ban.report = ban.times + 1, report
         ban.until = now + _doubled(NODE_SECONDS, ban.times, LONGEST_NODE_SECONDS)
         owner = pod.pod.metadata.controller
         return None if owner is None else self._count(owner, now)
@@ -130,7 +153,8 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node that has rejected a pod like this."""
         ban = self._bans.get(scheduling_key(pod), {}).get(node.name) if self._bans else None
-        return _REFUSAL if ban is not None and ban.until > self._now else SUCCESS
+        banned = ban is not None and ban.keeps_away_from(node, self._now)
+        return _REFUSAL if banned else SUCCESS
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
@@ -140,9 +164,9 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
         if not bans:
             return None
         banned = [
-            snapshot.row_of[node]
-            for node, ban in bans.items()
-            if ban.until > self._now and node in snapshot.row_of
+            snapshot.row_of[name]
+            for name, ban in bans.items()
+            if (node := snapshot.node(name)) is not None and ban.keeps_away_from(node, self._now)
         ]
         return Verdicts.where(~np.isin(rows, banned), _REFUSAL) if banned else None
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from numakube.scheduling.numa.caches.contract import NOTHING, Cause, Change, Changes
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
+from numakube.topology.report_changes import configuration_of
 
 if TYPE_CHECKING:
     from numakube.scheduling.snapshot.belief import NumaBelief
-    from numakube.topology.view import NodeTopology
 
 
 def change_between(
@@ -29,26 +29,9 @@ def makes_room(before: NumaBelief | None, after: NumaBelief | None) -> bool:
         return True
     if before.blocked and not after.blocked:
         return True
-    if _configuration(before.topology) != _configuration(after.topology):
+    if configuration_of(before.topology) != configuration_of(after.topology):
         return True
     return _more_is_free(before, after) or _a_pod_left(before, after)
-
-
-def _configuration(topology: NodeTopology | None) -> tuple[object, ...]:
-    if topology is None:
-        return ()
-    exact = topology.report
-    return (
-        [zone.id for zone in topology.zones],
-        topology.policy,
-        topology.scope,
-        topology.max_numa_nodes,
-        topology.topology_options,
-        topology.cpu_manager_policy,
-        topology.cpu_manager_options,
-        topology.memory_manager_policy,
-        None if exact is None else exact.settings,
-    )
 
 
 def _more_is_free(before: NumaBelief, after: NumaBelief) -> bool:
