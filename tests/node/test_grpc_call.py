@@ -10,15 +10,15 @@ from typing import Any
 
 import grpc
 import pytest
+from hpack import Encoder
 
 from numakube.node.grpc_call import CallFailed, Code, call
 from numakube.node.grpc_serving import serve_socket
-from numakube.node.hpack import write_headers
 
 MEGABYTE = 1 << 20
 METHOD = "/test.Echo/Call"
 SETTINGS = "000000 04 00 00000000"
-STATUS = write_headers([(b":status", b"200")]).hex()
+STATUS = Encoder().encode([(b":status", b"200")]).hex()
 
 
 @pytest.fixture
@@ -101,23 +101,27 @@ def frame(kind: int, flags: int, payload: str, *, stream: int = 1) -> str:
 def trailers(**headers: str) -> str:
     """Return the frame that ends an answer."""
     named = [(name.replace("_", "-").encode(), text.encode()) for name, text in headers.items()]
-    return frame(1, 0x5, write_headers(named).hex())
+    return frame(1, 0x5, Encoder().encode(named).hex())
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "complaint"),
     [
-        ("", Code.UNAVAILABLE, "0 bytes read"),
-        (SETTINGS, Code.UNAVAILABLE, "0 bytes read"),
+        ("", Code.UNAVAILABLE, "hung up"),
+        (SETTINGS, Code.UNAVAILABLE, "hung up"),
         (SETTINGS + frame(3, 0, "00000007"), Code.UNAVAILABLE, "reset, HTTP/2 error 7"),
         (frame(7, 0, "0000000000000000", stream=0), Code.UNAVAILABLE, "takes no more calls"),
         (frame(1, 0x5, STATUS), Code.UNKNOWN, "that of HTTP is 200"),
         (trailers(grpc_status="0"), Code.INTERNAL, "cannot be read"),
         (trailers(grpc_status="99"), Code.INTERNAL, "cannot be read"),
-        (frame(0, 0, "0100000000") + trailers(grpc_status="0"), Code.INTERNAL, "one plain message"),
-        (frame(1, 0x5, "be"), Code.INTERNAL, "entry 62"),
-        ("ffffff 00 00 00000001", Code.INTERNAL, "a frame of 16777215 bytes"),
-        ("485454502f312e3120343030", Code.INTERNAL, "a frame of"),  # HTTP/1.1 400
+        (
+            frame(1, 0x4, STATUS) + frame(0, 0, "0100000000") + trailers(grpc_status="0"),
+            Code.INTERNAL,
+            "one plain message",
+        ),
+        (frame(1, 0x5, "be"), Code.INTERNAL, "cannot be read"),
+        ("ffffff 00 00 00000001", Code.UNAVAILABLE, "hung up"),
+        ("485454502f312e3120343030", Code.UNAVAILABLE, "hung up"),  # HTTP/1.1 400
     ],
 )
 async def test_a_server_that_breaks_off_or_talks_nonsense_is_an_error(
@@ -132,11 +136,10 @@ async def test_a_server_that_breaks_off_or_talks_nonsense_is_an_error(
 
 async def test_padding_continuations_and_pings_are_understood(socket: Path) -> None:
     """The gRPC library sends none of them, but a server may."""
-    block = write_headers([(b"grpc-status", b"0")]).hex()
+    block = Encoder().encode([(b"grpc-status", b"0")]).hex()
     answer = (
         SETTINGS
         + frame(6, 0, "0102030405060708", stream=0)
-        + frame(7, 0, "0000000100000000", stream=0)  # no calls after this one
         + frame(1, 0x4 | 0x20, "0000000010" + STATUS)
         + frame(0, 0x8, "02" + "0000000002" + "6f6b" + "0000")
         + frame(1, 0x1, block[:8])
