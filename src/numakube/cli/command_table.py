@@ -34,6 +34,7 @@ _PLAN: Final = {
         "numakube.cli.conformance",
         "Do NodeResourceTopologies say what their readers understand?",
     ),
+    "align": Lazy("numakube.cli.align", "Is all that this container has on one NUMA node?"),
     "machine": Lazy("numakube.cli.machine", "Show a machine, or write it in another format."),
     "replay": Lazy("numakube.cli.replay", "Answer recorded cases and compare with the recording."),
 }

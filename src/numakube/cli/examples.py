@@ -29,6 +29,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "check": ("deploy/", "- < pod.yaml"),
     "conformance": ("", "node-0 -o json", "-f nrt.yaml --strict"),
+    "align": ("", "--memory -o json", "--stay"),
     "machine": ("/sys", "dgx-h100 -o text", "--presets"),
     "validate": ("", "--policy restricted", "--patch node-0 --format flags", "--host /"),
     "setup": ("", "exporter scheduler --wait"),

@@ -67,6 +67,7 @@ def describe(pool: Pool, member: Member, facts: Facts) -> Description:
         description.nodes += member.static.nodes
         description.mounts += member.static.mounts
         description.envs |= member.static.envs
+        description.info["static"] = {"numaNodes": ",".join(map(str, member.static.numa_nodes))}
     if member.candidate is not None and member.selector is not None:
         _describe(description, pool, member.candidate, member.selector, facts)
     if pool.additional_info is not None:

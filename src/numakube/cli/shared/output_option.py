@@ -50,18 +50,22 @@ def output_option(*forms: Output) -> Callable[[Any], Any]:
 
 def print_document(document: object, output: Output) -> None:
     """Print plain data as JSON or YAML."""
+    click.echo(document_text(document, output))
+
+
+def document_text(document: object, output: Output) -> str:
+    """Return plain data as JSON or YAML, without the end of the last line."""
     if output is Output.YAML:
         from numakube.api.yamls import dump_yaml
 
         text = dump_yaml(document)
         if not text.replace("\n", "").isprintable():
             text = dump_yaml(document, ascii_only=True)
-        click.echo(text, nl=False)
-    else:
-        text = json.dumps(document, indent=2, ensure_ascii=False)
-        if not text.replace("\n", "").isprintable():
-            text = json.dumps(document, indent=2)
-        click.echo(text)
+        return text.removesuffix("\n")
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    if not text.replace("\n", "").isprintable():
+        text = json.dumps(document, indent=2)
+    return text
 
 
 def make_console(*, stderr: bool = False) -> Console:

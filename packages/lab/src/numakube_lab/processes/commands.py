@@ -83,12 +83,26 @@ def as_told(process: Process) -> Surroundings:
     return replace(unreachable(process), serve=True, elsewhere=elsewhere)
 
 
+async def run_align(process: Process) -> int:
+    """Say where the container's CPUs, memory and devices are (``numakube align``)."""
+    from numakube.cli.align import answer, command
+
+    options = command.make_context("align", list(process.args)).params
+    output, with_memory = options["output"], options["with_memory"]
+    text, code = answer(process.path, process.env, output=output, with_memory=with_memory)
+    process.log(text)
+    if options["stay"]:
+        await process.stop.wait()
+    return code
+
+
 _SURROUNDINGS: Final = {"extender": as_told, "gc": unreachable, "sriov": unreachable}
 """What surrounds programs that do not serve behind ``pods/proxy``, as all others do."""
 
 PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
     {
         "version": print_version,
+        "align": explained(run_align),
         "lab-probe": run_probe,
         **{name: hosted(name, _SURROUNDINGS.get(name, proxied)) for name in HOSTED},
     }

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from numakube.kube.connection.cluster_config import SERVICE_ACCOUNT
+from numakube.values.cpuset import CpuSet
 from numakube_lab.processes.environment import expand
 from numakube_lab.processes.podspec import Mount
 from numakube_lab.processes.tasks import CannotStart
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from numakube.api.volumes import HostPathVolumeSource
+    from numakube.kubelet.node import KubeletNode
     from numakube_lab.processes.podspec import (
         MountedVolume,
         RunnableContainer,
@@ -142,6 +144,27 @@ class PodFiles:
 
     def _volume(self, name: str) -> Path:
         return self._folder / "volumes" / name
+
+
+def show_machine(root: Path, sysfs: Path) -> None:
+    """Let a container see its node's ``/sys``, unless something is mounted there."""
+    point = root / _SYSFS
+    if not point.exists():
+        point.symlink_to(sysfs)
+
+
+def show_status(root: Path, model: KubeletNode, uid: str, container: str) -> None:
+    """Write what the kernel would say of the container's CPUs and memory nodes."""
+    held = model.placement(uid, container)
+    everywhere = [node.id for node in model.machine.nodes if node.memory_bytes]
+    bound = {node for block in held.memory for node in block.numa_nodes}
+    status = root / "proc" / "self" / "status"
+    status.parent.mkdir(parents=True, exist_ok=True)
+    status.write_text(
+        f"Cpus_allowed_list:\t{held.cpus or model.shared_cpus}\n"
+        f"Mems_allowed_list:\t{CpuSet.of(bound or everywhere)}\n",
+        encoding="ascii",
+    )
 
 
 _HOST_PATH_CHECKS: Final[Mapping[str, tuple[str, Callable[[Path], bool]]]] = {

@@ -25,7 +25,7 @@ from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.processes.container import ContainerProcess
 from numakube_lab.processes.container_programs import Process, find_program, is_own, words_of
 from numakube_lab.processes.environment import environment_of, expand
-from numakube_lab.processes.filesystem import NodeFiles, PodFiles
+from numakube_lab.processes.filesystem import NodeFiles, PodFiles, show_machine, show_status
 from numakube_lab.processes.pod import PodProcesses, past_of, policy_of
 from numakube_lab.processes.podspec import RUNNABLE_PODS, RunnableStatus
 from numakube_lab.processes.sources import Sources, account_of
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from numakube_lab.processes.output import Output
     from numakube_lab.processes.podspec import RunnablePod
     from numakube_lab.processes.sources import InsideAddress
+
+SEE_THEMSELVES: Final = frozenset({"align"})
+"""Programs that look at their own CPUs: the others are spared thousands of files."""
 
 REFRESH_SECONDS: Final = 60.0
 """How often mounted files follow what they are made from, as with a kubelet."""
@@ -217,20 +220,39 @@ class ProcessRuntime:
         container = pod.container(name)
         await record.files.refresh(pod, sources)
         env = await environment_of(pod, container, sources)
+        env |= self._device_variables(record, name)
         words = words_of(container.command, container.args)
         program, *rest = [expand(word, env) for word in words] or [""]
+        root = record.files.build(pod, container, env)
+        if program in SEE_THEMSELVES:
+            await self._show_place(record, name, root)
         if record.refresher is None:
             record.refresher = self._tasks.start(self._refresh(record), name=f"{record.key} files")
         process = Process(
             args=tuple(rest),
             env=env,
-            root=record.files.build(pod, container, env),
+            root=root,
             log=output.write,
             stop=stop,
             clock=self._client.clock,
             announce=partial(self._announce, record.uid),
         )
         return find_program(program, self._programs), process
+
+    def _device_variables(self, record: _Record, container: str) -> dict[str, str]:
+        """Return the variables that device plugins answered with."""
+        sockets = self._pool.sockets(record.node) if self._pool is not None else None
+        plugins = sockets.plugins if sockets is not None else None
+        answers = plugins.allocations(record.uid, container) if plugins is not None else ()
+        return {name: text for answer in answers for name, text in answer.envs.items()}
+
+    async def _show_place(self, record: _Record, container: str, root: Path) -> None:
+        """Let a container see the machine, and what the kernel would say of its CPUs."""
+        await self._make_path(record.node, "/sys")
+        show_machine(root, self._nodes.path(record.node, "/sys"))
+        kubelet = self._pool.kubelets.get(record.node) if self._pool is not None else None
+        if kubelet is not None and kubelet.admission is not None:
+            show_status(root, kubelet.admission.model, record.uid, container)
 
     async def _refresh(self, record: _Record) -> None:
         """Keep mounted files and tokens up to date as long as the pod is there."""
