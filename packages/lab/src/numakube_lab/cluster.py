@@ -16,7 +16,7 @@ import secrets
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from numakube.api.yamls import dump_yaml
 from numakube.errors import ConfigError, MalformedObject
@@ -33,15 +33,15 @@ from numakube_lab.dumps.bring_pods import Bringing
 from numakube_lab.exporters.exporter_pool import steer
 from numakube_lab.faults import FaultKind, FaultRule, Faults
 from numakube_lab.inprocess import InProcess
+from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.plan import NodePlan
 from numakube_lab.processes.logs import ContainerLogs
 from numakube_lab.processes.sources import InsideAddress
 from numakube_lab.rundir import LabInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from numakube.kubelet.machine import Machine
     from numakube_lab.dumps.dump import Dump
@@ -87,7 +87,7 @@ def uniform_plans(
     )
 
 
-class Lab:
+class Lab(Lifetime):
     """A running lab.
 
     Attributes:
@@ -135,9 +135,9 @@ class Lab:
         self._dashboard = LabDashboard(self.client, name=options.name, host=options.host)
         self._tell = tell
         self._notes: list[str] = []
-        self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
+    async def live(self) -> AsyncIterator[None]:
+        """Start everything, and end it in the opposite order."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.server)
             self.server.state.logs.append(ContainerLogs(self.runtime, self.client.clock))
@@ -159,16 +159,7 @@ class Lab:
                 self._notes = bringing.notes
             if self._options.enforcers:
                 await deploy_enforcers(self.client)
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._stack.aclose()
+            yield
 
     @property
     def url(self) -> str:

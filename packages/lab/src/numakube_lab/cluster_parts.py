@@ -10,18 +10,18 @@ that lets the client do everything: a bare kube-apiserver becomes a cluster with
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.apps.deployer.engine import Engine
 from numakube.manifests.components import Choices, objects_of
 from numakube_lab.controllers.all_controllers import Controllers
 from numakube_lab.exporters.exporter_pool import ExporterPool
+from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.node_pool import NODE_INDEX, NodePool
 from numakube_lab.processes.runtime import ProcessRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Callable
 
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numakube_lab.rundir import RunDir
 
 
-class Crew:
+class Crew(Lifetime):
     """Nodes, controllers and exporters that run for the length of a context.
 
     Attributes:
@@ -68,10 +68,9 @@ class Crew:
         self.exporters = ExporterPool(client, self.pool) if exporters else None
         self._plans = plans
         self._tell = tell
-        self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Self:
-        """Start everybody; returns when the nodes have registered and were reported."""
+    async def live(self) -> AsyncIterator[None]:
+        """Start everybody, until the nodes are reported; end them in the opposite order."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.runtime)
             await stack.enter_async_context(self.pool)
@@ -80,17 +79,7 @@ class Crew:
             if self.exporters is not None:
                 await stack.enter_async_context(self.exporters)
             await self.add(*self._plans)
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End everybody, in the opposite order of their start."""
-        await self._stack.aclose()
+            yield
 
     async def add(self, *plans: NodePlan) -> None:
         """Start more nodes; returns when they have registered and were reported."""

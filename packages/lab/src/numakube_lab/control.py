@@ -6,17 +6,17 @@ Requests and answers are small JSON objects over HTTP: status, nodes, faults, hi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import aiohttp
 from aiohttp import web
 
 from numakube.errors import ClusterUnreachable, ConfigError, NumakubeError
+from numakube_lab.lifetime import Lifetime
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
-    from types import TracebackType
 
 Answer = dict[str, Any]
 
@@ -65,25 +65,21 @@ class Steering(Protocol):
         ...
 
 
-class ControlServer:
+class ControlServer(Lifetime):
     """Serves a `Steering` on a unix socket."""
 
     def __init__(self, steering: Steering, socket: Path) -> None:
         self._socket = socket
         self._runner = web.AppRunner(_application(steering), handle_signals=False, access_log=None)
 
-    async def __aenter__(self) -> Self:
+    async def live(self) -> AsyncIterator[None]:
+        """Serve."""
         await self._runner.setup()
         await web.UnixSite(self._runner, str(self._socket)).start()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._runner.cleanup()
+        try:
+            yield
+        finally:
+            await self._runner.cleanup()
 
 
 class ControlClient:

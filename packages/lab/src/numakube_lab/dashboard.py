@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -16,18 +16,18 @@ from numakube.apps.dashboard.dashboard import PREFIX, Dashboard
 from numakube.apps.dashboard.page_access import Gate
 from numakube.apps.dashboard.reflection import Reflection
 from numakube.apps.host.access import Access
+from numakube_lab.lifetime import Lifetime
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from numakube.kube.client import Client
 
 _FIRST_VISIT_SECONDS: Final = 10.0
 
 
-class LabDashboard:
+class LabDashboard(Lifetime):
     """Serves the pages of one lab; use it as a context.
 
     Attributes:
@@ -40,11 +40,11 @@ class LabDashboard:
         gate = Gate(client.clock, host=host, path=PREFIX, access=Access(client, host=host))
         self._dashboard = Dashboard(self._reflection.source, gate=gate, title=f"numakube {name}")
         self._visited = asyncio.Event()
-        self._stack = AsyncExitStack()
         self.tls: ssl.SSLContext | None = None
         self.url = ""
 
-    async def __aenter__(self) -> Self:
+    async def live(self) -> AsyncIterator[None]:
+        """Serve the pages."""
         application = web.Application(middlewares=[self._on_visit])
         application.add_routes(self._dashboard.routes(at_root=True))
         runner = web.AppRunner(application, handle_signals=False, access_log=None)
@@ -59,16 +59,7 @@ class LabDashboard:
             host, port = runner.addresses[0][:2]
             scheme = "http" if self.tls is None else "https"
             self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{PREFIX}"
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._stack.aclose()
+            yield
 
     @web.middleware
     async def _on_visit(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -31,11 +31,11 @@ from numakube.kube.store import Removed
 from numakube_lab.exporters.definition import install_definition
 from numakube_lab.exporters.exporter_faults import Freezer, Skew, SkewedPublisher, parse_amounts
 from numakube_lab.exporters.source import HardwareShelf, LabSource
+from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.kubelet import KubeletState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from numakube.kube.client import Client
     from numakube.kube.store import Change
@@ -62,7 +62,7 @@ class _Seat:
     task: asyncio.Task[None]
 
 
-class ExporterPool:
+class ExporterPool(Lifetime):
     """The exporters of a lab; use it as a context.
 
     Attributes:
@@ -92,8 +92,8 @@ class ExporterPool:
         self._watching: asyncio.Task[None] | None = None
         self._running = False
 
-    async def __aenter__(self) -> Self:
-        """Make sure that the API knows the objects, then export every node."""
+    async def live(self) -> AsyncIterator[None]:
+        """Make sure that the API knows the objects, then export every node; they stay."""
         await install_definition(self._client)
         self._running = True
         self._nodes.observe(self._on_node)
@@ -101,15 +101,12 @@ class ExporterPool:
         self._watching = asyncio.create_task(self._objects.run(), name="lab-reports")
         for name in self._nodes.kubelets:
             self._on_node(name)
-        return self
+        try:
+            yield
+        finally:
+            await self._end()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """End all exporters; their objects stay."""
+    async def _end(self) -> None:
         self._running = False
         for name in tuple(self._seats):
             self._dismiss(name)

@@ -18,18 +18,9 @@ from numakube_lab.objects.cluster.roles import (
 )
 from numakube_lab.objects.cluster.scheduling_classes import LEASE, PRIORITY_CLASS, RUNTIME_CLASS
 from numakube_lab.objects.cluster.server_kinds import (
-    API_SERVICE,
-    CLUSTER_WIDE,
-    CLUSTER_WIDE_WITH_STATUS,
-    CSI_STORAGE_CAPACITY,
-    FLOW_SCHEMA,
+    CHECKED_BY_TYPE,
     MUTATING_WEBHOOKS,
-    PRIORITY_LEVEL,
-    SIGNING_REQUEST,
-    VALIDATING_POLICY,
-    VALIDATING_POLICY_BINDING,
     VALIDATING_WEBHOOKS,
-    VOLUME_ATTRIBUTES_CLASS,
 )
 from numakube_lab.objects.devices.device_claims import (
     DEVICE_CLASS,
@@ -70,6 +61,7 @@ if TYPE_CHECKING:
 _PLAIN: Final = KindRules(own_metadata=False)
 
 _RULES: Final[dict[tuple[str, str], KindRules]] = {
+    **CHECKED_BY_TYPE,
     ("", "ConfigMap"): CONFIG_MAP,
     ("", "Endpoints"): ENDPOINTS,
     ("", "Event"): CORE_EVENT,
@@ -86,10 +78,7 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("", "Service"): SERVICE,
     ("", "ServiceAccount"): SERVICE_ACCOUNT,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): MUTATING_WEBHOOKS,
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): VALIDATING_POLICY,
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): VALIDATING_POLICY_BINDING,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): VALIDATING_WEBHOOKS,
-    ("apiregistration.k8s.io", "APIService"): API_SERVICE,
     ("apps", "ControllerRevision"): CONTROLLER_REVISION,
     ("apps", "DaemonSet"): DAEMON_SET,
     ("apps", "Deployment"): DEPLOYMENT,
@@ -99,17 +88,12 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("autoscaling", "Scale"): SCALE,
     ("batch", "CronJob"): CRON_JOB,
     ("batch", "Job"): JOB,
-    ("certificates.k8s.io", "CertificateSigningRequest"): SIGNING_REQUEST,
     ("coordination.k8s.io", "Lease"): LEASE,
     ("discovery.k8s.io", "EndpointSlice"): ENDPOINT_SLICE,
     ("events.k8s.io", "Event"): NEW_EVENT,
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): FLOW_SCHEMA,
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): PRIORITY_LEVEL,
-    ("networking.k8s.io", "IPAddress"): CLUSTER_WIDE,
     ("networking.k8s.io", "Ingress"): INGRESS,
     ("networking.k8s.io", "IngressClass"): INGRESS_CLASS,
     ("networking.k8s.io", "NetworkPolicy"): NETWORK_POLICY,
-    ("networking.k8s.io", "ServiceCIDR"): CLUSTER_WIDE_WITH_STATUS,
     ("node.k8s.io", "RuntimeClass"): RUNTIME_CLASS,
     ("policy", "PodDisruptionBudget"): DISRUPTION_BUDGET,
     ("rbac.authorization.k8s.io", "ClusterRole"): CLUSTER_ROLE,
@@ -123,10 +107,8 @@ _RULES: Final[dict[tuple[str, str], KindRules]] = {
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
     ("storage.k8s.io", "CSIDriver"): CSI_DRIVER,
     ("storage.k8s.io", "CSINode"): CSI_NODE,
-    ("storage.k8s.io", "CSIStorageCapacity"): CSI_STORAGE_CAPACITY,
     ("storage.k8s.io", "StorageClass"): STORAGE_CLASS,
     ("storage.k8s.io", "VolumeAttachment"): VOLUME_ATTACHMENT,
-    ("storage.k8s.io", "VolumeAttributesClass"): VOLUME_ATTRIBUTES_CLASS,
 }
 
 # The kinds whose fields, and so rules, differ between versions.

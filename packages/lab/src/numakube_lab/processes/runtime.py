@@ -11,7 +11,7 @@ which finds them again by their pod's uid.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -20,6 +20,7 @@ from numakube.errors import NumakubeError
 from numakube.kube.object_keys import ObjectKey, key_of
 from numakube.kube.store import Removed
 from numakube.node.cgroups.fake_groups import MOUNT
+from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.timeline import observe
 from numakube_lab.processes.commands import PROGRAMS
 from numakube_lab.processes.container import ContainerProcess
@@ -33,10 +34,9 @@ from numakube_lab.processes.tasks import CannotStart, Tasks
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
     from datetime import datetime
     from pathlib import Path
-    from types import TracebackType
 
     from numakube.api.containers import Container
     from numakube.api.pod import Pod
@@ -75,7 +75,7 @@ class _Record:
         return any(one.is_alive for one in self.pod.processes.values())
 
 
-class ProcessRuntime:
+class ProcessRuntime(Lifetime):
     """Runs what is numakube's own."""
 
     def __init__(
@@ -107,18 +107,15 @@ class ProcessRuntime:
         self._sources: Sources | None = None
         self._servers: dict[str, dict[int, str]] = {}
 
-    async def __aenter__(self) -> Self:
-        """Begin; nothing runs yet."""
+    async def live(self) -> AsyncIterator[None]:
+        """Run nothing yet; in the end kill all that runs, as if the power were cut."""
         self._tasks = Tasks()
-        return self
+        try:
+            yield
+        finally:
+            await self._end()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Kill everything that runs, as if the power were cut, and remove its files."""
+    async def _end(self) -> None:
         self._pool = None
         await self._tasks.aclose()
         for record in self._records.values():

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
 from random import SystemRandom
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -31,13 +31,13 @@ from numakube_lab.api.server.http_front import MAX_BODY, Front
 from numakube_lab.api.store.journal import Journal
 from numakube_lab.api.store.store import Store
 from numakube_lab.api.subresources.tokens import ServiceAccountTokens
+from numakube_lab.lifetime import Lifetime
 from numakube_lab.schema.builtin_types import BUILTIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
     from random import Random
-    from types import TracebackType
 
     from aiohttp import StreamReader
     from aiohttp.abc import AbstractStreamWriter
@@ -54,7 +54,7 @@ _SHUTDOWN_SECONDS = 2.0
 _LOOPBACK = "127.0.0.1"
 
 
-class ApiServer:
+class ApiServer(Lifetime):
     """A Kubernetes API server.
 
     Args:
@@ -97,7 +97,6 @@ class ApiServer:
         self._for_pods = for_pods
         self._data = data
         self._faults = faults
-        self._stack = AsyncExitStack()
         store = Store()
         self.state = State(
             store=store,
@@ -113,8 +112,8 @@ class ApiServer:
         self.url = ""
         self.inside: tuple[str, int] | None = None
 
-    async def __aenter__(self) -> Self:
-        """Start to serve."""
+    async def live(self) -> AsyncIterator[None]:
+        """Serve; in the end, end all watches and finish what is under way."""
         async with AsyncExitStack() as stack:
             journal = await self._restore(stack)
             bootstrap(self.state)
@@ -122,17 +121,7 @@ class ApiServer:
             self.state.after_request.append(EventExpiry(self.state).remove_expired)
             await self.state.settled()
             await self._listen(stack, journal)
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """End all watches, finish what is under way, and stop."""
-        await self._stack.aclose()
+            yield
 
     async def _restore(self, stack: AsyncExitStack) -> Journal | None:
         """Take over what the data file holds."""
