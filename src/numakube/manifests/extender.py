@@ -289,6 +289,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("", ["pods/binding"], ["create"]),
         rule("policy", ["poddisruptionbudgets"], READ),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
+        rule("scheduling.koordinator.sh", ["devices"], READ),
         *ask_who_calls(),
     ]
 

@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.apps.scheduler.test_koordinator import SHAPE, SINGLE, aligned, given
 
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
 from numakube.apps.host.certificates import TlsFiles
 from numakube.apps.host.serving import Listen
 from numakube.kube.catalog import LEASES, NAMESPACES, PRIORITY_CLASSES
+from numakube.kubelet.option_words import UNALIGNED
 from numakube.manifests.extender import SCHEDULER_NAME, ExtenderManifest
 from numakube.testing import pod_document, refusal_of
 from numakube_lab.exporters.exporter_faults import Skew
@@ -177,6 +179,39 @@ async def test_a_report_alone_brings_a_refused_pod_back(sites: Opener, tmp_path:
         world.exporters.clear()
         await world.runs("waits")
         await world.until(lambda: extender.metrics.woken._value.get() == 1)
+
+
+async def test_e12_pods_are_placed_by_their_annotations(sites: Opener, tmp_path: Path) -> None:
+    """On nodes whose kubelets align nothing: the binding that we do writes what each is given."""
+    async with (
+        lab_cluster(2, SHAPE, UNALIGNED, on=sites) as world,
+        extended(world, tmp_path, replicas=2),
+    ):
+        names = {f"p{number}" for number in range(4)}
+        wishes = [aligned(name, "5", SINGLE, schedulerName=SCHEDULER_NAME) for name in names]
+        await world.create(*wishes)
+        await world.until(lambda: world.by_phase("Running") == names)
+        taken: dict[str, int] = {}
+        for name in names:
+            share, node = given(world, name).total, world.pod(name).spec.node_name
+            assert (share.cpus.bit_count(), share.mask.bit_count()) == (5, 1)
+            assert not taken.get(node, 0) & share.cpus
+            taken[node] = taken.get(node, 0) | share.cpus
+        await world.create(aligned("late", "4", SINGLE, schedulerName=SCHEDULER_NAME))
+        await world.refuses("late", "2 NUMA: ")
+        await world.delete("p0")
+        await world.runs("late")
+
+
+async def test_replicas_of_one_workload_spread_over_zones_though_they_come_in_batches(
+    sites: Opener, tmp_path: Path
+) -> None:
+    """kube-scheduler 1.35 and later asks filter of each replica, and prioritize of the first."""
+    async with lab_cluster(3, on=sites) as world, extended(world, tmp_path) as (extender,):
+        await world.create(*(pod(f"p{number}", "12") for number in range(6)))
+        await world.until(lambda: len(world.by_phase("Running")) == 6)
+        assert world.by_phase("Failed") == set()
+        assert extender.metrics.requests.labels("filter", "200")._value.get() >= 6
 
 
 def _most_free_cpus(extender: ExtenderProcess, name: str) -> float:

@@ -3,7 +3,8 @@
 What filter said may be outdated when kube-scheduler binds. So the chosen node is checked again on
 the current belief and, in the same step, the zones are booked: of two pods that saw the same free
 zone the second is refused, and kube-scheduler tries it again. Then the pod is bound, after those
-that were booked on the node before it.
+that were booked on the node before it. What a pod is given where no kubelet aligns is part of the
+booking, and the binding writes it to the pod.
 
 A call may come twice, since kube-scheduler gives up after its timeout: the second gets the outcome
 of the first. An error is reported only when the pod was not bound.
@@ -25,6 +26,8 @@ from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.apps.extender.claims import Claims
     from numakube.apps.extender.filter_nodes import Judge
     from numakube.apps.extender.protocol import BindingArgs
@@ -70,6 +73,7 @@ class Booking:
         self._lanes = Lanes()
         self._running: dict[str, tuple[str, asyncio.Task[str]]] = {}
         self._booked: OrderedDict[str, None] = OrderedDict()
+        self._annotations: dict[str, Mapping[str, str]] = {}
 
     async def bind(self, args: BindingArgs) -> str:
         """Bind as told; return why it was not done, or the empty text."""
@@ -126,8 +130,9 @@ class Booking:
         status = self._judge.admits(pod, node)
         if not status.ok:
             return text_of(status)
+        annotations = self._annotations[pod.uid] = self._judge.engine.annotations(pod, node)
         self._mirror.apply(self._mirror.cache.reserve(pod, name))
-        self._mirror.assume(pod, name)
+        self._mirror.assume(pod.annotated(annotations) if annotations else pod, name)
         if self._recording is not None:
             self._recording.binding(pod)
             self._recording.reserved(pod.uid, name)
@@ -155,14 +160,17 @@ class Booking:
             booked = self._seen_on(name)
             return refusal
 
+        def told() -> Mapping[str, str]:
+            return self._annotations.get(pod.uid, {})
+
         async with self._lanes.on(name):
             if self._client.clock.monotonic() - started > PATIENCE_SECONDS:
                 return Bound(Result.FAILED, "bindings to the node take too long")
             claims = self._claims
-            refusal = recheck() if claims is None else await claims.claim(pod, name, recheck)
+            refusal = recheck() if claims is None else await claims.claim(pod, name, recheck, told)
             if refusal:
                 return Bound(Result.FAILED, refusal)
-            bound = await bind(self._client, pod, name)
+            bound = await bind(self._client, pod, name, annotations=told())
             if claims is not None and bound.result is not Result.BOUND:
                 claims.withdraw(pod.uid)
             return bound
@@ -174,6 +182,7 @@ class Booking:
         return _Seen(frozenset(node.pods), node.numa.topology if node.numa is not None else None)
 
     def _settle(self, pod: PodInfo, node: str, bound: Bound) -> None:
+        self._annotations.pop(pod.uid, None)
         if bound.result is Result.BOUND:
             self._mirror.apply(self._mirror.cache.bound(pod.uid, node))
             return

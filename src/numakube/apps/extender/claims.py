@@ -9,6 +9,9 @@ taken every earlier claim into account.
     Lease numakube-extender.<node>, annotation numakube.dev/claims:
         [{"uid": ..., "pod": "namespace/name", "at": "2026-01-01T00:00:00Z"}, ...]
 
+A claim also has the annotations that the pod gets with its binding, if any: they say which CPUs and
+devices are given away.
+
 Claims stay for a minute, far longer than any watch lags behind. One write a bind is the price; a
 single replica can do without (``--no-claims``).
 """
@@ -30,7 +33,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.times import format_micro_time, format_time, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from numakube.apps.mirror import Mirror
@@ -46,12 +49,13 @@ _ATTEMPTS: Final = 8
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod that is bound, or about to be bound, to the node of the lease."""
 
     uid: str
     pod: str
     at: str
+    annotations: dict[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,18 @@ class Claims:
         self._believed: dict[str, tuple[PodInfo, str, float]] = {}
         self.conflicts = 0
 
-    async def claim(self, pod: PodInfo, node: str, recheck: Callable[[], str]) -> str:
+    async def claim(
+        self,
+        pod: PodInfo,
+        node: str,
+        recheck: Callable[[], str],
+        annotations: Callable[[], Mapping[str, str]] = dict,
+    ) -> str:
         """Claim *pod*, booked on *node*; return why it cannot be, or the empty text.
 
         Callers take turns for each node. *recheck* tells whether the pod still fits, and is asked
-        when everything that others have claimed is known.
+        when everything that others have claimed is known; *annotations* then tells what the binding
+        will write.
         """
         try:
             # A node that we know nothing of most likely has no lease; if it has, the first write
@@ -90,7 +101,7 @@ class Claims:
                 refusal = recheck()
                 if refusal:
                     return refusal
-                if await self._write(ledger, pod, node):
+                if await self._write(ledger, pod, node, annotations()):
                     return ""
                 self.conflicts += 1
                 self._ledgers.pop(node, None)
@@ -151,12 +162,16 @@ class Claims:
             return None
         info = PodInfo(found)
         elsewhere = info.node_name not in ("", node)
-        return None if info.uid != claim.uid or elsewhere or info.has_ended else info
+        if info.uid != claim.uid or elsewhere or info.has_ended:
+            return None
+        return info if info.node_name else info.annotated(claim.annotations)
 
-    async def _write(self, ledger: _Ledger, pod: PodInfo, node: str) -> bool:
+    async def _write(
+        self, ledger: _Ledger, pod: PodInfo, node: str, annotations: Mapping[str, str]
+    ) -> bool:
         now = self._client.clock.now()
         kept = [one for one in ledger.claims if self._is_kept(one, pod.uid)]
-        mine = Claim(uid=pod.uid, pod=pod.key, at=format_time(now))
+        mine = Claim(pod.uid, pod.key, format_time(now), dict(annotations))
         claims = (*kept[-_MOST_KEPT:], mine)
         lease = self._lease(node, ledger.version, claims, now)
         try:

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numakube.api.pod import Pod
+    from numakube.apps.extender.allotting_engine import AllottingEngine
     from numakube.apps.extender.pending_binds import Hold
     from numakube.scheduling.arrays import IntArray, Mask, Rows
     from numakube.scheduling.framework.nominations import Nominations
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.numa.engine import NumaEngine
     from numakube.scheduling.recorder.condensing import Refusal
     from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -108,7 +108,7 @@ _PROMISED: Final = unschedulable(ON_ITS_WAY)
 class Judge:
     """Judges nodes for pods, on the current belief."""
 
-    def __init__(self, cluster: Cluster, engine: NumaEngine, nominations: Nominations) -> None:
+    def __init__(self, cluster: Cluster, engine: AllottingEngine, nominations: Nominations) -> None:
         self.cluster = cluster
         self.engine = engine
         self.nominations = nominations
@@ -162,9 +162,13 @@ class Judge:
         """Tell whether counts leave room on one node once *others*, not on it yet, have come."""
         copy = node.clone()
         for other in others:
-            if self.cluster.node_of(other.uid) is None and isinstance(copy.numa, Extensible):
+            if self.cluster.node_of(other.uid) is not None:
+                continue
+            if isinstance(copy.numa, Extensible):
                 copy.numa = copy.numa.followed_by(other) or copy.numa
-        return copy.numa is node.numa or self.engine.filter(CycleState(), pod, copy).ok
+            self.engine.expect(other, copy)
+        changed = copy.numa is not node.numa or len(copy.pods) != len(node.pods)
+        return not changed or self.engine.filter(CycleState(), pod, copy).ok
 
     def _nodes_called(self, names: Sequence[str]) -> _Asked:
         """Return the nodes of a request; the same list, as `Requests` gives it, is known."""

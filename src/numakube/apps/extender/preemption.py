@@ -111,6 +111,8 @@ class Rooms:
         if node is None:
             return False
         copy = node.clone()
+        for uid in room.victims[name]:
+            copy.remove_pod(uid)
         if copy.numa is not None:
             copy.numa = copy.numa.without(room.victims[name])
         return judge.admits(pod, copy).ok

@@ -18,13 +18,19 @@ import structlog
 from numakube.apps.dashboard.live_scheduler import Decider
 from numakube.apps.dashboard.mounting import mounted
 from numakube.apps.debugging.documents import Speaker
+from numakube.apps.extender.allotting_engine import AllottingEngine
 from numakube.apps.extender.booking import Booking
 from numakube.apps.extender.claims import Claims
 from numakube.apps.extender.debug_endpoints import Debugging
 from numakube.apps.extender.filter_nodes import Judge
 from numakube.apps.extender.metrics import ExtenderMetrics
 from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds
-from numakube.apps.extender.settings import NAMESPACE, SETTINGS, numa_settings_of
+from numakube.apps.extender.settings import (
+    NAMESPACE,
+    SETTINGS,
+    numa_settings_of,
+    placement_args_of,
+)
 from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
 from numakube.apps.extender.verbs import Verbs
 from numakube.apps.extender.waking import Waking
@@ -39,6 +45,8 @@ from numakube.errors import ConfigError
 from numakube.kube.connect import connect
 from numakube.scheduling.framework.nominations import Nominations
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
+from numakube.scheduling.koordinator.node_numa_resource import NodeNUMAResource
+from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs
 from numakube.scheduling.numa.topology_match import make_cache, make_engine
 from numakube.scheduling.numa.topology_match_args import read_args
 from numakube.scheduling.recorder.recorder import FlightRecorder
@@ -56,7 +64,9 @@ if TYPE_CHECKING:
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 
 TIDY_SECONDS: Final = 0.5
-_BUDGETS: Final = tuple(kind for kind in OBJECT_KINDS if kind.field == "disruption_budgets")
+_KINDS: Final = tuple(
+    kind for kind in OBJECT_KINDS if kind.field in ("disruption_budgets", "devices")
+)
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -67,6 +77,7 @@ class ExtenderOptions:
 
     Attributes:
         numa: how nodes are judged and pods accounted for.
+        placement: how pods are placed where no kubelet aligns them.
         claims: whether binds go through the leases of nodes.
         namespace: of these leases.
         hold_seconds: how long room is kept for a pod until it is bound.
@@ -77,6 +88,7 @@ class ExtenderOptions:
     """
 
     numa: NumaSettings
+    placement: NodeNUMAResourceArgs = field(default_factory=NodeNUMAResourceArgs)
     claims: bool = True
     namespace: str = NAMESPACE
     hold_seconds: float = HOLD_SECONDS
@@ -101,6 +113,7 @@ def options_of(settings: ExtenderSettings, around: Surroundings) -> ExtenderOpti
     path = settings.token_file
     return ExtenderOptions(
         numa=numa_settings_of(settings.args_file, around.locate),
+        placement=placement_args_of(settings.placement_args_file, around.locate),
         claims=settings.claims,
         namespace=settings.namespace,
         hold_seconds=settings.hold_seconds,
@@ -142,8 +155,10 @@ class ExtenderProcess:
         self.identity = f"numakube-extender_{uuid4()}"
         # Whatever comes through kube-scheduler is announced by its bind call; all else is foreign.
         cache = make_cache(options.numa.cache, frozenset())
-        self.mirror = Mirror(client, Cluster(), cache, kinds=_BUDGETS, namespaces=False)
-        judge = Judge(self.mirror.cluster, make_engine(options.numa), Nominations())
+        self.mirror = Mirror(client, Cluster(), cache, kinds=_KINDS, namespaces=False)
+        plugin = NodeNUMAResource(self.mirror.cluster, options.placement)
+        engine = AllottingEngine(self.mirror.cluster, make_engine(options.numa), plugin)
+        judge = Judge(self.mirror.cluster, engine, Nominations())
         holds = Holds(seconds=options.hold_seconds)
         self.claims = self._claims() if options.claims else None
         self.recording = Recording(options.recorder, self.mirror.cluster, client.clock)

@@ -20,10 +20,14 @@ from numakube.apps.host.settings import DURATION, SettingsTable, group, setting
 from numakube.apps.recording import RecorderSettings
 from numakube.errors import ConfigError
 from numakube.programs import PROGRAMS
+from numakube.scheduling.koordinator.node_numa_resource_args import (
+    read_args as read_placement_args,
+)
 from numakube.scheduling.numa.topology_match_args import read_args
 
 if TYPE_CHECKING:
     from numakube.apps.host.common_settings import Locate
+    from numakube.scheduling.koordinator.node_numa_resource_args import NodeNUMAResourceArgs
     from numakube.scheduling.numa.topology_match_args import Settings as NumaSettings
 
 NAMESPACE: Final = "numakube"
@@ -37,6 +41,11 @@ class ExtenderSettings:
         "--args-file",
         metavar="FILE",
         help="NodeResourceTopologyMatchArgs: how nodes are judged and pods accounted for.",
+    )
+    placement_args_file: str = setting(
+        "--placement-args-file",
+        metavar="FILE",
+        help="NodeNUMAResourceArgs: how pods are placed where no kubelet aligns them.",
     )
     claims: bool = setting(
         "--claims/--no-claims",
@@ -87,13 +96,26 @@ def numa_settings_of(args_file: str, locate: Locate) -> NumaSettings:
     Raises:
         ConfigError: the file cannot be read, or makes no sense.
     """
-    if not args_file:
-        return read_args({})
+    return read_args(_tree_in("--args-file", args_file, locate))
+
+
+def placement_args_of(args_file: str, locate: Locate) -> NodeNUMAResourceArgs:
+    """Return how pods are placed where no kubelet aligns them.
+
+    Raises:
+        ConfigError: the file cannot be read, or makes no sense.
+    """
+    return read_placement_args(_tree_in("--placement-args-file", args_file, locate))
+
+
+def _tree_in(option: str, path: str, locate: Locate) -> dict[str, object]:
+    if not path:
+        return {}
     try:
-        text = locate(args_file).read_text(encoding="utf-8")
+        text = locate(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"--args-file {args_file}: {error.strerror}") from None
-    tree = load_yaml(text, args_file)
+        raise ConfigError(f"{option} {path}: {error.strerror}") from None
+    tree = load_yaml(text, path)
     if not isinstance(tree, dict):
-        raise ConfigError(f"--args-file {args_file}: not a mapping")
-    return read_args(tree)
+        raise ConfigError(f"{option} {path}: not a mapping")
+    return tree

@@ -132,6 +132,7 @@ class _Alignment:
         """Put *added* on *node*, a clone."""
         del state, pod
         node.add_pod(added)
+        self._judge.engine.expect(added, node)
 
     def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, node: NodeInfo) -> None:
         """Take *removed* off *node*, a clone."""

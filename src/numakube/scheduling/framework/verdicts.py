@@ -62,6 +62,13 @@ class Verdicts:
             choice[position] = known[key]
         return cls(choice, tuple(statuses))
 
+    def then(self, other: Verdicts | None) -> Verdicts:
+        """Return these, and what *other* says of the rows that passed."""
+        if other is None:
+            return self
+        choice = np.where(self.ok, other.choice + len(self.statuses), self.choice)
+        return Verdicts(choice.astype(np.int32), self.statuses + other.statuses)
+
     @property
     def ok(self) -> Mask:
         """Which rows passed."""
