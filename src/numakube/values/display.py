@@ -24,6 +24,7 @@ _UNITS: Final = (
     ("Mi", 1 << 20),
     ("Ki", 1 << 10),
 )
+_SMALLEST: Final = 1 << 10
 _FEW: Final = 10_000
 """What has more digits is rounded."""
 _RANGE: Final = 3
@@ -50,17 +51,36 @@ def quantity_text(resource: str, quantity: object) -> str:
         return str(quantity)
 
 
+def lack_text(resource: str, quantity: str) -> str:
+    """Return what is missing: rounded up, because a pod that gets less still does not fit."""
+    amount = amount_of(resource, quantity)
+    exact = not kind_of(resource).is_bytes or amount < _SMALLEST or _exact_unit(amount) is not None
+    if exact:
+        return amount_text(resource, amount)
+    size = _largest_unit(amount)[1]
+    tenths = -(-amount * 10 // size)
+    return bytes_text(-(-tenths * size // 10))
+
+
 def bytes_text(count: int) -> str:
     """Return bytes exactly if four digits or one decimal do: ``1400Gi``, ``1.5Gi``.
 
     Else they are rounded down to a tenth of the largest unit: what is free must not look like
     enough when it is not.
     """
-    fitting = [(unit, size) for unit, size in _UNITS if count >= size]
-    for unit, size in fitting:
-        if count * 10 % size == 0 and count // size < _FEW:
-            return _tenths(count, size, unit)
-    return _tenths(count, fitting[0][1], fitting[0][0]) if fitting else str(count)
+    if count < _SMALLEST:
+        return str(count)
+    unit, size = _exact_unit(count) or _largest_unit(count)
+    return _tenths(count, size, unit)
+
+
+def _exact_unit(count: int) -> tuple[str, int] | None:
+    units = ((unit, size) for unit, size in _UNITS if count >= size and count // size < _FEW)
+    return next((one for one in units if count * 10 % one[1] == 0), None)
+
+
+def _largest_unit(count: int) -> tuple[str, int]:
+    return next(one for one in _UNITS if count >= one[1])
 
 
 def _tenths(count: int, size: int, unit: str) -> str:

@@ -28,6 +28,7 @@ from numakube.values.display import (
     age_text,
     amount_text,
     held_quantities_text,
+    lack_text,
     quantity_text,
     zones_text,
 )
@@ -62,6 +63,7 @@ def environment() -> Environment:
     made.filters["held"] = held_quantities_text
     made.filters["zones"] = zones_text
     made.filters["quantity"] = lambda text, resource: quantity_text(resource, text)
+    made.filters["lack"] = lambda text, resource: lack_text(resource, text)
     made.filters["breakable"] = breakable
     made.filters["seconds"] = seconds_text
     made.filters["moment"] = moment_text

@@ -9,7 +9,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.insight.explain.explanation_words import folded_zones
-from numakube.values.display import held_quantities_text, quantity_text, zones_text
+from numakube.values.display import (
+    held_quantities_text,
+    lack_text,
+    quantity_text,
+    zones_text,
+)
 from numakube.values.printing import printable
 from numakube.values.resources import amount_of
 from numakube.values.topology_policy import TopologyPolicy
@@ -263,7 +268,7 @@ def _cells(ask: ResourceAsk, *, lacks: bool) -> dict[int, str]:
 
 
 def _lack(ask: ResourceAsk, missing: str) -> str:
-    return f" (lacks {quantity_text(ask.resource, missing)})" if missing != "0" else ""
+    return f" (lacks {lack_text(ask.resource, missing)})" if missing != "0" else ""
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
