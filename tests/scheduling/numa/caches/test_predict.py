@@ -444,3 +444,24 @@ def test_what_was_foreseen_for_a_pod_holds_for_its_replicas(
     cache.reserve(other, "n1")
     site.admit(other.pod)
     assert free(cache) == site.free
+
+
+@pytest.mark.parametrize("fingerprints", [True, False])
+def test_bookings_on_counts_add_up_in_the_order_in_which_they_come(*, fingerprints: bool) -> None:
+    """One added to the others leaves what counting all of them again leaves."""
+    site = ReportedNode.make(exact=False, fingerprints=fingerprints)
+    site.admit(pod("there", cpus=3))
+    report, running = site.report(), PodInfo(taken(bound(pod("there", cpus=3), "n1")))
+    coming = [PodInfo(pod(f"p{number}", cpus=number)) for number in (1, 5, 2, 4)]
+    cache, again = Predict(), Predict()
+    cache.set_report(report)
+    for one in (cache, again):
+        one.pod_seen(running)
+    for info in coming:
+        cache.reserve(info, "n1")
+        again.reserve(info, "n1")
+    again.set_report(report)
+    assert free(cache) == free(again)
+    cache.unreserve("p5", "n1")
+    again.unreserve("p5", "n1")
+    assert free(cache) == free(again)

@@ -32,6 +32,7 @@ class CountsBelief:
         blocked: why the node must not be used.
         holdings: returns what each pod that the report does account for is known to hold in each
             zone, which its end would give back; pods whose place is unknown are missing.
+        available: what is free in each zone, if the caller has worked it out.
     """
 
     __slots__ = ("_charges", "_holdings", "_nrt", "_report", "available", "blocked")
@@ -43,13 +44,17 @@ class CountsBelief:
         charges: Mapping[str, PerZone] | None = None,
         blocked: str = "",
         holdings: Callable[[], Mapping[str, PerZone]] | None = None,
+        available: tuple[Amounts, ...] | None = None,
     ) -> None:
         self._report = report
         self._charges = charges or {}
         self._holdings = holdings
         self._nrt: NodeResourceTopology | None = None
         self.blocked = blocked
-        self.available: tuple[Amounts, ...] = _less(report.topology, self._charges.values())
+        if available is None:
+            reported = tuple(zone.available for zone in report.topology.zones)
+            available = _less(reported, self._charges.values())
+        self.available: tuple[Amounts, ...] = available
 
     @property
     def topology(self) -> NodeTopology:
@@ -85,6 +90,7 @@ class CountsBelief:
             charges={**self._charges, pod.uid: charge},
             blocked=self.blocked,
             holdings=self._holdings,
+            available=_less(self.available, (charge,)),
         )
 
     def places_of(self, uid: str) -> frozenset[int]:
@@ -110,15 +116,15 @@ class CountsBelief:
         return self._holdings() if self._holdings is not None else {}
 
 
-def _less(topology: NodeTopology, charges: Iterable[PerZone]) -> tuple[Amounts, ...]:
-    """Return what the zones have available less *charges*, never below zero."""
-    available: list[Amounts] = [zone.available for zone in topology.zones]
+def _less(free: Iterable[Amounts], charges: Iterable[PerZone]) -> tuple[Amounts, ...]:
+    """Return what is *free* in the zones less *charges*, never below zero."""
+    available = list(free)
     for charge in charges:
         for position, taken in enumerate(charge):
-            free = available[position]
             if taken:
                 available[position] = {
-                    name: max(0, amount - taken.get(name, 0)) for name, amount in free.items()
+                    name: max(0, amount - taken.get(name, 0))
+                    for name, amount in available[position].items()
                 }
     return tuple(available)
 

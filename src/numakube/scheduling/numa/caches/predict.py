@@ -81,14 +81,22 @@ class Predict:
         if before is not None and before.node == node:
             return NOTHING
         changes = self._leave(before)
-        belief = self._beliefs.get(node)
-        if not isinstance(belief, ExactBelief) or is_named(pod, belief.basis.exact):
-            return changes + self._renew(node, Cause.RESERVED)
-        after = belief.followed_by(pod)
+        after = self._followed_by(pod, self._beliefs.get(node))
         if after is None:
             return changes + self._renew(node, Cause.RESERVED)
-        self._shelf.keep(after)
         return changes + self._replace(node, after, Cause.RESERVED)
+
+    def _followed_by(self, pod: PodInfo, belief: NumaBelief | None) -> NumaBelief | None:
+        """Return *belief* with *pod*, the last of all; ``None`` if it must be worked out again."""
+        if isinstance(belief, CountsBelief):
+            exact = belief.topology.report
+            return None if exact is not None and is_named(pod, exact) else belief.followed_by(pod)
+        if not isinstance(belief, ExactBelief) or is_named(pod, belief.basis.exact):
+            return None
+        after = belief.followed_by(pod)
+        if after is not None:
+            self._shelf.keep(after)
+        return after
 
     def unreserve(self, uid: str, node: str) -> Changes:
         """Undo a booking."""
