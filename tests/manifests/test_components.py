@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from numakube.errors import ConfigError
 from numakube.manifests.components import (
     ALL,
     COMPONENTS,
@@ -45,3 +48,30 @@ def test_exporters_tell_what_koordlet_tells_only_if_asked() -> None:
         (exporters,) = (one for one in objects if one["kind"] == "DaemonSet")
         (container,) = exporters["spec"]["template"]["spec"]["containers"]
         assert ("--koordinator" in container["args"]) is asked
+
+
+def test_the_proposed_version_is_served_only_if_asked_for() -> None:
+    """D27: with the webhook that converts it, which then may change that one definition."""
+    plain = objects_of(["api", "webhook"], Choices())
+    definition = next(one for one in plain if one["kind"] == "CustomResourceDefinition")
+    assert [one["name"] for one in definition["spec"]["versions"]] == ["v1alpha1", "v1alpha2"]
+    assert "customresourcedefinitions" not in str(plain)
+    proposed = objects_of(["api", "webhook"], Choices(namespace="numa", nrt_v1beta1=True))
+    definition = next(one for one in proposed if one["kind"] == "CustomResourceDefinition")
+    stored = {one["name"]: one["storage"] for one in definition["spec"]["versions"]}
+    assert stored == {"v1alpha1": False, "v1alpha2": True, "v1beta1": False}
+    service = definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"]
+    assert (service["namespace"], service["path"]) == ("numa", "/convert")
+    rules = next(one for one in proposed if one["kind"] == "ClusterRole" and "webhook" in str(one))
+    (right,) = [one for one in rules["rules"] if "customresourcedefinitions" in one["resources"]]
+    assert right["resourceNames"] == [definition["metadata"]["name"]]
+    deployment = next(one for one in proposed if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert f"--definition={definition['metadata']['name']}" in container["args"]
+
+
+def test_the_proposed_version_needs_what_converts_it() -> None:
+    """D27: without it every other version would be out of reach."""
+    with pytest.raises(ConfigError, match="needs the component webhook"):
+        objects_of(["api", "exporter"], Choices(nrt_v1beta1=True))
+    assert objects_of(["webhook"], Choices(nrt_v1beta1=True))

@@ -41,6 +41,8 @@ class Choices:
         period: how often an updater looks; empty for its own default.
         koordinator: whether our exporter also publishes what koordlet does.
         tls: whether calls to the extender are encrypted, with a Secret that you provide.
+        nrt_v1beta1: whether the definition of NodeResourceTopology has the proposed version, which
+            the webhook converts.
         configuration: a KubeSchedulerConfiguration for the scheduler; else it has one profile.
     """
 
@@ -55,16 +57,20 @@ class Choices:
     koordinator: bool = False
     tls: bool = True
     configuration: dict[str, Any] | None = None
+    nrt_v1beta1: bool = False
 
 
 def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, Any]]:
     """Return the objects of *components*: kinds first, then namespaces, then the rest.
 
     Raises:
-        ConfigError: there is no such component.
+        ConfigError: there is no such component, or one is missing that another needs.
     """
+    names = in_order(components)
+    if choices.nrt_v1beta1 and "api" in names and "webhook" not in names:
+        raise ConfigError("v1beta1 needs the component webhook beside api, which converts to it")
     documents: list[dict[str, Any]] = []
-    for name in in_order(components):
+    for name in names:
         documents += component_objects(name, choices)
     kinds = _unique(one for one in documents if one["kind"] == "CustomResourceDefinition")
     own = {one["metadata"]["name"]: one for one in documents if one["kind"] == "Namespace"}
@@ -130,8 +136,9 @@ def _namespaces(
     return namespaces
 
 
-def _api(_: Choices) -> list[dict[str, Any]]:
-    return [crd(), view_role()]
+def _api(choices: Choices) -> list[dict[str, Any]]:
+    webhook = WebhookManifest(namespace=choices.namespace)
+    return [webhook.definition() if choices.nrt_v1beta1 else crd(), view_role()]
 
 
 def _exporter(choices: Choices) -> list[dict[str, Any]]:
@@ -196,6 +203,7 @@ def _webhook(choices: Choices) -> list[dict[str, Any]]:
         image=choices.image,
         replicas=choices.replicas,
         pull_policy=choices.pull_policy,
+        converts=choices.nrt_v1beta1,
     ).objects()
 
 

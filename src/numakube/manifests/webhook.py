@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from numakube.api.crds import crd_with_v1beta1
+from numakube.api.nrt import GROUP, PLURAL
 from numakube.manifests.rbac_rules import ask_who_calls, cluster_role, rule, service_account
 from numakube.manifests.release_image import IMAGE
 from numakube.programs import PROGRAMS
@@ -17,6 +19,7 @@ from numakube.programs import PROGRAMS
 NAME: Final = "numakube-webhook"
 SECRET: Final = "numakube-webhook-tls"  # noqa: S105 - the name of a Secret
 PORT: Final = PROGRAMS["webhook"].port
+DEFINITION: Final = f"{PLURAL}.{GROUP}"
 _TLS: Final = "/etc/numakube/webhook"
 _LABEL: Final = "app.kubernetes.io/name"
 _TIMEOUT_SECONDS: Final = 5
@@ -41,6 +44,7 @@ class WebhookManifest:
 
     Attributes:
         client_config: how API servers reach it; its Service by default.
+        converts: whether it converts NodeResourceTopologies, the proposed v1beta1 included.
     """
 
     namespace: str = "numakube"
@@ -48,13 +52,14 @@ class WebhookManifest:
     replicas: int = 2
     pull_policy: str = "IfNotPresent"
     client_config: tuple[tuple[str, Any], ...] = ()
+    converts: bool = False
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything in the order of creation: the server before what registers it."""
         account = service_account(NAME, self.namespace)
         return [
             account,
-            *cluster_role(NAME, cluster_rules(), account),
+            *cluster_role(NAME, cluster_rules(converts=self.converts), account),
             self.service(),
             self.budget(),
             self.deployment(),
@@ -113,11 +118,18 @@ class WebhookManifest:
             ],
         }
 
+    def definition(self) -> dict[str, Any]:
+        """Return the definition of NodeResourceTopology with v1beta1, converted by the webhook."""
+        return crd_with_v1beta1(self._reached("/convert"))
+
+    def _reached(self, path: str) -> dict[str, Any]:
+        service = {"name": NAME, "namespace": self.namespace, "path": path, "port": 443}
+        return dict(self.client_config) or {"service": service}
+
     def _hook(self, name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
-        service = {"name": NAME, "namespace": self.namespace, "path": "/validate", "port": 443}
         return {
             "name": name,
-            "clientConfig": dict(self.client_config) or {"service": service},
+            "clientConfig": self._reached("/validate"),
             "rules": rules,
             "failurePolicy": "Ignore",
             "matchPolicy": "Equivalent",
@@ -145,6 +157,7 @@ class WebhookManifest:
                 f"--tls-key-file={_TLS}/tls.key",
                 f"--ca-file={_TLS}/ca.crt",
                 f"--configuration={NAME}",
+                *([f"--definition={DEFINITION}"] if self.converts else []),
             ],
             "ports": [{"name": "https", "containerPort": PORT}],
             "livenessProbe": {"httpGet": {"path": "/livez", **probe}},
@@ -162,11 +175,17 @@ class WebhookManifest:
         return {"metadata": {"name": NAME, "namespace": self.namespace, "labels": labels}}
 
 
-def cluster_rules() -> list[dict[str, Any]]:
-    """Return what the webhook may do: look at its own configuration, change it, ask who calls."""
-    resources = ["validatingwebhookconfigurations"]
+def cluster_rules(*, converts: bool = False) -> list[dict[str, Any]]:
+    """Return what the webhook may do: look at its own configuration, change it, ask who calls.
+
+    One that *converts* may do the same to the definition of NodeResourceTopology.
+    """
+    change, hooks = ["get", "patch"], ["validatingwebhookconfigurations"]
+    kinds = ["customresourcedefinitions"]
+    definition = rule("apiextensions.k8s.io", kinds, change, names=[DEFINITION])
     return [
-        rule("admissionregistration.k8s.io", resources, ["get", "patch"], names=[NAME]),
+        rule("admissionregistration.k8s.io", hooks, change, names=[NAME]),
+        *([definition] if converts else []),
         *ask_who_calls(),
     ]
 

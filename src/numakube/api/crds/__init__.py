@@ -9,6 +9,9 @@ NRT_CRD: Final = "topology.node.k8s.io_noderesourcetopologies.yaml"
 OPERATOR_CRD: Final = "nodetopology.openshift.io_numaresourcesoperators.yaml"
 SCHEDULER_CRD: Final = "nodetopology.openshift.io_numaresourcesschedulers.yaml"
 
+PROPOSED_VERSION: Final = "proposed_v1beta1_version.yaml"
+"""An entry of ``spec.versions`` of the first of them, see docs/proposals/nrt-v1beta1.md."""
+
 
 def crd_text(name: str = NRT_CRD) -> str:
     """Return the YAML text of a definition, ready for ``kubectl apply``."""
@@ -18,4 +21,21 @@ def crd_text(name: str = NRT_CRD) -> str:
 def crd(name: str = NRT_CRD) -> dict[str, Any]:
     """Return a definition as a tree."""
     (definition,) = load_manifests(crd_text(name), name)
+    return definition
+
+
+def crd_with_v1beta1(client_config: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition of NodeResourceTopology with the proposed version.
+
+    Args:
+        client_config: how API servers reach the webhook that converts.
+    """
+    definition = crd()
+    (proposed,) = load_manifests(crd_text(PROPOSED_VERSION), PROPOSED_VERSION)
+    definition["spec"]["versions"].append(proposed)
+    definition["spec"]["names"]["shortNames"].append("nrt")
+    definition["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": client_config, "conversionReviewVersions": ["v1"]},
+    }
     return definition

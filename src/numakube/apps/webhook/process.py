@@ -2,7 +2,8 @@
 
 API servers call a webhook only if they trust its certificate. A renewed certificate replaces files
 of a mounted Secret; `Registration` carries its authority on to the ``caBundle`` of the
-ValidatingWebhookConfiguration, where API servers look.
+ValidatingWebhookConfiguration, where API servers look. It also converts NodeResourceTopologies
+between versions, for a definition that names it for that.
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from numakube.apps.host.common_settings import cluster_of, listen_of
 from numakube.apps.host.metrics import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.serving import READ_SECONDS, Health, Serving, body_of
+from numakube.apps.webhook.conversion import convert_all, read_conversion, write_conversion
 from numakube.apps.webhook.review import judge, read_review, write_review
 from numakube.apps.webhook.settings import SETTINGS
 from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
 from numakube.koordinator.validation import TEMPLATES
-from numakube.kube.catalog import VALIDATING_WEBHOOK_CONFIGURATIONS
+from numakube.kube.catalog import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+)
 from numakube.kube.connect import connect
 from numakube.kube.patches import json_patch
 
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
 
 PATH: Final = "/validate"
+CONVERSION_PATH: Final = "/convert"
 MAX_BODY_BYTES: Final = 8 << 20
 """An object has less than 2 MiB in etcd, and an update comes with two of them."""
 _KINDS: Final = ("Pod", "Node", *TEMPLATES)
@@ -65,6 +71,12 @@ class WebhookMetrics:
             buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5),
             registry=registry,
         )
+        self.conversions = Counter(
+            "numakube_webhook_conversions_total",
+            "Objects converted to another version, by result: converted, failed or unreadable.",
+            ("result",),
+            registry=registry,
+        )
         self.registered = Gauge(
             "numakube_webhook_registered",
             "Whether API servers know the authority of the webhook's certificate.",
@@ -84,7 +96,7 @@ class Endpoint:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes."""
-        return [web.post(PATH, self._answer)]
+        return [web.post(PATH, self._answer), web.post(CONVERSION_PATH, self._convert)]
 
     async def _answer(self, request: web.Request) -> web.Response:
         body = await body_of(request, seconds=self._read_seconds)
@@ -98,6 +110,20 @@ class Endpoint:
         self._metrics.seconds.observe(self._clock.monotonic() - started)
         self._note(review, response)
         return web.Response(body=write_review(response), content_type="application/json")
+
+    async def _convert(self, request: web.Request) -> web.Response:
+        body = await body_of(request, seconds=self._read_seconds)
+        try:
+            wanted = read_conversion(body)
+        except MalformedObject as error:
+            self._metrics.conversions.labels("unreadable").inc()
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+        response = convert_all(wanted)
+        if response.result.message:
+            _log.warning("not_converted", error=response.result.message)
+        result = "failed" if response.result.message else "converted"
+        self._metrics.conversions.labels(result).inc(len(wanted.objects))
+        return web.Response(body=write_conversion(response), content_type="application/json")
 
     def _note(self, review: AdmissionRequest, response: AdmissionResponse) -> None:
         tree = review.object or {}
@@ -118,15 +144,16 @@ class Endpoint:
 
 
 class Registration:
-    """The authority of our certificate in the configuration *name*.
+    """The authority of our certificate in the configuration *name*, and in a *definition* if given.
 
     Attributes:
         trouble: why API servers do not know it; empty if they do.
     """
 
-    def __init__(self, client: Client, name: str, authority: Path) -> None:
+    def __init__(self, client: Client, name: str, authority: Path, *, definition: str = "") -> None:
         self._client = client
         self._name = name
+        self._definition = definition
         self._authority = authority
         self.trouble = NOT_YET
 
@@ -135,6 +162,8 @@ class Registration:
         try:
             bundle = base64.b64encode(self._authority.read_bytes()).decode()
             await self._write(bundle)
+            if self._definition:
+                await self._write_definition(bundle)
         except (ApiError, ClusterUnreachable, OSError) as error:
             if str(error) != self.trouble:
                 _log.warning("authority_not_registered", error=str(error))
@@ -156,6 +185,18 @@ class Registration:
         if operations:
             await self._client.patch(resource, self._name, json_patch(operations))
             _log.info("authority_registered", configuration=self._name)
+
+    async def _write_definition(self, bundle: str) -> None:
+        """Have API servers trust us for conversions; a definition that has none is left alone."""
+        resource = CUSTOM_RESOURCE_DEFINITIONS
+        definition = await self._client.get(resource, self._definition)
+        webhook = (definition["spec"].get("conversion") or {}).get("webhook")
+        if webhook is None or webhook["clientConfig"].get("caBundle") == bundle:
+            return
+        path = "/spec/conversion/webhook/clientConfig/caBundle"
+        operation = {"op": "add", "path": path, "value": bundle}
+        await self._client.patch(resource, self._definition, json_patch([operation]))
+        _log.info("authority_registered", definition=self._definition)
 
 
 async def run(settings: WebhookSettings, around: Surroundings, stop: asyncio.Event) -> int:
@@ -222,12 +263,14 @@ def _registration(
 ) -> Registration | None:
     if client is None:
         return None
-    return Registration(client, settings.configuration, around.locate(settings.ca_file))
+    authority = around.locate(settings.ca_file)
+    return Registration(client, settings.configuration, authority, definition=settings.definition)
 
 
 _ABOUT: Final = """\
 Answers AdmissionReviews at /validate, beside health and metrics. Pods with mistakes are refused;
 for pod templates and node labels the user gets a warning. Without --ca-file no cluster is needed.
+At /convert it converts NodeResourceTopologies between versions, the proposed v1beta1 included.
 """
 
 PROGRAM: Final = Program(

@@ -31,6 +31,12 @@ class WebhookSettings:
         metavar="NAME",
         help="ValidatingWebhookConfiguration to register the authority in.",
     )
+    definition: str = setting(
+        "--definition",
+        metavar="NAME",
+        help="CustomResourceDefinition to register the authority in too, if it converts by this"
+        " webhook.",
+    )
     interval: float = setting(
         "--registration-interval",
         type=DURATION,

@@ -118,6 +118,12 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Whether calls to the extender are encrypted.",
     )
+    @click.option(
+        "--nrt-v1beta1",
+        is_flag=True,
+        help="Serve the proposed v1beta1 of NodeResourceTopology; needs the components api and"
+        " webhook.",
+    )
     @functools.wraps(command)
     def wrapped(
         *args: object,
@@ -131,6 +137,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         koordinator: bool,
         pull_policy: str,
         extender_tls: bool,
+        nrt_v1beta1: bool,
         **others: object,
     ) -> object:
         choices = Choices(
@@ -145,6 +152,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             koordinator=koordinator,
             pull_policy=pull_policy,
             tls=extender_tls,
+            nrt_v1beta1=nrt_v1beta1,
         )
         return command(*args, choices=choices, **others)
 
