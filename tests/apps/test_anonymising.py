@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from tests.insight.explain.bundling import collected_of
 from tests.insight.explain.cases import CASES
+from tests.topology.producers import golden
 
 from numakube.api.nrt import Attribute, with_attribute
 from numakube.apps.anonymising import anonymise
@@ -17,6 +18,7 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.testing import World, pod, rejected
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.nrt_conversion import KEPT_PREFIX
 
 
 def essence(explanation: Explanation) -> object:
@@ -72,6 +74,19 @@ def test_no_name_is_left() -> None:
     assert any(b"secret" in content for content in collected.files.values())
     for file, content in anonymise(collected).files.items():
         assert b"secret" not in content, file
+
+
+def test_zones_that_are_called_after_containers_are_left_out() -> None:
+    """As nri-plugins writes them; so is what a conversion between versions has kept."""
+    world = World()
+    world.add_node("worker-0")
+    pools = golden("nri-balloons")
+    kept = {KEPT_PREFIX + "v1beta1": '{"status.conditions": "trainer"}'}
+    metadata = msgspec.structs.replace(pools.metadata, annotations=kept)
+    world.topologies = {"worker-0": msgspec.structs.replace(pools, metadata=metadata)}
+    hidden = anonymise(collected_of(world.facts()))
+    assert b"balloon" in hidden.files["noderesourcetopologies.json"]
+    assert all(b"trainer" not in content for content in hidden.files.values())
 
 
 def test_a_fingerprint_is_worked_out_for_the_new_names() -> None:

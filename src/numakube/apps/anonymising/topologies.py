@@ -18,6 +18,8 @@ from numakube.scheduling.numa.caches.zone_use import claim_on, exclusive_request
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import fingerprint_of
+from numakube.topology.hierarchy import Level, level_of
+from numakube.topology.nrt_conversion import KEPT_PREFIX
 from numakube.topology.numa_placement import (
     BadPlacement,
     ContainerName,
@@ -42,6 +44,7 @@ def rewritten(
     topology: NodeResourceTopology, pods: Iterable[Pod], rename: Rename
 ) -> NodeResourceTopology:
     """Return *topology* with digests of the new names; *pods* are those of its node."""
+    topology = _without_names(topology)
     view = view_of(topology)
     if not isinstance(view, NodeTopology):
         return topology
@@ -50,6 +53,19 @@ def rewritten(
         ledger.see(PodInfo(pod))
     known = ledger.on(topology.metadata.name)
     return _with_placement(_with_fingerprint(topology, view, known, rename), view, known, rename)
+
+
+def _without_names(topology: NodeResourceTopology) -> NodeResourceTopology:
+    """Drop zones that are called after containers, and what a conversion has kept word by word."""
+    metadata = topology.metadata
+    annotations = {
+        key: value for key, value in metadata.annotations.items() if not key.startswith(KEPT_PREFIX)
+    }
+    return msgspec.structs.replace(
+        topology,
+        metadata=msgspec.structs.replace(metadata, annotations=annotations),
+        zones=tuple(zone for zone in topology.zones if level_of(zone) is not Level.CONTAINER),
+    )
 
 
 def _with_fingerprint(
