@@ -1,7 +1,8 @@
 """The agents of others that fill NodeResourceTopologies, for clusters that keep them.
 
 Objects, names and flags are those of the projects' own deployer, so that an existing installation
-is recognised and a new one is the usual one.
+is recognised and a new one is the usual one. Images are the newest releases of August 2026; rights
+are those that these releases ask for.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from numakube.manifests.rbac_rules import cluster_role, role, rule, service_acco
 
 RTE_NAMESPACE: Final = "tas-topology-updater"
 RTE_NAME: Final = "resource-topology-exporter"
-RTE_IMAGE: Final = "quay.io/k8stopologyawareschedwg/resource-topology-exporter:v0.19.3"
+RTE_IMAGE: Final = "quay.io/k8stopologyawareschedwg/resource-topology-exporter:v0.24.0"
 RTE_METRICS: Final = 2112
 NFD_NAMESPACE: Final = "node-feature-discovery"
 NFD_NAME: Final = "nfd-topology-updater"
-NFD_IMAGE: Final = "registry.k8s.io/nfd/node-feature-discovery:v0.15.1"
+NFD_IMAGE: Final = "registry.k8s.io/nfd/node-feature-discovery:v0.19.0"
 _PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
 _SHARED_POOL: Final = "shared-pool-container"
 _NRT: Final = "topology.node.k8s.io"
@@ -178,8 +179,10 @@ def _own_pod() -> list[dict[str, Any]]:
 def _nfd_rules() -> list[dict[str, Any]]:
     return [
         rule("", ["nodes"], ["get", "list"]),
-        rule("", ["pods"], ["get"]),
+        rule("", ["namespaces"], ["get"]),
+        rule("", ["pods"], ["get", "list", "watch"]),
         rule(_NRT, ["noderesourcetopologies"], ["create", "get", "update"]),
+        rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "list", "watch"]),
     ]
 
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation, read_kubelet_config
 from numakube.api.kubelet_sources import merged, read_source
 from numakube.api.meta import ObjectMeta, ServerVersion
-from numakube.api.nodes import Node
+from numakube.api.nodes import CONTROL_PLANE, Node, NodeSpec
+from numakube.api.placement import Taint
 from numakube.api.yamls import load_yaml
 from numakube.apps.deployer.advice import (
     Advice,
@@ -122,7 +123,8 @@ def test_old_servers_and_clusters_without_workers_are_told() -> None:
     old = ClusterFacts(
         nodes={
             "m": Node(
-                metadata=ObjectMeta(name="m", labels={"node-role.kubernetes.io/control-plane": ""})
+                metadata=ObjectMeta(name="m", labels={CONTROL_PLANE: ""}),
+                spec=NodeSpec(taints=(Taint(key=CONTROL_PLANE, effect="NoSchedule"),)),
             )
         },
         version=ServerVersion(git_version="v1.19.3"),
@@ -131,6 +133,18 @@ def test_old_servers_and_clusters_without_workers_are_told() -> None:
         Finding(area="cluster", component="API Version", expected="1.21", detected="v1.19.3"),
         Finding(area="cluster", component="", expected="worker nodes", detected="none"),
     ]
+
+
+def test_a_control_plane_that_takes_any_pod_is_a_worker_if_there_is_no_other() -> None:
+    """On clusters of one node."""
+    alone = facts(GOOD, **{CONTROL_PLANE: ""})
+    assert validate(alone) == []
+
+    tainted = msgspec.structs.replace(
+        alone.nodes["n"], spec=NodeSpec(taints=(Taint(key=CONTROL_PLANE, effect="NoSchedule"),))
+    )
+    (finding,) = validate(replace(alone, nodes={"n": tainted}))
+    assert finding.expected == "worker nodes"
 
 
 @given(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.kubelet_config import KubeletConfiguration
+    from numakube.api.nodes import Node
     from numakube.insight.facts import ClusterFacts
     from numakube.node.kubelet_files import HostKubelet
 
@@ -92,13 +93,20 @@ def validate_host(
 
 
 def workers(facts: ClusterFacts) -> list[str]:
-    """Return the nodes that pods run on: by role, or else all but the control plane."""
-    labelled = [name for name, node in facts.nodes.items() if WORKER in node.metadata.labels]
-    if labelled:
-        return sorted(labelled)
-    return sorted(
-        name for name, node in facts.nodes.items() if CONTROL_PLANE not in node.metadata.labels
-    )
+    """Return the nodes that pods run on.
+
+    Those with the role, or else all but the control plane; if that is everything, such as on a
+    cluster of one node, the part of it that takes any pod.
+    """
+    nodes = facts.nodes
+    labelled = [name for name, node in nodes.items() if WORKER in node.metadata.labels]
+    others = [name for name, node in nodes.items() if CONTROL_PLANE not in node.metadata.labels]
+    open_to_all = [name for name, node in nodes.items() if not _is_kept_free(node)]
+    return sorted(labelled or others or open_to_all)
+
+
+def _is_kept_free(node: Node) -> bool:
+    return any(taint.key == CONTROL_PLANE for taint in node.spec.taints)
 
 
 def _cluster(facts: ClusterFacts) -> Iterator[Finding]:
