@@ -60,6 +60,14 @@ def test_zones_are_written_even_if_there_are_none() -> None:
     assert convert_nrt({"zones": None}) == NodeResourceTopology()
 
 
+def test_c20_what_is_left_was_once_called_allocatable() -> None:
+    """Zones had no ``available`` before v0.0.10 of the API."""
+    cpu = {"name": "cpu", "capacity": 20, "allocatable": 10}
+    zones = [{"name": "node-0", "type": "Node", "resources": [cpu]}]
+    topology = convert_nrt({"apiVersion": V1ALPHA1, "metadata": {"name": "n"}, "zones": zones})
+    assert topology.zones[0].resources[0].available == 10
+
+
 def test_an_object_of_v1alpha1_is_converted() -> None:
     """Its policies stay, node attributes it cannot have, and the version is the current one."""
     tree = {

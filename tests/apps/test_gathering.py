@@ -85,7 +85,8 @@ async def test_only_what_is_wanted_is_read() -> None:
     ):
         await gather(client, what=ZONES)
     asked = {one.path.rpartition("/")[2] for one in server.received}
-    assert asked == {"version", "nodes", "pods", "noderesourcetopologies", "numatopologies"}
+    kinds = {"nodes", "pods", "noderesourcetopologies", "numatopologies"}
+    assert asked == {"version", "v1alpha2", *kinds}
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -5,6 +5,7 @@ writing through it deletes the attributes of an object (the CRD converts by rena
 free form: those that are NUMA nodes have type ``Node`` and are named ``node-<id>``.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -48,7 +49,8 @@ class ZoneResource(Wire, frozen=True):
     name: str
     capacity: QuantityText
     allocatable: QuantityText
-    available: QuantityText
+    available: QuantityText = ""
+    """Missing in objects of the API before v0.0.10, see `to_v1alpha2`."""
 
 
 class Zone(Wire, frozen=True):
@@ -95,14 +97,50 @@ def convert_nrt(tree: object, subject: str | None = None) -> NodeResourceTopolog
 def to_v1alpha2(topology: NodeResourceTopology) -> NodeResourceTopology:
     """Return *topology* in the current version; nothing is lost and nothing is made up.
 
-    The older version has no node attributes: the API server drops them, and so do we.
+    The older version has no node attributes: the API server drops them, and so do we. Before
+    v0.0.10 of the API (2021) zones had no ``available``, and producers wrote what was left into
+    ``allocatable``.
     """
     if topology.api_version == V1ALPHA2:
         return topology
     if topology.api_version != V1ALPHA1:
         detail = f"{topology.api_version!r} is neither {V1ALPHA2} nor {V1ALPHA1}"
         raise MalformedObject(f"{KIND} {topology.metadata.name}", detail, path="apiVersion")
-    return msgspec.structs.replace(topology, api_version=V1ALPHA2, attributes=())
+    zones = tuple(map(_with_available, topology.zones))
+    return msgspec.structs.replace(topology, api_version=V1ALPHA2, attributes=(), zones=zones)
+
+
+def _with_available(zone: Zone) -> Zone:
+    if all(one.available != "" for one in zone.resources):
+        return zone
+    resources = (
+        msgspec.structs.replace(one, available=one.allocatable) if one.available == "" else one
+        for one in zone.resources
+    )
+    return msgspec.structs.replace(zone, resources=tuple(resources))
+
+
+def by_node(topologies: Iterable[NodeResourceTopology]) -> dict[str, NodeResourceTopology]:
+    """Return the objects by the name of their node, without namespaces, in the current version.
+
+    Up to v0.0.10 of the API objects were in namespaces, so that a node may have several: the one
+    that was written last counts.
+    """
+    ordered = sorted(map(to_v1alpha2, topologies), key=_written)
+    return {one.metadata.name: _without_namespace(one) for one in ordered}
+
+
+def _written(topology: NodeResourceTopology) -> tuple[int, str]:
+    """Return what orders objects by when they were written."""
+    version = topology.metadata.resource_version
+    return int(version) if version.isdecimal() else 0, topology.metadata.namespace
+
+
+def _without_namespace(topology: NodeResourceTopology) -> NodeResourceTopology:
+    if not topology.metadata.namespace:
+        return topology
+    metadata = msgspec.structs.replace(topology.metadata, namespace="")
+    return msgspec.structs.replace(topology, metadata=metadata)
 
 
 def attribute_value(attributes: tuple[Attribute, ...], name: str) -> str | None:

@@ -9,19 +9,20 @@ cycle that does not await sees one consistent state.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
 from numakube.api.koordinator.keys import POD_HOLDING
-from numakube.api.sharing import shared_nrt, shared_pod
+from numakube.api.sharing import shared_pod
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.apps.unusable_objects import UnusableObjects
 from numakube.apps.watched_kinds import CLAIMS, NAMESPACES, RESOURCES
 from numakube.errors import Forbidden, NotFound
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.catalog import NODES, PODS
 from numakube.kube.object_keys import ObjectKey, key_of
-from numakube.kube.reflector import Reflector, ReflectorTiming
+from numakube.kube.reflector import Reflector
+from numakube.kube.served_topologies import topology_reflector
 from numakube.kube.store import Removed, Store, Updated
 from numakube.scheduling.framework.events import ClusterEvent, EventKind
 from numakube.scheduling.framework.object_kinds import OBJECT_KINDS
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.object_kinds import ObjectKind
     from numakube.scheduling.numa.caches.contract import Changes, NumaCache
     from numakube.scheduling.snapshot.cluster import Cluster
-
-_IMPATIENT: Final = ReflectorTiming(longest_backoff=5.0)
-"""The kind may be installed after us; its nodes should not wait half a minute then."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -92,9 +90,7 @@ class Mirror:
         self.listener: Listener | None = None
         self.pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
         self.nodes: Reflector[Node] = Reflector(client, NODES)
-        self.topologies: Reflector[NodeResourceTopology] = Reflector(
-            client, NODE_RESOURCE_TOPOLOGIES, store=Store(transform=shared_nrt), timing=_IMPATIENT
-        )
+        self.topologies: Reflector[NodeResourceTopology] = topology_reflector(client)
         self._assumed: dict[str, str] = {}
         self.reported_at: dict[str, float] = {}
         """When the latest report of each node came, by the monotonic clock."""
@@ -104,7 +100,7 @@ class Mirror:
         guarding = self.unusable.guarding
         self.pods.store.subscribe(guarding("Pod", self._on_pod))
         self.nodes.store.subscribe(guarding("Node", self._on_node))
-        numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
+        self._numatopologies = numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
         self.reports = node_reports(self.topologies.store, numatopologies.store)
         """The report of every node, whatever its kind."""
         self.reports.subscribe(guarding("NodeResourceTopology", self._on_report))
@@ -131,6 +127,18 @@ class Mirror:
             if not one.synced.is_set() and not self._is_absent(one)
         ]
         return f"not listed yet: {', '.join(waiting)}" if waiting else ""
+
+    def topology_trouble(self) -> str:
+        """Say why there are no reports at all; empty as long as they are read."""
+        source = self.topologies
+        if source not in self._others or len(self._numatopologies.store):
+            return ""
+        if source.synced.is_set() and not source.denied:
+            return ""
+        if not isinstance(source.last_error, NotFound | Forbidden):
+            return ""
+        never = "" if source.synced.is_set() else "never synced: "
+        return f"{never}{source.last_error.message}"
 
     async def synced(self) -> None:
         """Return as soon as decisions can be made."""
@@ -180,9 +188,12 @@ class Mirror:
     def _is_absent(self, reflector: Reflector[Any]) -> bool:
         """Tell whether the server does not have the kind; it may come later.
 
-        One that we can do without need not be ours to read either.
+        One that we can do without need not be ours to read either. Reports that we may not read
+        are waited for a little, because rights may be granted after us.
         """
         if reflector in self._optional and isinstance(reflector.last_error, Forbidden):
+            return True
+        if reflector is self.topologies and reflector.denied:
             return True
         return isinstance(reflector.last_error, NotFound)
 

@@ -12,6 +12,7 @@ from numakube.api import numatopology as names
 from numakube.api.numatopology import Numatopology
 from numakube.kube.object_keys import key_of
 from numakube.kube.resource_types import Resource
+from numakube.kube.served_topologies import TopologyStore
 from numakube.kube.store import Removed, Store
 from numakube.topology.volcano import as_nrt
 
@@ -34,7 +35,7 @@ def node_reports(
     topologies: Store[NodeResourceTopology], numatopologies: Store[Numatopology]
 ) -> Store[NodeResourceTopology]:
     """Return a store that always has the report of every node that has one."""
-    reports: Store[NodeResourceTopology] = Store()
+    reports = TopologyStore()
 
     def show(key: ObjectKey) -> None:
         topology, numatopology = topologies.get(key), numatopologies.get(key)

@@ -23,7 +23,7 @@ from numakube.api.kubelet_config import decode_configz
 from numakube.api.leases import Lease
 from numakube.api.meta import ServerVersion
 from numakube.api.nodes import Node
-from numakube.api.nrt import NodeResourceTopology
+from numakube.api.nrt import V1ALPHA1, NodeResourceTopology, by_node, to_v1alpha2
 from numakube.api.numatopology import PLURAL as NUMATOPOLOGIES
 from numakube.api.numatopology import Numatopology
 from numakube.api.pod import Pod
@@ -33,7 +33,7 @@ from numakube.api.workloads import (
     PriorityClass,
     Workload,
 )
-from numakube.errors import NumakubeError
+from numakube.errors import MalformedObject, NumakubeError
 from numakube.insight import collected as names
 from numakube.insight.list_reading import Unreadable, read_list, read_object
 from numakube.insight.rbac import Role, RoleBinding
@@ -78,6 +78,8 @@ class ClusterFacts:
         taken_at: when it was read, in RFC 3339.
         nodes: by name; so are ``topologies`` and ``kubelet_configs``.
         pods: all of them, those that have ended included, in the server's order.
+        old_topologies: whether reports are served in v1alpha1 only.
+        topologies_in_namespaces: whether reports are in namespaces, as they were once.
         objects: what scheduling depends on besides; its namespace labels are filled in.
         roles: those of namespaces and of the cluster; so are ``role_bindings``.
         unreadable: what could not be read, and why.
@@ -87,6 +89,8 @@ class ClusterFacts:
     nodes: Mapping[str, Node] = field(default_factory=dict)
     pods: tuple[Pod, ...] = ()
     topologies: Mapping[str, NodeResourceTopology] = field(default_factory=dict)
+    old_topologies: bool = False
+    topologies_in_namespaces: bool = False
     objects: ClusterObjects = field(default_factory=ClusterObjects)
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
     events: tuple[CoreEvent, ...] = ()
@@ -155,6 +159,7 @@ class ClusterFacts:
 def facts_of(collected: Collected) -> ClusterFacts:
     """Return what was collected as typed values."""
     reader = _Reader(collected)
+    topologies = reader.all(names.TOPOLOGIES, NodeResourceTopology)
     namespaces = reader.by_key(names.NAMESPACES, Namespace)
     return ClusterFacts(
         taken_at=collected.taken_at,
@@ -162,8 +167,10 @@ def facts_of(collected: Collected) -> ClusterFacts:
         pods=reader.all(names.PODS, Pod),
         topologies={
             **{one.metadata.name: as_nrt(one) for one in reader.all(NUMATOPOLOGIES, Numatopology)},
-            **reader.by_key(names.TOPOLOGIES, NodeResourceTopology),
+            **reader.topologies(topologies),
         },
+        old_topologies=any(one.api_version == V1ALPHA1 for one in topologies),
+        topologies_in_namespaces=any(one.metadata.namespace for one in topologies),
         objects=reader.objects(namespaces),
         namespaces=namespaces,
         events=reader.all(names.EVENTS, CoreEvent),
@@ -197,6 +204,18 @@ class _Reader:
 
     def by_key(self, plural: str, type_: type[Any]) -> dict[str, Any]:
         return {one.metadata.key: one for one in self.all(plural, type_)}
+
+    def topologies(
+        self, objects: tuple[NodeResourceTopology, ...]
+    ) -> dict[str, NodeResourceTopology]:
+        found: list[NodeResourceTopology] = []
+        for one in objects:
+            try:
+                found.append(to_v1alpha2(one))
+            except MalformedObject as error:
+                what = f"{names.TOPOLOGIES} {one.metadata.key}"
+                self.unreadable.append(Unreadable(what, f"{error.path}: {error.detail}"))
+        return by_node(found)
 
     def one(self, file: str, type_: type[Any]) -> Any:  # noqa: ANN401 - of the given type
         found, bad = read_object(type_, self._files.get(file), file)

@@ -37,7 +37,7 @@ from numakube.kube.store import Store
 from numakube.kube.watch import IDLE_SECONDS, Bookmark, GarbledEvent, ObjectEvent, open_watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from contextlib import AbstractAsyncContextManager
 
     from numakube.kube.client import Client
@@ -64,6 +64,8 @@ class ReflectorTiming:
         backoff: the first pause after a failure; it doubles each time.
         longest_backoff: the longest pause.
         initial_events: how long a server may take to send the initial events of a streamed list.
+        denial: how long a server must refuse to list before it is believed; one that starts
+            may not know yet what it serves, nor who may read it.
     """
 
     watch: float = 300.0
@@ -72,6 +74,7 @@ class ReflectorTiming:
     backoff: float = 0.8
     longest_backoff: float = 30.0
     initial_events: float = 60.0
+    denial: float = 10.0
 
 
 DEFAULT_TIMING = ReflectorTiming()
@@ -89,6 +92,8 @@ class Reflector(Generic[T]):
         synced: set once the store has held everything; it stays set.
         resource_version: the version up to which the store is known to be right.
         last_error: why there is no watch at the moment; None while there is one.
+        denied: the server has refused for a while: it does not have the kind, and the store is
+            empty then, or does not let us read it.
     """
 
     def __init__(
@@ -104,6 +109,7 @@ class Reflector(Generic[T]):
         timing: ReflectorTiming = DEFAULT_TIMING,
         on_malformed: Callable[[Malformed], None] | None = None,
         optional: bool = False,
+        locate: Callable[[], Awaitable[Resource[T]]] | None = None,
     ) -> None:
         """Prepare a reflector; `run` it in a task of its own.
 
@@ -119,11 +125,14 @@ class Reflector(Generic[T]):
             timing: for tests and special cases.
             on_malformed: told of each object that cannot be decoded, besides the log.
             optional: nothing is amiss if the server lacks the kind; that is logged for the curious.
+            locate: finds the version and scope to read, which may change meanwhile; asked for
+                every list and watch.
         """
         self.store: Store[T] = Store() if store is None else store
         self.synced = asyncio.Event()
         self.resource_version = ""
         self.last_error: NumakubeError | None = None
+        self.denied = False
         self._client = client
         self._resource = resource
         self._namespace = namespace
@@ -133,6 +142,8 @@ class Reflector(Generic[T]):
         self._timing = timing
         self._on_malformed = on_malformed
         self._optional = optional
+        self._locate = locate
+        self._denied_since: float | None = None
         self._reported: dict[ObjectKey, str] = {}
         self._backoff = Backoff(base=timing.backoff, cap=timing.longest_backoff, rng=client.rng)
         # An old state from the server's memory will do, except after signs that it is wrong.
@@ -147,12 +158,24 @@ class Reflector(Generic[T]):
             try:
                 if self.resource_version:
                     await self._watch_on()
-                elif self._streaming:
+                    continue
+                await self._has_moved()
+                if self._streaming:
                     await self._stream_all()
                 else:
                     await self._list_all()
             except NumakubeError as failure:
                 await self._recover(failure)
+
+    async def _has_moved(self) -> bool:
+        """Tell whether the kind is served elsewhere than we thought; then it is listed there."""
+        found = self._resource if self._locate is None else await self._locate()
+        if found == self._resource:
+            return False
+        _log.info("resource_located", resource=str(self), version=found.version)
+        self._resource = found
+        self.resource_version = ""
+        return True
 
     async def _list_all(self) -> None:
         listing = await self._client.list(
@@ -206,6 +229,7 @@ class Reflector(Generic[T]):
     def _replace(self, objects: tuple[T, ...], version: str) -> None:
         self.store.replace(objects)
         self.synced.set()
+        self.denied, self._denied_since = False, None
         self.resource_version = version
         self._any_version_will_do = True
         if not version:
@@ -218,8 +242,10 @@ class Reflector(Generic[T]):
             contextlib.aclosing(watch.batches()) as batches,
         ):
             self.last_error = None
-            await self._check_history()
-            await self._follow(batches)
+            # Asked while the watch is open: a definition that changes after that ends it.
+            if not await self._has_moved():
+                await self._check_history()
+                await self._follow(batches)
 
     async def _check_history(self) -> None:
         """Make sure that the server has not lost versions that we have seen.
@@ -307,6 +333,8 @@ class Reflector(Generic[T]):
         if isinstance(failure, Expired):
             # The server is there: pauses that grew while it was not would leave us with the past.
             self._backoff.reset()
+        if isinstance(failure, NotFound | Forbidden):
+            self._note_denial(failure)
         if self._needs_new_list(failure):
             self._any_version_will_do = False
             self.resource_version = ""
@@ -319,6 +347,15 @@ class Reflector(Generic[T]):
         log = _log.debug if absent else _log.warning
         log("reflector_failed", resource=str(self), error=str(failure), wait=round(wait, 3))
         await self._client.clock.sleep(wait)
+
+    def _note_denial(self, failure: NumakubeError) -> None:
+        """Believe a refusal that lasts; a kind that the server does not have has no objects."""
+        now = self._client.clock.monotonic()
+        if self._denied_since is None:
+            self._denied_since = now
+        self.denied = now - self._denied_since >= self._timing.denial
+        if self.denied and isinstance(failure, NotFound):
+            self.store.replace(())
 
     def _needs_new_list(self, failure: NumakubeError) -> bool:
         """Tell whether a watch from the last version cannot go on, or cannot be trusted."""

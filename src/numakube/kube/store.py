@@ -144,7 +144,7 @@ class Store(Generic[T]):
         if old is not None and old.metadata.uid != obj.metadata.uid:
             self.remove(key, unseen=True)
             old = None
-        if old is not None and _same_state(old, obj):
+        if old is not None and self._is_same_state(old, obj):
             return
         if self._transform is not None:
             obj = self._transform(obj)
@@ -170,6 +170,10 @@ class Store(Generic[T]):
             self.remove(key, unseen=True)
         for obj in fresh.values():
             self.put(obj)
+
+    def _is_same_state(self, old: T, new: T) -> bool:
+        version = new.metadata.resource_version
+        return bool(version) and old.metadata.resource_version == version
 
     def _notify(self, change: Change[T]) -> None:
         for handler in tuple(self._handlers):
@@ -217,8 +221,3 @@ class _Index(Generic[T]):
             keys.pop(key, None)
             if not keys:
                 del self._keys[value]
-
-
-def _same_state(old: KubeObject, new: KubeObject) -> bool:
-    version = new.metadata.resource_version
-    return bool(version) and old.metadata.resource_version == version

@@ -78,7 +78,7 @@ async def test_a_live_cluster_is_followed(tmp_path: Path) -> None:
         await client.create(catalog.NODES, {"metadata": {"name": "first"}})
         async with running("--kubeconfig", kubeconfig_in(tmp_path, server.url)) as url:
             root = url.removesuffix("/dashboard/")
-            assert await text_until(session, f"{root}/readyz", "ok") == "ok"
+            await text_until(session, f"{root}/readyz?verbose", "[+]caches ok")
             assert "first" in await text_until(session, url, "first")
             await client.create(catalog.NODES, {"metadata": {"name": "second"}})
             await text_until(session, f"{url}nodes", "second")

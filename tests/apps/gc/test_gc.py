@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
+from tests.kube.old_definitions import install, report, v1alpha1_in_namespaces
 
 from numakube.apps.gc.process import PROGRAM, GcProcess
 from numakube.apps.gc.settings import GcSettings
@@ -94,6 +96,19 @@ async def test_reports_of_missing_nodes_go_after_the_grace_period(cluster: Clust
         await cluster.clock.advance(2)
         assert await cluster.reports() == ["a"]
     assert cluster.said == ["noderesourcetopology/b removed"]
+
+
+async def test_c20_reports_in_namespaces_go_as_well(cluster: Cluster) -> None:
+    """The one of a present node stays, in whichever namespace it is."""
+    await install(cluster.client, v1alpha1_in_namespaces())
+    await cluster.node("a")
+    kind = replace(NRTS, version="v1alpha1", namespaced=True).raw
+    for name in ("a", "b"):
+        await cluster.client.create(kind, report(name, free="1", namespace="default"))
+    process = cluster.process("--grace-period", "0s", "--oneshot")
+    assert await process.run(asyncio.Event()) == 0
+    assert [one["metadata"]["name"] for one in (await cluster.client.list(kind)).items] == ["a"]
+    assert cluster.said == ["noderesourcetopology/default/b removed"]
 
 
 async def test_a_deleted_node_is_noticed_without_waiting_for_the_interval(

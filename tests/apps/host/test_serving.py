@@ -95,6 +95,14 @@ async def test_all_checks_are_listed_on_demand(
         assert await get(session, f"{server.url}/readyz?verbose") == (200, "[+]cache ok\nok\n")
 
 
+async def test_a_check_can_be_left_out(health: Health, session: aiohttp.ClientSession) -> None:
+    """As with an API server; the others still count."""
+    health.ready("topologies", lambda: "never synced")
+    async with serving(health) as server:
+        assert (await get(session, f"{server.url}/readyz"))[0] == 503
+        assert await get(session, f"{server.url}/readyz?exclude=topologies") == (200, "ok")
+
+
 async def test_metrics_come_in_the_format_that_is_asked_for(
     health: Health, session: aiohttp.ClientSession
 ) -> None:

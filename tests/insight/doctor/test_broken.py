@@ -146,6 +146,25 @@ def _no_definition_of_reports(world: Documents) -> Expected:
 
 
 @case
+def _reports_of_the_first_version_c21(world: Documents) -> Expected:
+    for report in world.topologies.values():
+        report["apiVersion"] = "topology.node.k8s.io/v1alpha1"
+        report["topologyPolicies"] = ["SingleNUMANodeContainerLevel"]
+        report.pop("attributes")
+    return {"NUMA-NRT-OLD-API": ("v1alpha1 only", "numakube deploy api")}
+
+
+@case
+def _reports_in_namespaces_c20(world: Documents) -> Expected:
+    for report in world.topologies.values():
+        report["apiVersion"] = "topology.node.k8s.io/v1alpha1"
+        report["metadata"]["namespace"] = "default"
+        report["topologyPolicies"] = ["SingleNUMANodeContainerLevel"]
+        report.pop("attributes")
+    return {"NUMA-NRT-OLD-API": ("in v1alpha1 only and in namespaces", "kubectl delete crd")}
+
+
+@case
 def _a_node_without_report(world: Documents) -> Expected:
     del world.topologies["node-2"]
     return {"NUMA-NRT-MISSING": ("node-2", "spec.nodeName=node-2")}
@@ -324,6 +343,13 @@ def _an_object_that_a_scheduler_cannot_use(world: Documents) -> Expected:
     unusable = [{"object": "Pod default/odd", "reason": "KeyError: 'x'"}]
     world.schedulers["numakube-scheduler-1", "cache"] = {"nodes": [], "unusable": unusable}
     return {"NUMA-SCHEDULER-UNUSABLE-OBJECT": ("default/odd", "KeyError: 'x'")}
+
+
+@case
+def _a_scheduler_without_any_reports_c21(world: Documents) -> Expected:
+    document = {"nodes": [], "topologyTrouble": "never synced: the cluster serves none"}
+    world.schedulers["numakube-scheduler-1", "cache"] = document
+    return {"NUMA-SCHEDULER-NO-TOPOLOGIES": ("numakube-scheduler-1: never synced", "deploy api")}
 
 
 def mispredicted(severity: str) -> dict[str, Any]:

@@ -7,13 +7,14 @@ from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from numakube.api.sharing import shared_nrt, shared_pod
+from numakube.api.sharing import shared_pod
 from numakube.apps.dashboard.report_dates import report_dates
 from numakube.apps.dashboard.source import Source
 from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.errors import ClusterUnreachable, Expired, NotFound
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
-from numakube.kube.reflector import Reflector, ReflectorTiming
+from numakube.kube.catalog import NODES, PODS
+from numakube.kube.reflector import Reflector
+from numakube.kube.served_topologies import topology_reflector
 from numakube.kube.store import Store
 
 if TYPE_CHECKING:
@@ -36,13 +37,7 @@ class Reflection:
         self._clock = client.clock
         self._nodes: Reflector[Node] = Reflector(client, NODES)
         self._pods: Reflector[Pod] = Reflector(client, PODS, store=Store(transform=shared_pod))
-        self._topologies: Reflector[NodeResourceTopology] = Reflector(
-            client,
-            NODE_RESOURCE_TOPOLOGIES,
-            store=Store(transform=shared_nrt),
-            # The kind may be installed after us.
-            timing=ReflectorTiming(longest_backoff=5.0),
-        )
+        self._topologies: Reflector[NodeResourceTopology] = topology_reflector(client)
         self._numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
         self.source = Source(
             nodes=self._nodes.store,

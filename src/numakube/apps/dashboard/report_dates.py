@@ -7,11 +7,11 @@ a page is first opened; later changes are seen as they happen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.api.wire import Timestamp, Wire
 from numakube.errors import InvalidValue
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.served_topologies import served_topologies
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ class _Dated(Wire, frozen=True):
     metadata: _Metadata = _Metadata()
 
 
-_DATED: Final = NODE_RESOURCE_TOPOLOGIES.decoded_as(_Dated)
-
-
 async def report_dates(client: Client) -> Mapping[str, datetime]:
     """Return when each report last changed; those of which it is not noted are missing.
 
@@ -46,7 +43,8 @@ async def report_dates(client: Client) -> Mapping[str, datetime]:
         NumakubeError: the server does not say.
     """
     found = {}
-    for report in (await client.list(_DATED, resource_version="0")).items:
+    dated = (await served_topologies(client)).decoded_as(_Dated)
+    for report in (await client.list(dated, resource_version="0")).items:
         dates = [date for one in report.metadata.managed_fields if (date := _date(one)) is not None]
         if dates:
             found[report.metadata.name] = max(dates)

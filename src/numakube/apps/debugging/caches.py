@@ -84,7 +84,10 @@ class Caches:
         await response.prepare(request)
         mode = mode_of(self._mirror.cache)
         unusable = self._unusable()
-        document = self._speaker.document("NodeCacheList", mode=mode, unusable=unusable)
+        trouble = self._mirror.topology_trouble()
+        document = self._speaker.document(
+            "NodeCacheList", mode=mode, topologyTrouble=trouble, unusable=unusable
+        )
         head = msgspec.json.encode(document)
         await response.write(head[:-1] + b',"nodes":[')
         for first in range(0, len(nodes), _AT_A_TIME):

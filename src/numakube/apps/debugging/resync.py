@@ -16,9 +16,10 @@ from aiohttp import web
 
 from numakube.api.pod_phase import has_ended
 from numakube.apps.debugging.documents import json_answer
-from numakube.errors import NotFound, NumakubeError
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, PODS
+from numakube.errors import NumakubeError
+from numakube.kube.catalog import PODS
 from numakube.kube.object_keys import ObjectKey
+from numakube.kube.served_topologies import read_topology
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
@@ -59,12 +60,7 @@ class Resync:
 
     async def _node(self, name: str) -> Document:
         before = self._state(name)
-        try:
-            report: NodeResourceTopology | None = await self._client.get(
-                NODE_RESOURCE_TOPOLOGIES, name
-            )
-        except NotFound:
-            report = self._of_another_kind(name)
+        report = await read_topology(self._client, name) or self._of_another_kind(name)
         pods = await self._client.list(PODS, fields=f"spec.nodeName={name}")
         mirror, cache = self._mirror, self._mirror.cache
         mirror.apply(cache.remove_report(name) if report is None else cache.set_report(report))

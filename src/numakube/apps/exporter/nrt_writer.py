@@ -21,6 +21,7 @@ from numakube.apps.exporter.wakeups import Cause
 from numakube.errors import AlreadyExists, Conflict, MissingDefinition, NotFound
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.patches import merge_patch
+from numakube.kube.served_topologies import served_topologies
 from numakube.topology import nrt_names
 from numakube.values.durations import SECOND, format_duration
 
@@ -157,10 +158,7 @@ class Writer:
                 NODE_RESOURCE_TOPOLOGIES, wanted, field_manager=MANAGER
             )
         except NotFound:
-            raise MissingDefinition(
-                "the cluster does not know noderesourcetopologies.topology.node.k8s.io; install "
-                "its CustomResourceDefinition"
-            ) from None
+            raise MissingDefinition(await _why_not_written(self._client)) from None
         size = len(msgspec.json.encode(wanted))
         return Written(Operation.CREATE, size, size)
 
@@ -224,6 +222,20 @@ def _owners(
         return known
     kinds = {owner.kind for owner in wanted}
     return (*(owner for owner in known if owner.kind not in kinds), *wanted)
+
+
+async def _why_not_written(client: Client) -> str:
+    """Say what the cluster lacks so that objects could be written."""
+    kind = "noderesourcetopologies.topology.node.k8s.io"
+    try:
+        served = await served_topologies(client)
+    except NotFound:
+        return f"the cluster does not know {kind}; install its CustomResourceDefinition"
+    where = " in namespaces" if served.namespaced else ""
+    return (
+        f"the cluster serves {kind}{where} in {served.version} only, which has no attributes of "
+        "nodes; upgrade its CustomResourceDefinition (`numakube deploy api`)"
+    )
 
 
 class Publisher(Protocol):

@@ -209,6 +209,7 @@ class ExtenderProcess:
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
         health.ready("caches", self.mirror.missing)
+        health.ready("topologies", self.mirror.topology_trouble)
         endpoints = Endpoints(
             self.verbs,
             self.metrics,

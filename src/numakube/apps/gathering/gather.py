@@ -40,10 +40,12 @@ from numakube.insight.collected import (
     scheduler_file,
 )
 from numakube.insight.list_reading import Unreadable, refused
+from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import PAGE_SIZE, Client
 from numakube.kube.connection.transport import Request
 from numakube.kube.request_parts import list_request
 from numakube.kube.resource_types import Resource
+from numakube.kube.served_topologies import served_topologies
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -204,6 +206,8 @@ class _Gathering:
     async def _list(self, resource: Resource[Any]) -> None:
         async with self._lists:
             try:
+                if resource == NODE_RESOURCE_TOPOLOGIES:
+                    resource = await served_topologies(self._client)
                 self.files[list_file(resource.plural)] = await list_raw(self._client, resource)
             except _REFUSALS as error:
                 if resource.plural in NEEDED:

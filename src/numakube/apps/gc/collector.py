@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numakube.api.meta import Named
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, NotFound
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
+from numakube.kube.catalog import NODES
+from numakube.kube.served_topologies import served_topologies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 KIND: Final = "NodeResourceTopology"
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-
-
-_OBJECTS: Final = NODE_RESOURCE_TOPOLOGIES.decoded_as(Named)
 
 
 class GcMetrics:
@@ -53,14 +51,21 @@ class Orphan:
     """An object without a node.
 
     Attributes:
+        namespace: where it is; empty for an object of the cluster.
         name: its name, and that of the missing node.
         uid: which object of that name it is.
         since: when the node was first missed, by the monotonic clock.
     """
 
+    namespace: str
     name: str
     uid: str
     since: float
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name alone if the object has no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,21 +94,24 @@ class Collector:
     async def look(self) -> None:
         """Find out which objects have no node now."""
         try:
-            found = await self.client.list(_OBJECTS, page_size=self.page_size)
+            objects = (await served_topologies(self.client)).decoded_as(Named)
+            found = await self.client.list(objects, page_size=self.page_size)
         except NotFound:
             # The cluster has no such objects at all.
             self.orphans.clear()
             return
         now, nodes = self.client.clock.monotonic(), self.nodes()
         missing = {
-            one.metadata.name: Orphan(one.metadata.name, one.metadata.uid, now)
+            one.metadata.key: Orphan(
+                one.metadata.namespace, one.metadata.name, one.metadata.uid, now
+            )
             for one in found.items
             if one.metadata.name not in nodes
         }
-        for name, orphan in missing.items():
-            known = self.orphans.get(name)
+        for key, orphan in missing.items():
+            known = self.orphans.get(key)
             if known is not None and known.uid == orphan.uid:
-                missing[name] = known
+                missing[key] = known
         self.orphans = missing
         self._told &= {orphan.uid for orphan in missing.values()}
         self.metrics.orphans.set(len(missing))
@@ -113,9 +121,9 @@ class Collector:
         removed = []
         for orphan in self._due():
             if orphan.name in self.nodes() or await self._node_exists(orphan.name):
-                del self.orphans[orphan.name]
+                del self.orphans[orphan.key]
             elif await self._remove(orphan):
-                removed.append(orphan.name)
+                removed.append(orphan.key)
         return removed
 
     def seconds_to_next(self) -> float | None:
@@ -141,19 +149,21 @@ class Collector:
     async def _remove(self, orphan: Orphan) -> bool:
         if self.dry_run:
             self._told.add(orphan.uid)
-            _log.info("would_be_removed", object=orphan.name)
+            _log.info("would_be_removed", object=orphan.key)
             return True
         try:
-            await self.client.delete(_OBJECTS, orphan.name, uid=orphan.uid)
+            objects = (await served_topologies(self.client)).decoded_as(Named)
+            place = orphan.namespace if objects.namespaced else ""
+            await self.client.delete(objects, orphan.name, namespace=place, uid=orphan.uid)
         except (NotFound, Conflict):
             # It was removed in the meantime, or there is a new object of that name.
-            del self.orphans[orphan.name]
+            del self.orphans[orphan.key]
             return False
         except (ApiError, ClusterUnreachable) as error:
             self.metrics.failures.labels(KIND).inc()
-            _log.warning("object_not_removed", object=orphan.name, error=str(error))
+            _log.warning("object_not_removed", object=orphan.key, error=str(error))
             raise
-        del self.orphans[orphan.name]
+        del self.orphans[orphan.key]
         self.metrics.deleted.labels(KIND).inc()
-        _log.info("object_removed", object=orphan.name, reason="its node has vanished")
+        _log.info("object_removed", object=orphan.key, reason="its node has vanished")
         return True

@@ -6,8 +6,9 @@
         ...  # serving.url
 
 ``/livez``, ``/readyz`` (and ``/healthz``, the same as ``/livez``) answer 200 ``ok`` or 503 with the
-checks that fail; ``?verbose`` lists all of them, as API servers do. ``/metrics`` is in Prometheus'
-text or OpenMetrics format, for those who may get it. A process adds routes of its own.
+checks that fail; as with API servers, ``?verbose`` lists all of them, and ``?exclude=NAME`` leaves
+one out. ``/metrics`` is in Prometheus' text or OpenMetrics format, for those who may get it. A
+process adds routes of its own.
 
 Servers listen on loopback unless told otherwise. Off loopback they need TLS, or the explicit word
 that plain HTTP is meant. A client that does not finish the handshake or the head of a first request
@@ -299,6 +300,8 @@ def _answering(
 ) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         found = examine()
+        for name in request.query.getall("exclude", []):
+            found.pop(name, None)
         failing = [name for name, trouble in found.items() if trouble]
         if not failing and "verbose" not in request.query:
             return web.Response(text="ok")

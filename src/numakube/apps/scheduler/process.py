@@ -36,6 +36,7 @@ from numakube.apps.scheduler.rejections import Rejections
 from numakube.apps.scheduler.results import Results
 from numakube.apps.scheduler.scheduling_loop import Scheduler
 from numakube.apps.scheduler.settings import SETTINGS, configuration_of
+from numakube.apps.scheduler.topology_source_events import TopologySourceEvents
 from numakube.apps.scheduler.volume_binder import ApiVolumeActions
 from numakube.apps.scheduler.waiting_pods import WAITING_PODS, WaitingPods
 from numakube.errors import LeadershipLost
@@ -204,7 +205,7 @@ class SchedulerProcess:
             if listen is not None:
                 await self._serve(stack, listen)
             async with asyncio.TaskGroup() as tasks:
-                parts = (self.mirror, self._outcomes, self._recorder)
+                parts = (self.mirror, self._outcomes, self._recorder, self._source_events())
                 beside = [tasks.create_task(one.run()) for one in parts]
                 work = tasks.create_task(self._work())
                 ended = tasks.create_task(stop.wait())
@@ -217,6 +218,16 @@ class SchedulerProcess:
                 for job in beside:
                     job.cancel()
         return code
+
+    def _source_events(self) -> TopologySourceEvents:
+        election = self._config.leader_election
+        return TopologySourceEvents(
+            self.mirror,
+            self._client.clock,
+            self._recorder,
+            lease=ObjectKey(election.resource_namespace, election.resource_name),
+            leads=lambda: self.leading,
+        )
 
     async def _tell_the_rest(self) -> None:
         """Write the events that are still waiting, if the server takes them soon."""
@@ -258,6 +269,7 @@ class SchedulerProcess:
     async def _serve(self, stack: AsyncExitStack, listen: Listen) -> None:
         health = Health()
         health.ready("caches", self.mirror.missing)
+        health.ready("topologies", self.mirror.topology_trouble)
         endpoints = Endpoints(self.scheduler, self._config, self._client, self.identity)
         access = Access(self._client, host=listen.host)
         inside = Decider(

@@ -15,8 +15,9 @@ from numakube.apps.node_reports import NUMATOPOLOGIES, node_reports
 from numakube.cli.shared.connection_options import connected
 from numakube.cli.shared.log_options import configure_logs
 from numakube.insight.facts import ClusterFacts, facts_of
-from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from numakube.kube.catalog import NODES, PODS
 from numakube.kube.reflector import Reflector
+from numakube.kube.served_topologies import topology_reflector
 from numakube.values.times import format_time
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class _Mirrors:
         self._clock = client.clock
         self.nodes = Reflector(client, NODES)
         self.pods = Reflector(client, PODS)
-        self.topologies = Reflector(client, NODE_RESOURCE_TOPOLOGIES)
+        self.topologies = topology_reflector(client)
         self.numatopologies = Reflector(client, NUMATOPOLOGIES, optional=True)
         self.reports = node_reports(self.topologies.store, self.numatopologies.store)
         self._changed = changed

@@ -50,6 +50,21 @@ CRD_MISSING: Final = Rule(
         " src/numakube/api/crds/topology.node.k8s.io_noderesourcetopologies.yaml"
     ),
 )
+OLD_API: Final = Rule(
+    id="NUMA-NRT-OLD-API",
+    severity=Severity.WARNING,
+    title="The definition of NodeResourceTopology is an old one",
+    why=(
+        "Reports are read, but cannot tell more of a kubelet than topologyPolicies: no options, no"
+        " policies of its CPU and Memory Manager. numakube's exporter cannot write such objects."
+    ),
+    fix=(
+        "numakube deploy api   # adds v1alpha2 and keeps v1alpha1\n"
+        "# If objects are in namespaces, delete the definition first, because its scope cannot be\n"
+        "# changed; producers write their objects again:\n"
+        "# kubectl delete crd noderesourcetopologies.topology.node.k8s.io"
+    ),
+)
 MISSING: Final = Rule(
     id="NUMA-NRT-MISSING",
     severity=Severity.WARNING,
@@ -154,8 +169,8 @@ INEXACT: Final = Rule(
 )
 
 RULES: Final = (
-    CRD_MISSING, MISSING, UNUSABLE, ODD, STALE, DRIFT, UNKNOWN_POLICY, CAPACITY, ORPHAN, NOT_LIVE,
-    INEXACT,
+    CRD_MISSING, OLD_API, MISSING, UNUSABLE, ODD, STALE, DRIFT, UNKNOWN_POLICY, CAPACITY, ORPHAN,
+    NOT_LIVE, INEXACT,
 )  # fmt: skip
 
 
@@ -165,10 +180,14 @@ def check_presence(facts: ClusterFacts) -> Iterator[Finding]:
     if missing is not None:
         if _ABSENT in missing.why:
             detail = (
-                "the API server serves no noderesourcetopologies of topology.node.k8s.io/v1alpha2"
+                "the API server serves noderesourcetopologies of topology.node.k8s.io neither in"
+                " v1alpha2 nor in v1alpha1"
             )
             yield about_cluster(CRD_MISSING, detail)
         return
+    if facts.old_topologies:
+        where = " and in namespaces" if facts.topologies_in_namespaces else ""
+        yield about_cluster(OLD_API, f"the API server serves objects in v1alpha1 only{where}")
     chosen = _chosen_by_exporters(facts)
     for name, node in facts.nodes.items():
         if name not in facts.topologies and _should_report(facts, node) and chosen(node):

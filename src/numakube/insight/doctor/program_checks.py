@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.pod_phase import has_ended
 from numakube.insight.doctor.deployed_programs import Deployed, Program, deployed
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject, about_node
+from numakube.insight.doctor.findings import (
+    Finding,
+    Rule,
+    Severity,
+    Subject,
+    about_cluster,
+    about_node,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +87,19 @@ UNUSABLE_OBJECT: Final = Rule(
     why="The object counts for nothing: a pod holds nothing there, a node gets no pods.",
     fix="# correct or delete the object; if it is honest, report it with `kubectl numa bundle`",
 )
+NO_TOPOLOGIES: Final = Rule(
+    id="NUMA-SCHEDULER-NO-TOPOLOGIES",
+    severity=Severity.ERROR,
+    title="A scheduler cannot read any NodeResourceTopology",
+    why=(
+        "Every node counts as one without data: pods are placed blindly, or refused if missingData"
+        " is Refuse."
+    ),
+    fix=(
+        "numakube deploy api   # if the definition is missing\n"
+        "numakube render scheduler   # has the ClusterRole, if the right to read them is missing"
+    ),
+)
 OTHER_ZONES: Final = Rule(
     id="NUMA-SCHEDULER-OTHER-ZONES",
     severity=Severity.INFO,
@@ -89,7 +109,7 @@ OTHER_ZONES: Final = Rule(
 )
 RULES: Final = (
     EXPORTER_NOT_READY, EXPORTER_CONDITION, EXPORTER_TWICE, SCHEDULER_NOT_READY, RESTARTS, BLOCKED,
-    MISPREDICTED, OTHER_ZONES, UNUSABLE_OBJECT,
+    MISPREDICTED, OTHER_ZONES, UNUSABLE_OBJECT, NO_TOPOLOGIES,
 )  # fmt: skip
 
 
@@ -182,6 +202,15 @@ def _blocked(scheduler: str, node: dict[str, Any]) -> Iterator[Finding]:
         yield about_node(BLOCKED, name, f"{scheduler} waits: {why}", fix=fix)
 
 
+def check_sources(facts: ClusterFacts) -> Iterator[Finding]:
+    """Look for schedulers that say that they have no reports at all."""
+    for scheduler in facts.schedulers.values():
+        document = scheduler.documents.get("cache")
+        trouble = document.get("topologyTrouble") if isinstance(document, dict) else None
+        if trouble:
+            yield about_cluster(NO_TOPOLOGIES, f"{scheduler.name}: {trouble}")
+
+
 def check_unusable(facts: ClusterFacts) -> Iterator[Finding]:
     """Look at what schedulers could not take over."""
     told: dict[str, str] = {}
@@ -230,6 +259,7 @@ CHECKS: Final = (
     check_workloads,
     check_writers,
     check_caches,
+    check_sources,
     check_unusable,
     check_predictions,
 )

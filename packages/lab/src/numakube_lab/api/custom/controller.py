@@ -45,6 +45,7 @@ class DefinitionController:
         self._changed: dict[str, None] = {}
         self._removed: list[Json] = []
         self._terminating: set[str] = set()
+        self._served: dict[str, Json] = {}
         state.store.subscribe(SHELF, self._note)
         for stored in state.store.listed(SHELF):
             self._changed[stored.key.name] = None
@@ -104,6 +105,12 @@ class DefinitionController:
         rules = {one["name"]: _rules(definition, one) for one in versions(definition)}
         served = [_served(definition, one, rules) for one in versions(definition) if one["served"]]
         self._state.registry.install(spec["group"], spec["names"]["plural"], served)
+        shelf = f"{spec['group']}/{spec['names']['plural']}"
+        before = self._served.get(shelf, spec)
+        self._served[shelf] = spec
+        if before != spec:
+            # As a real server does, so that clients find out what is served now.
+            self._state.feeds.end(shelf)
 
     def _retract(self, definition: Json) -> None:
         """Serve a removed definition's resource no longer, and look again at its namesakes."""
@@ -111,6 +118,7 @@ class DefinitionController:
         plural = spec["names"]["plural"]
         self._state.registry.install(spec["group"], plural, [])
         self._state.feeds.end(f"{spec['group']}/{plural}")
+        self._served.pop(f"{spec['group']}/{plural}", None)
         for other in self._state.store.listed(SHELF):
             if other.obj["spec"]["group"] == spec["group"]:
                 self._changed[other.key.name] = None

@@ -1,0 +1,193 @@
+"""NodeResourceTopologies are read in whatever version and scope a cluster serves (C20, C21)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.kube.old_definitions import (
+    current,
+    install,
+    report,
+    upgrade,
+    v1alpha1_in_namespaces,
+    v1alpha1_of_the_cluster,
+)
+from tests.sites.bare import BareOpener
+
+from numakube.api.nrt import NodeResourceTopology
+from numakube.errors import NotFound
+from numakube.kube.catalog import NAMESPACES, NODE_RESOURCE_TOPOLOGIES
+from numakube.kube.client import Client
+from numakube.kube.connect import connect
+from numakube.kube.object_keys import ObjectKey
+from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
+from numakube.kube.served_topologies import (
+    read_topology,
+    served_topologies,
+    topology_reflector,
+)
+from numakube.kube.store import Removed
+from numakube.kube.testing import ScriptedServer
+from numakube.testing import until
+from numakube.topology.view import NodeTopology, view_of
+
+QUICK = ReflectorTiming(backoff=0.05, longest_backoff=0.2, denial=0.3)
+OLD = replace(NODE_RESOURCE_TOPOLOGIES, version="v1alpha1").raw
+IN_NAMESPACES = replace(OLD, namespaced=True)
+
+
+@pytest.fixture
+async def client(bare_servers: BareOpener) -> AsyncIterator[Client]:
+    """A server of which the test may change the definition."""
+    async with bare_servers() as server:
+        yield server.client
+        await install(server.client, current())
+
+
+async def known(reflector: Reflector[NodeResourceTopology], name: str) -> NodeResourceTopology:
+    """Return the object of a node once it is mirrored."""
+    key = ObjectKey("", name)
+    found = await until(lambda: reflector.store.get(key))
+    assert found is not None
+    return found
+
+
+async def write(client: Client, resource: Any, document: dict[str, Any]) -> None:
+    """Create an object, as soon as the server takes it."""
+
+    async def created() -> bool:
+        try:
+            await client.create(resource, document)
+        except NotFound:
+            return False
+        return True
+
+    await until(created)
+
+
+def free_cpus(topology: NodeResourceTopology) -> int:
+    """Return what a scheduler reads from the first zone, which must have a policy and a scope."""
+    view = view_of(topology)
+    assert isinstance(view, NodeTopology)
+    assert (view.policy, view.scope) == ("single-numa-node", "pod")
+    return view.zones[0].available["cpu"]
+
+
+async def test_c21_v1alpha1_alone_is_read_until_the_definition_is_upgraded(client: Client) -> None:
+    """Its topologyPolicies keep their meaning; from the upgrade on attributes are read as well."""
+    await install(client, v1alpha1_of_the_cluster())
+    await write(client, OLD, report("old", free="3"))
+    reflector = topology_reflector(client, timing=QUICK)
+    async with reflecting(reflector):
+        assert free_cpus(await known(reflector, "old")) == 3000
+        assert (await served_topologies(client)).version == "v1alpha1"
+        await upgrade(client, current())
+        attributes = [{"name": "topologyManagerPolicy", "value": "restricted"}]
+        new = report(
+            "new", free="3", attributes=attributes, apiVersion="topology.node.k8s.io/v1alpha2"
+        )
+        await write(client, NODE_RESOURCE_TOPOLOGIES.raw, new)
+        await until(lambda: reflector.store.get(ObjectKey("", "new")))
+        view = view_of(await known(reflector, "new"))
+        assert isinstance(view, NodeTopology)
+        assert view.policy == "restricted"
+        assert free_cpus(await known(reflector, "old")) == 3000
+
+
+async def test_c21_attributes_are_read_from_objects_that_have_not_changed(client: Client) -> None:
+    """A version that is served again shows more of the same state of an object."""
+    attributes = [{"name": "topologyManagerPolicy", "value": "restricted"}]
+    new = report("new", free="3", attributes=attributes, apiVersion="topology.node.k8s.io/v1alpha2")
+    await client.create(NODE_RESOURCE_TOPOLOGIES.raw, new)
+    hidden = current()
+    for one in hidden["spec"]["versions"]:
+        one["served"] = one["name"] == "v1alpha1"
+    await upgrade(client, hidden)
+    reflector = topology_reflector(client, timing=QUICK)
+    async with reflecting(reflector):
+        assert (await known(reflector, "new")).attributes == ()
+        await upgrade(client, current())
+        await until(lambda: [one.attributes for one in reflector.store] != [()])
+
+
+async def test_c20_objects_in_namespaces_are_those_of_their_nodes(client: Client) -> None:
+    """Of two the last written counts; without ``available``, ``allocatable`` is what is left."""
+    await install(client, v1alpha1_in_namespaces())
+    await client.create(NAMESPACES, {"metadata": {"name": "tas"}})
+    await write(client, IN_NAMESPACES, report("n", free="", namespace="default"))
+    reflector = topology_reflector(client, timing=QUICK)
+    async with reflecting(reflector):
+        assert free_cpus(await known(reflector, "n")) == 7000
+        await client.create(IN_NAMESPACES, report("n", free="2", namespace="tas"))
+        await until(lambda: free_cpus(reflector.store.get(ObjectKey("", "n")) or _none()) == 2000)
+        found = await read_topology(client, "n")
+        assert found is not None
+        assert (found.metadata.namespace, free_cpus(found)) == ("", 2000)
+        await client.delete(IN_NAMESPACES, "n", namespace="tas")
+        await until(lambda: free_cpus(reflector.store.get(ObjectKey("", "n")) or _none()) == 7000)
+        await client.delete(IN_NAMESPACES, "n", namespace="default")
+        await until(lambda: not len(reflector.store))
+    await client.delete(NAMESPACES, "tas")
+
+
+def _none() -> NodeResourceTopology:
+    raise AssertionError("the object has gone")
+
+
+async def test_c21_a_definition_that_goes_takes_its_objects_along_and_may_come_back(
+    client: Client,
+) -> None:
+    """Also in another scope, which takes a new definition."""
+    reflector = topology_reflector(client, timing=QUICK)
+    gone: list[str] = []
+    reflector.store.subscribe(
+        lambda change: (
+            gone.append(change.object.metadata.name) if isinstance(change, Removed) else None
+        )
+    )
+    await client.create(OLD, report("n", free="3"))
+    async with reflecting(reflector):
+        await known(reflector, "n")
+        await install(client, None)
+        await until(lambda: reflector.denied)
+        assert gone == ["n"]
+        assert await read_topology(client, "n") is None
+        with pytest.raises(NotFound, match=r"serves .* in none of v1alpha2, v1alpha1"):
+            await served_topologies(client)
+        await install(client, v1alpha1_in_namespaces())
+        await write(client, IN_NAMESPACES, report("n", free="4", namespace="default"))
+        assert free_cpus(await known(reflector, "n")) == 4000
+        assert not reflector.denied
+
+
+async def test_c21_a_server_that_denies_the_kind_for_a_moment_loses_us_nothing(
+    client: Client,
+) -> None:
+    """A server that has just started does not know yet what it serves."""
+    patient = replace(QUICK, denial=600.0)
+    reflector = topology_reflector(client, timing=patient)
+    await client.create(OLD, report("n", free="3"))
+    async with reflecting(reflector):
+        await known(reflector, "n")
+        removed: list[object] = []
+        hidden = current()
+        for one in hidden["spec"]["versions"]:
+            one["served"] = False
+        reflector.store.subscribe(
+            lambda change: removed.append(change) if isinstance(change, Removed) else None
+        )
+        await upgrade(client, hidden)
+        await until(lambda: isinstance(reflector.last_error, NotFound))
+        await upgrade(client, current())
+        await until(lambda: reflector.last_error is None)
+        assert not removed
+
+
+async def test_c21_who_may_not_ask_what_is_served_reads_the_current_version() -> None:
+    """Discovery is open to all by default; a cluster may close it."""
+    async with ScriptedServer() as server, connect(server.config) as client:
+        server.refuse(403, "Forbidden")
+        assert await served_topologies(client) == NODE_RESOURCE_TOPOLOGIES
