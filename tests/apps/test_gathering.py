@@ -85,8 +85,9 @@ async def test_only_what_is_wanted_is_read() -> None:
     ):
         await gather(client, what=ZONES)
     asked = {one.path.rpartition("/")[2] for one in server.received}
-    kinds = {"nodes", "pods", "noderesourcetopologies", "numatopologies"}
-    assert asked == {"version", "v1alpha2", *kinds}
+    # This server serves no version of NodeResourceTopology.
+    served = {"v1alpha2", "v1alpha1"}
+    assert asked == {"version", "nodes", "pods", "numatopologies", *served}
 
 
 async def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -99,7 +99,12 @@ def test_3_every_name_we_declare_exists_in_the_api(resource: Resource[Any]) -> N
 
 
 # Claims of volumes have no claims of devices; the type is shared with containers, which do.
-HARMLESS = {"Pod.spec.volumes[].ephemeral.volumeClaimTemplate.spec.resources.claims"}
+# Options of bind mounts came with Kubernetes 1.37.
+HARMLESS = {
+    "Pod.spec.volumes[].ephemeral.volumeClaimTemplate.spec.resources.claims",
+    "Pod.spec.containers[].volumeMounts[].bindMountOptions",
+    "Pod.spec.initContainers[].volumeMounts[].bindMountOptions",
+}
 
 
 def unknown_names(ours: Any, real: Type, path: str) -> list[str]:
