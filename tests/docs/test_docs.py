@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -133,6 +134,21 @@ def test_the_picture_is_the_real_output() -> None:
     assert module["PICTURE"].read_text(encoding="utf-8") == module["draw"]()
     for file, content in module["figures"]().items():
         assert (module["FIGURES"] / file).read_text(encoding="utf-8") == content
+
+
+def test_recordings_are_of_commands_that_exist_and_shown_as_they_ended() -> None:
+    """Run ``python docs/record.py`` after a change of what they show."""
+    module = runpy.run_path(str(ROOT / "docs" / "record.py"))
+    for name, command in module["RECORDINGS"].items():
+        file = module["IMAGES"] / f"{name}.cast"
+        cast = file.read_text(encoding="utf-8")
+        header, *events = map(json.loads, cast.splitlines())
+        times = [time for time, kind, _ in events if kind == "o"]
+
+        assert (header["version"], header["title"]) == (2, command)
+        assert command.split()[-1] in COMMANDS or command.split()[2] in COMMANDS
+        assert times == sorted(times)
+        assert file.with_suffix(".svg").read_text(encoding="utf-8") == module["svg_of"](cast)
 
 
 def test_every_limit_stands_in_the_table() -> None:
