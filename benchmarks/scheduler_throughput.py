@@ -1,8 +1,8 @@
 """Pods bound per second: created as fast as the server takes them, and at a steady rate.
 
-API server, scheduler and whoever creates the pods are processes of their own on one machine. Nodes
-are objects with exact topology reports; no kubelet runs. With ``KUBEBUILDER_ASSETS`` set there are
-more cases on a real kube-apiserver: ours, and a stock kube-scheduler if its binary is there.
+API server, scheduler and the client that creates the pods are separate processes on one machine.
+Nodes are objects with exact topology reports; no kubelet runs. With ``KUBEBUILDER_ASSETS`` set
+there are more cases on a real kube-apiserver: ours, and a stock kube-scheduler if it is there.
 
 Budgets: 180 pods/s at 1,000 nodes, 100 pods/s at 5,000; 99 % of the pods bound within 3 s of their
 creation at 100 pods/s; 400 MB of memory at 5,000 nodes; 2 % of a core when there is nothing to do.

@@ -89,7 +89,7 @@ async def setup(world: LabCluster) -> tuple[Mirror, Told]:
 async def test_pods_are_told_from_their_coming_to_their_end(
     world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
-    """Waiting, bound, ended: its end is told once, however often the pod changes after it."""
+    """Waiting, bound, ended: its end is reported once, however often the pod changes after it."""
     mirror, told = setup
     await world.create(pod_document("p", schedulerName="nobody"))
     await world.until(lambda: told.waiting == ["p"])
@@ -117,7 +117,7 @@ async def end(world: LabCluster, name: str) -> None:
 async def test_an_assumed_pod_counts_until_it_is_forgotten(
     world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
-    """And what is told of it meanwhile does not put it back into the queue."""
+    """And what is reported of it meanwhile does not put it back into the queue."""
     mirror, told = setup
     await world.create(pod_document("p", schedulerName="nobody"))
     await world.until(lambda: told.waiting == ["p"])
@@ -226,7 +226,7 @@ async def test_devices_that_we_may_not_read_are_done_without(world: LabCluster) 
 async def test_settings_of_a_node_that_placement_depends_on_are_told(
     world: LabCluster, setup: tuple[Mirror, Told]
 ) -> None:
-    """Whoever waits may fit then."""
+    """Waiting pods may fit then."""
     mirror, told = setup
     told.events.clear()
     reservation = {keys.NODE_RESERVATION: '{"reservedCPUs":"0"}'}

@@ -29,7 +29,7 @@ class Ended:
 
 @pytest.fixture(autouse=True)
 def usual_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget the width that whoever runs tests side by side has set for its own output."""
+    """Forget the width that the runner of parallel tests has set for its own output."""
     monkeypatch.delenv("COLUMNS", raising=False)
 
 

@@ -316,7 +316,7 @@ def test_a_field_that_no_kubelet_knows_is_not_passed_over(
 
 
 def test_fields_that_no_resource_manager_reads_are_fine(admit: Callable[..., Ended]) -> None:
-    """One that nobody knows is told, since versions to come may have it."""
+    """An unknown one is reported, since versions to come may have it."""
     pods = pod("a", cpu=1, memory="1Gi")
     known = admit(pods=pods, config={**CONFIG, "serializeImagePulls": False})
     assert (known.code, known.err) == (0, "")

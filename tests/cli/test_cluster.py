@@ -46,7 +46,7 @@ def test_a_file_has_no_context() -> None:
 
 
 def test_facts_come_from_a_bundle(tmp_path: Path) -> None:
-    """And a file that is none is named."""
+    """And a file of another kind is named."""
     bundle = tmp_path / "bundle.tgz"
     bundle.write_bytes(pack(Collected("2026-01-01T00:00:00Z")))
     assert facts_for(ClusterOptions(bundle=str(bundle))).taken_at == "2026-01-01T00:00:00Z"

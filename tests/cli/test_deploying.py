@@ -133,7 +133,7 @@ async def test_what_ours_cannot_do_keeps_everything_as_it_was(site: LabSite, run
 
 
 async def test_nobody_is_put_to_rest_before_ours_is_ready(site: LabSite, run: Numakube) -> None:
-    """If it does not become ready, others go on; why is told."""
+    """If it does not become ready, others go on, and the reason is printed."""
     await install(site, *scheduler(profile("topo-a")))
     for name in ("node-0", "node-1"):
         await site.client.patch(NODES.raw, name, merge_patch({"spec": {"unschedulable": True}}))

@@ -1,4 +1,4 @@
-"""Our scheduler is found and asked whoever deployed it, with a replica that stands by."""
+"""Our scheduler is found and asked however it was deployed, with a replica that stands by."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_a_node_is_exported_once(lab: Callable[..., Ended]) -> None:
 
 
 def test_a_lab_that_is_still_starting_is_ended(place: Path) -> None:
-    """And leaves nothing; who waits for it is told."""
+    """And leaves nothing; the command that waits for it says so."""
     up = started(place, "lab", "up", "--nodes", "5000", "--detach")
     folder = run_dir(place)
     until_blocking(folder.progress)

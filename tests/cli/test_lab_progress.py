@@ -25,7 +25,7 @@ def test_a_short_start_writes_no_lines_and_a_long_one_now_and_then(
 
 
 def test_a_text_that_stays_is_no_progress() -> None:
-    """So that whoever waits can tell a slow start from one that hangs."""
+    """So that a user can tell a slow start from one that hangs."""
     now = 5.0
     progress = Progress(clock=lambda: now)
     progress.show("1 of 3")

@@ -26,7 +26,7 @@ HEAVY = ("aiohttp", "msgspec", "numpy", "rich", "yaml", "asyncio", "grpc")
 
 @pytest.fixture
 def failing() -> Iterator[Callable[[BaseException], None]]:
-    """Add a command ``fail`` that raises what it is told to."""
+    """Add a command ``fail`` that raises a given exception."""
 
     def add(error: BaseException) -> None:
         def fail() -> None:

@@ -239,7 +239,7 @@ def test_a_plan_is_drawn(numakube: Run, bundle: Path, tmp_path: Path) -> None:
 
 
 def test_a_plan_that_fails_ends_with_one(numakube: Run, bundle: Path, tmp_path: Path) -> None:
-    """The picture is drawn all the same, and the kubelet's reason is told."""
+    """The picture is drawn all the same, with the kubelet's reason."""
     file = tmp_path / "pod.yaml"
     file.write_text(ARRIVING.replace("NAME", "huge").replace("CPUS", "9"))
     ended = numakube("map", "a-1", "--from", bundle, "--with", file)

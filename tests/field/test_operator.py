@@ -175,7 +175,7 @@ async def test_every_container_ends_with_its_last_words(client: Client) -> None:
 
 
 async def test_85012_85013_47611_pods_run_while_nothing_is_reported(client: Client) -> None:
-    """Whatever their quality of service; when exporters go on, what they take is told."""
+    """Whatever their quality of service; when exporters go on, what they take is reported."""
     old = await until_on(client, *ALL)
     await configure(client, infoRefreshPause="Enabled")
 

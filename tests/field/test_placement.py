@@ -168,7 +168,7 @@ async def test_47594_a_pod_that_puts_up_with_taints_goes_where_a_zone_has_room(
 
 
 async def test_47584_a_pod_that_names_a_node_needs_no_scheduler(cluster: Field) -> None:
-    """And what it takes is told all the same."""
+    """And what it takes is reported all the same."""
     await cluster.leave(on_others("cpu=2 mem=4G"))
     before = await cluster.reported()
     asked = amounts("cpu=2 mem=100Mi")

@@ -288,7 +288,7 @@ async def is_placed(cluster: Field, row: Row) -> None:
 
 
 async def is_refused(cluster: Field, row: Row) -> None:
-    """The pod waits, and is told why."""
+    """The pod waits, and its event says why."""
     await prepare(cluster, row)
     await cluster.world.create(pod("test", row.asked()))
     await cluster.waits("test", row.message)

@@ -1,4 +1,4 @@
-"""Pods that wait, decided anew."""
+"""Pods that wait, decided again."""
 
 from __future__ import annotations
 

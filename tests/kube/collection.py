@@ -168,7 +168,7 @@ def event(kind: str, obj: object) -> bytes:
 
 
 class Mirror:
-    """What a subscriber knows of the store, from what it is told alone."""
+    """What a subscriber knows of the store, from its notifications alone."""
 
     def __init__(self, reflector: Reflector[Pod]) -> None:
         self.changes: list[Change[Pod]] = []

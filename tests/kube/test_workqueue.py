@@ -112,7 +112,7 @@ async def test_failures_double_the_pause_until_forgotten(
 
 
 async def test_shutting_down_hands_out_what_is_ready(queue: WorkQueue[str]) -> None:
-    """And nothing else; whoever waits is told."""
+    """And nothing else; every waiter learns of it."""
     waiting = asyncio.create_task(queue.get())
     await turns()
     queue.add("a")

@@ -97,7 +97,7 @@ def test_without_its_plugin_a_resource_has_no_devices_after_a_restart() -> None:
 
 
 def test_files_of_another_policy_or_a_broken_one_are_refused() -> None:
-    """The operator is told which file to delete."""
+    """The message names the file to delete."""
     files = save(busy_node())
     plain = start(dual_socket_ht(), KubeletSettings())
     with pytest.raises(CorruptCheckpoint, match='configured policy "none" differs'):

@@ -38,7 +38,7 @@ class Use:
 
 
 def tokens_of(expression: str) -> list[str]:
-    """Return the tokens; what is none is an error."""
+    """Return the tokens; anything else is an error."""
     found, position = [], 0
     while position < len(expression):
         match = TOKEN.match(expression, position)

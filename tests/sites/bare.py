@@ -38,7 +38,7 @@ class BareServer:
     cluster: dict[str, str] = field(default_factory=dict)
 
     def write_kubeconfig(self, path: Path, token: str = TOKENS["admin"]) -> None:
-        """Write how the administrator, or whoever has *token*, reaches the server."""
+        """Write how the administrator, or the user with *token*, reaches the server."""
         config = {
             "current-context": "test",
             "clusters": [{"name": "test", "cluster": self.cluster}],

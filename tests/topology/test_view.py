@@ -207,7 +207,7 @@ def test_our_own_attributes_tell_every_manager() -> None:
 
 
 def test_missing_attributes_have_the_kubelet_s_defaults() -> None:
-    """Managers of which nothing is told stay unknown."""
+    """Managers that the report does not mention stay unknown."""
     view = seen(nrt())
     assert (view.policy, view.scope, view.max_numa_nodes) == ("none", "container", 8)
     assert (view.cpu_manager_policy, view.memory_manager_policy) == (None, None)
@@ -328,7 +328,7 @@ def test_zones_of_other_types_are_passed_over() -> None:
 
 
 def test_a_part_of_a_numa_node_is_not_counted_twice() -> None:
-    """It is told as a problem."""
+    """It is listed as a problem."""
     view = seen(nrt(zone("node-0"), zone("node-0-half-1", parent="node-0")))
     assert [one.name for one in view.zones] == ["node-0"]
     assert view.problems == ("zone 'node-0-half-1': ignored as a part of zone 'node-0'",)

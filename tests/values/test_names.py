@@ -33,7 +33,7 @@ def test_bad_subdomains_are_refused_with_the_pattern(text: str) -> None:
 
 
 def test_a_label_with_dots_is_told_so() -> None:
-    """A label with dots is told so."""
+    """The message says so of a label with dots."""
     assert names.dns_label("a.b") == ["must not contain dots"]
 
 

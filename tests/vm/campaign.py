@@ -56,7 +56,7 @@ class Campaign:
         counts: how often what happened.
         details: what was wrong, in words.
         stuck: whether pods are admitted only and never run.
-        out: where progress is told.
+        out: where progress is printed.
     """
 
     cluster: Cluster

@@ -83,7 +83,7 @@ class FakePlugins:
             await elapse(_LOOK_SECONDS)
 
     async def _register(self) -> None:
-        """Serve anew: a kubelet removes the sockets that it finds when it starts."""
+        """Serve again: a kubelet removes the sockets that it finds when it starts."""
         await self._hang_up()
         for number, (resource, devices) in enumerate(self.devices.items()):
             socket = self.folder / f"fake-{number}.sock"

@@ -191,7 +191,7 @@ class NamespaceNode:
         return await PodResourcesClient(self.state / "pod-resources/kubelet.sock").list_pods()
 
     async def start(self, component: str, arguments: Sequence[str] = ()) -> None:
-        """Start a component; it is told where this node keeps its files."""
+        """Start a component with the paths of this node's files."""
         program = self._components.get(component)
         if program is None:
             program = self.program(component, arguments)

@@ -45,7 +45,7 @@ _TAKES_AWAY: Final = (
 )
 """What makes a kubelet take pods in another order than that of their bindings, or without devices.
 
-One that lists its pods anew takes those of one second of creation in any order.
+One that lists its pods again takes those of one second of creation in any order.
 """
 
 

@@ -60,7 +60,7 @@ async def test_no_pod_is_misread(running: Cluster, settings: Settings) -> None:
 
 
 async def test_an_exporter_at_rest_stays_small(running: Cluster) -> None:
-    """CPU time is told only: by emulation it is many times what it is on a machine of its own."""
+    """CPU time is only printed: by emulation it is many times that of a real machine."""
     await running.delete_all()
     await running.settle()
     before, _ = await running.node.usage("exporter")

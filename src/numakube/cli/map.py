@@ -108,7 +108,7 @@ def command(
         dark=dark,
         arriving=_read(arriving),
         leaving=leaving,
-        anew=watch,
+        follows=watch,
     )
     if watch:
         if not cluster.live:
@@ -185,7 +185,7 @@ class _Drawing:
         dark: bool,
         arriving: tuple[Pod, ...],
         leaving: tuple[str, ...],
-        anew: bool,
+        follows: bool,
     ) -> None:
         self._form = form
         self._file = file
@@ -194,7 +194,7 @@ class _Drawing:
         self._dark = dark
         self._arriving = arriving
         self._leaving = leaving
-        self._anew = anew
+        self._follows = follows
         self._drawn: Sequence[NodePicture] = ()
 
     def picture(self, facts: ClusterFacts, node: str) -> tuple[NodePicture, tuple[Refused, ...]]:
@@ -211,7 +211,7 @@ class _Drawing:
 
     def write(self, pictures: Sequence[NodePicture]) -> None:
         """Write all of *pictures*, to one file each if there is a place for their names."""
-        if self._anew and pictures == self._drawn:
+        if self._follows and pictures == self._drawn:
             return
         self._drawn = pictures
         if self._file is not None and _NODE in self._file:
@@ -261,14 +261,14 @@ class _Drawing:
         from numakube.insight.drawing.terminal_map import lines_of
 
         console = make_console()
-        if self._anew and console.is_terminal:
+        if self._follows and console.is_terminal:
             console.clear()
         width = self._width or text_width(console, _PIPED_WIDTH)
         for number, picture in enumerate(pictures):
             if number:
                 console.print()
             print_drawing(console, lines_of(picture, width=width, ascii_only=self._plain))
-        if self._anew and not console.is_terminal:
+        if self._follows and not console.is_terminal:
             console.print()
 
 

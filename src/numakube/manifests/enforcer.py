@@ -4,7 +4,7 @@ Root owns the host's control groups, so it runs as root; it has no capability, i
 sees neither processes nor devices of the host. Where SELinux is enforced, only an unconfined type
 may write them. On nodes without pods that were given CPUs it writes nothing. Where the runtime
 offers NRI its socket is in a folder of the host, which is mounted as a whole: the socket is made
-anew when the runtime starts.
+again when the runtime starts.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def gate_of(reviewer: Reviewer, host: str = "10.0.0.1") -> Gate:
 
 
 async def test_on_loopback_everybody_may_look(reviewer: Reviewer) -> None:
-    """Whoever is on the machine."""
+    """To any user of the machine."""
     async with (
         served(empty_source(), gate=gate_of(reviewer, "127.0.0.1")) as visitor,
         visitor.get(PREFIX) as response,

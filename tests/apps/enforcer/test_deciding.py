@@ -185,7 +185,7 @@ def test_cpus_of_another_machine_leave_the_pod_alone() -> None:
 
 
 def test_cpus_given_twice_are_told_and_obeyed() -> None:
-    """The annotation is the contract; whoever wrote it must mend it."""
+    """The annotation is the contract; its writer must mend it."""
     decided = decide([BOUND, pod("b", share("3-4"))], NODE)
     assert set(decided.pods) == {"bound", "b"}
     assert [(one.pod, one.reason) for one in decided.problems] == [("ns/b", OVERLAP)]

@@ -51,7 +51,7 @@ async def test_a_bound_pod_has_its_cpus_for_itself_until_it_ends(
     await until(lambda: tree.mems(group), lambda mems: mems == "0")
     await until(lambda: tree.quota(group).split()[0], lambda quota: quota == tree.version.unlimited)
 
-    # Somebody widens the container, then the kubelet starts again and writes everything anew.
+    # Somebody widens the container, then the kubelet starts again and writes everything again.
     tree.files.write(group, CPUS, EVERYTHING)
     await world.runs_on("bound", "0-1")
     await world.cluster.pool.restart(NODE)

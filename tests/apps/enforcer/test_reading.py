@@ -112,7 +112,7 @@ def test_a_host_without_cpus_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_owner_of_a_node_keeps_cpus_back(tmp_path: Path) -> None:
-    """By Koordinator's annotations; an odd one is told and counts as nothing."""
+    """By Koordinator's annotations; an odd one is reported and counts as nothing."""
     node = reader(tmp_path)
     system = '{"cpuset": "3", "cpusetExclusive": false}'
     kept = {keys.NODE_RESERVATION: '{"reservedCPUs": "0"}', keys.NODE_SYSTEM_QOS: system}

@@ -1,4 +1,4 @@
-"""What the kernel refuses is told where people and machines look, for as long as it lasts."""
+"""What the kernel refuses is shown where people and machines look, for as long as it lasts."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_devices_without_numa_node_are_in_no_zone() -> None:
 
 
 def test_a_repeated_cpu_is_one_cpu() -> None:
-    """RTE counts it as often as it is told."""
+    """RTE counts it as often as it is listed."""
     read = inputs(two_zones(), cpus=(0, 0, 2))
     assert zones(read)["node-0"] == {"cpu": (12, 2, 2)}
     assert zones(read, AS_RTE)["node-0"] == {"cpu": (12, 3, 3)}

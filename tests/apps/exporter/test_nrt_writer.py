@@ -85,7 +85,7 @@ def test_the_deprecated_policies_of_another_producer_go() -> None:
 
 
 def test_the_owner_is_the_node_of_today() -> None:
-    """A Node that registers anew has another uid; other owners stay."""
+    """A Node that registers again has another uid; other owners stay."""
     known = topology(owner="old")
     other = OwnerReference(api_version="v1", kind="ConfigMap", name="c", uid="1")
     old = known.metadata.owner_references[0]

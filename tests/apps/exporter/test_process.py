@@ -309,7 +309,7 @@ async def test_no_publish_scans_and_writes_nothing(site: Site, tmp_path: Path) -
 
 
 async def test_settings_can_be_printed(site: Site) -> None:
-    """All of them, whoever set them."""
+    """All of them, wherever they were set."""
     host = Host(site, "--dump-config", ".andexit")
     assert await host.run() == 0
     assert "node_name: node-0" in host.said[0]

@@ -1,4 +1,4 @@
-"""Pods that nobody has created keep no room, whoever asks about them."""
+"""Pods that do not exist keep no room, no matter who asks about them."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def test_a_pod_on_its_way_is_heeded_before_it_is_bound(place: Place) -> No
     refused = extender.verbs.filter(asked(second, "n"))
     assert refused.node_names == []
     assert list(refused.failed_nodes) == ["n"]
-    # The first is tried anew and has not been bound: it does not stand in its own way.
+    # The first is tried again and has not been bound: it does not stand in its own way.
     assert extender.verbs.filter(asked(first, "n")).node_names == ["n"]
 
 
@@ -200,7 +200,7 @@ async def test_a_bind_that_cannot_be_leaves_nothing_behind(place: Place) -> None
 
 
 async def test_pods_of_others_take_their_zones(place: Place) -> None:
-    """Whoever bound them, and though they never came to us."""
+    """No matter who bound them, and though they never came to us."""
     extender = await place.start()
     await place.node("n", 8)
     await place.pod("foreign", nodeName="n", schedulerName="somebody-else")

@@ -85,7 +85,7 @@ def test_a_module_can_be_followed_with_all_below_it() -> None:
 
 
 def test_there_are_not_endlessly_many_rules() -> None:
-    """Whoever may set them must not fill the memory."""
+    """A user who may set them must not be able to fill the memory."""
     switch, clock = LevelSwitch(), JumpingClock()
     for number in range(MOST_RULES):
         switch.set_rule(Subject(pod=f"default/p{number}"), "debug", 60, clock)

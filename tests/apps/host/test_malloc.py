@@ -36,6 +36,6 @@ def test_memory_that_was_freed_is_used_again_without_asking_the_kernel() -> None
     if platform.libc_ver()[0] != "glibc":
         assert kept == b"False"
     else:
-        # Fetched anew each time, ten rounds of 4 MB would be ten thousand pages.
+        # Fetched again each time, ten rounds of 4 MB would be ten thousand pages.
         assert kept == b"True"
         assert int(faults) < 1_000

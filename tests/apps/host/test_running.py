@@ -30,7 +30,7 @@ def test_a_signal_lets_it_finish() -> None:
 
 
 def test_a_second_signal_cuts_it_short() -> None:
-    """Whoever presses Ctrl-C twice means it."""
+    """A user who presses Ctrl-C twice means it."""
 
     async def main(stop: asyncio.Event) -> int:
         os.kill(os.getpid(), signal.SIGINT)

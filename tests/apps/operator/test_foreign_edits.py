@@ -91,7 +91,7 @@ def test_what_is_nobodys_business_stays() -> None:
 
 
 def test_a_value_that_we_have_set_back_is_ours() -> None:
-    """Whoever else still claims it."""
+    """Even if others still claim it."""
     found = deployment(
         theirs({"f:containers": {'k:{"name":"a"}': {"f:image": {}}}}),
         containers=[{"name": "a", "image": "i"}],

@@ -66,7 +66,7 @@ async def kinds_served(client: Client) -> None:
 
 
 async def remove_definition(client: Client) -> None:
-    """Remove the kind of topologies, so that whoever needs it has to bring it along."""
+    """Remove the kind of topologies, so that a program that needs it has to bring it along."""
     await client.delete(CUSTOM_RESOURCE_DEFINITIONS, NRT_DEFINITION)
 
     async def gone() -> bool:
@@ -230,7 +230,7 @@ async def test_what_somebody_changes_is_set_right_and_what_is_deleted_returns(
 
 
 async def test_fields_of_others_stay_and_ours_cannot_be_taken_over_by_accident(site: Site) -> None:
-    """Who applies another image is told whose it is; who insists sees it set back."""
+    """A user who applies another image learns whose it is; one who insists sees it set back."""
     client = site.client
     await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
     found = await in_state(client, OPERATORS, "Available")

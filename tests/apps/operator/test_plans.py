@@ -480,7 +480,7 @@ def test_profiles_that_cannot_start_make_it_degraded(
 
 
 def test_a_period_of_nothing_turns_the_cache_off() -> None:
-    """And one that is no duration is told."""
+    """And one that is no duration is reported."""
     assert "cacheResyncPeriodSeconds" not in plugin(scheduler_plan(cache_resync_period="0"))
     wrong = scheduler_plan(cache_resync_period="soon")
     assert wrong.verdict.state is State.DEGRADED

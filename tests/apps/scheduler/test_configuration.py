@@ -171,7 +171,7 @@ async def test_a_bad_file_is_refused_with_the_place_of_the_mistake(
 
 
 async def test_a_file_for_koordinators_scheduler_loads(tmp_path: Path) -> None:
-    """What it says of DeviceShare has no effect, and that is told."""
+    """What it says of DeviceShare has no effect, and the log says so."""
     config = configuration(KOORDINATOR)
     async with connect(ClusterConfig(server="http://127.0.0.1:1")) as client:
         engine = assemble(config, all_plugins(DefaultBinder.make), offering(client))

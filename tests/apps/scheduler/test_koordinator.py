@@ -137,7 +137,7 @@ async def label(world: LabCluster, labels: dict[str, str]) -> None:
 
 
 async def test_preemption_makes_room_in_one_numa_node(sites: Opener) -> None:
-    """The victim is whoever holds it; the others stay."""
+    """The victim is the pod that holds it; the others stay."""
     async with lab_cluster(1, SHAPE, UNALIGNED, on=sites) as world:
         await world.client.create(PRIORITY_CLASSES, {"metadata": {"name": "urgent"}, "value": 1000})
         await world.start()

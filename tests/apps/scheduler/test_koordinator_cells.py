@@ -1,4 +1,4 @@
-"""Every policy with every scope, whoever decides: the pod, the node's label, or the kubelet.
+"""Every policy with every scope, no matter who decides: the pod, the node's label, or the kubelet.
 
 The pod has two containers of five CPUs, the node two NUMA nodes of eight: it never fits one NUMA
 node as a whole, and always does container by container. That is what container scope is for.

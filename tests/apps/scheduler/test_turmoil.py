@@ -46,7 +46,7 @@ async def test_a_long_bad_day(sites: Opener, truthful: bool) -> None:
 
 
 class LeapingClock(SystemClock):
-    """The clock of a machine that sleeps, and whose time is set anew."""
+    """The clock of a machine that sleeps, and whose time is set again."""
 
     def __init__(self) -> None:
         self.slept = 0.0

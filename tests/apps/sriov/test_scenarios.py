@@ -299,7 +299,7 @@ def test_a_broken_link_to_the_physical_function_is_told(bed: Bed) -> None:
 
 
 def test_the_first_of_two_pools_has_the_device(bed: Bed) -> None:
-    """And the second is told so."""
+    """And the second gets an error."""
     near, far = bed.two_sockets(1)
     config = configured(pool("first", {"pfNames": ["ens1f0"]}), pool())
 

@@ -1,4 +1,4 @@
-"""The webhook as a program: it serves, and ends when it is told to."""
+"""The webhook as a program: it serves, and ends on a signal."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_checks_are_chosen_by_their_first_words() -> None:
-    """In any case; what is unknown is told."""
+    """In any case; what is unknown is reported."""
     facts = broken().facts()
     assert ids(diagnose(facts, only=["numa-nrt"])) == ["NUMA-NRT-FROZEN", "NUMA-NRT-MISSING"]
     assert ids(diagnose(facts, skip=["NUMA-NRT-FROZEN", "numa-node"])) == ["NUMA-NRT-MISSING"]

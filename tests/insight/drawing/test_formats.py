@@ -103,7 +103,7 @@ def _labels(items: Iterable[Item]) -> Iterator[Label]:
 
 
 def test_what_pods_have_can_lead_to_them() -> None:
-    """Keys stop once at each pod, in the legend; whoever has no address leads nowhere."""
+    """Keys stop once at each pod, in the legend; a pod without an address leads nowhere."""
     drawing = svg_of(nodes.small(), link=lambda pod: f"/at/{pod}" if pod == "team/web" else "")
     root = ElementTree.fromstring(drawing)  # noqa: S314
     links = list(root.iter(f"{SVG}a"))

@@ -1,4 +1,4 @@
-"""The drawings that people see, kept as files: ``UPDATE_GOLDENS=1 pytest`` writes them anew."""
+"""The drawings that people see, kept as files: ``UPDATE_GOLDENS=1 pytest`` writes them again."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_owners_are_those_of_the_report() -> None:
 
 
 def test_a_device_near_two_zones_is_drawn_in_both_and_told() -> None:
-    """Whoever looks at a zone sees all that it can give out."""
+    """A zone shows all that it can give out."""
     kubelet = nodes.kubelet("2 sockets, 8 cores, smt 2, 64Gi")
     card = "vendor.example/card"
     kubelet.register_devices(card, [Device("a", (0,)), Device("b", (0, 1))])

@@ -219,7 +219,7 @@ def test_what_a_smaller_pod_must_do_without_is_named() -> None:
 
 
 def test_many_changes_of_one_kind_do_not_crowd_out_the_others() -> None:
-    """Another scope of the node's kubelet is told, however many requests could be smaller."""
+    """Another scope of the node's kubelet is suggested, however many requests could be smaller."""
     world = World()
     world.add_node("node-a", "single-numa-node", "pod")
     wanted = pod("many")

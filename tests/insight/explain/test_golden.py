@@ -1,4 +1,4 @@
-"""What people read, for every way a pod can be refused; `UPDATE_GOLDEN=1` writes it anew."""
+"""What people read, for every way a pod can be refused; `UPDATE_GOLDEN=1` writes it again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared pools: whoever has no CPUs of its own keeps off those of others."""
+"""Shared pools: a pod without CPUs of its own keeps off those of others."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -325,7 +325,7 @@ def test_ratios_below_one_and_other_mistakes_count_as_not_set(
 
 
 def test_ratios_on_the_nrt_come_first() -> None:
-    """Whoever wrote them there has seen the node's."""
+    """Their writer has seen the node's."""
     found = facts(annotations={RATIO: {"cpu": 2}}, told={RATIO: {"cpu": 1.5}})
     assert found.ratios == {"cpu": 1.5}
 
@@ -471,7 +471,7 @@ def test_facts_of_a_live_kubelet_do_not_change_with_its_pods() -> None:
 
 
 def test_a_kubelet_that_the_model_does_not_know_keeps_whole_cores() -> None:
-    """One with an option that is none of those known."""
+    """One with an unknown option."""
     settings = KubeletSettings(
         cpu_policy="static", cpu_options={"unheard-of": "true"}, reserved_cpu_milli=1500
     )

@@ -24,7 +24,7 @@ def stored_names(path: Path) -> set[str]:
 
 
 async def test_a_change_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
-    """Whoever waits for it is told; it is not forgotten."""
+    """A waiter gets the error; it is not forgotten."""
     path = tmp_path / "lab.db"
     journal, store = Journal(path), Store()
     journal.attach(store)

@@ -103,7 +103,7 @@ async def test_custom_resources_are_served_again_after_a_restart(tmp_path: Path)
 
 
 async def test_two_servers_cannot_share_a_file(tmp_path: Path) -> None:
-    """The second is told so, with the file's name."""
+    """The second gets an error with the file's name."""
     data = tmp_path / "lab.db"
     async with ApiServer(data=data):
         with pytest.raises(ConfigError, match=r"lab\.db"):

@@ -183,7 +183,7 @@ async def test_a_watch_from_the_future_is_silent_until_then(server: ApiServer, a
 
 
 async def test_a_version_that_is_not_there_yet_is_not_read(api: Client) -> None:
-    """The client is told to come back."""
+    """The answer asks the client to come back."""
     await api.create(CONFIG_MAPS, config_map("a"))
     status, refused = await api.send("GET", f"{CONFIG_MAPS}/a", resourceVersion="99999")
 
@@ -270,7 +270,7 @@ async def test_a_version_that_is_no_number_is_an_error(api: Client, version: str
 async def test_a_watch_misses_nothing_between_its_answer_and_its_first_reader(
     server: ApiServer,
 ) -> None:
-    """What happens before anybody reads is told of; a watch that nobody reads is released."""
+    """What happens before the first read is delivered; a watch without a reader is released."""
     query = MultiDict({"watch": "true", "resourceVersion": str(server.state.store.version)})
     info = parse_request("GET", CONFIG_MAPS, query)
     call = Call("GET", info, query, {}, b"", User("a", "", ("system:masters",)))

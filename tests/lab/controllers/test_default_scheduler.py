@@ -110,7 +110,7 @@ async def test_other_schedulers_pods_are_left_alone() -> None:
 
 
 async def test_a_pod_waits_for_the_node_that_evens_out_the_spread() -> None:
-    """It is told so, and gets its turn when the node is open again."""
+    """Its event says so, and it gets its turn when the node is open again."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",

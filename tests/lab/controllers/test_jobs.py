@@ -112,7 +112,7 @@ async def test_a_deadline_ends_a_job() -> None:
 
 
 async def test_a_suspended_job_runs_nothing() -> None:
-    """Resuming it starts its time anew."""
+    """Resuming it starts its time again."""
     async with bench(Jobs) as lab:
         await lab.apply(JOBS, job("work"))
         await lab.sees(JOBS, "work", lambda one: one.status.ready == 1)

@@ -111,7 +111,7 @@ async def test_claims_are_made_once_and_kept() -> None:
 
 
 async def test_an_update_rolls_from_the_highest_down_to_the_partition() -> None:
-    """Below it pods keep their revision, also if they are made anew."""
+    """Below it pods keep their revision, also if they are created again."""
     async with bench(StatefulSets) as lab:
         update = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
         await lab.apply(STATEFUL_SETS, stateful("db", replicas=3, updateStrategy=update))

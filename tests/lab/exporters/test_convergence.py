@@ -222,7 +222,7 @@ async def test_a_restarted_kubelet_is_picked_up(lab: Lab) -> None:
 
 
 async def test_a_deleted_report_is_written_again(lab: Lab) -> None:
-    """Also if its Node was deleted and has registered anew, whose uid is another."""
+    """Also if its Node was deleted and has registered again with another uid."""
     await lab.pool.add(plan("n1", SHAPES["small"], Random(1)))
     async with ExporterPool(lab.client, lab.pool):
         await converge(lab)

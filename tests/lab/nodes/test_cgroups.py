@@ -22,7 +22,7 @@ async def test_groups_come_and_go_with_containers() -> None:
         assert tree.cpus(await world.group("a", "x")) == ""
         assert await world.cpus("a", "x") == "0-7"
 
-        # A kubelet that starts again writes everything anew, and nothing is lost.
+        # A kubelet that starts again writes everything again, and nothing is lost.
         tree.files.write(await world.group("a", "x"), CPUS, "1")
         await world.cluster.pool.restart(NODE)
         assert tree.cpus(await world.group("a", "x")) == ""

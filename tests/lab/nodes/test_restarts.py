@@ -48,7 +48,7 @@ async def test_a_restart_keeps_every_placement(lab: Lab) -> None:
 
 
 async def test_a_restart_books_the_memory_of_finished_init_containers_again(lab: Lab) -> None:
-    """As a real kubelet does; when the container starts anew, the memory is free again."""
+    """As a real kubelet does; when the container starts again, the memory is free again."""
     reserved = (MemoryReservation(numa_node=0, limits={"memory": "1Gi"}),)
     await lab.node(
         memory_manager_policy="Static",

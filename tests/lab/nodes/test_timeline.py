@@ -54,7 +54,7 @@ def test_without_a_script_a_pod_runs_for_ever() -> None:
 
 
 def test_start_and_end_are_announced() -> None:
-    """Whoever waits for the next change misses nothing."""
+    """A reader who waits for the next change misses nothing."""
     one = pod(restart="Never", start_seconds=5, run_seconds=10)
     assert run_at(one, 0).next_change == at(5)
     assert run_at(one, 5).next_change == at(15)

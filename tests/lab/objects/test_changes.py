@@ -36,7 +36,7 @@ def complete(kind: GVK, obj: Json) -> Json:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
 def test_a_change_is_refused_for_every_field_that_is_wrong(case: Json) -> None:
-    """Every problem is told, with the field that has it, and in order."""
+    """Every problem is reported, with its field, and in order."""
     kind, part = GVK.of(case["object"]), case.get("part", "")
     old = objects.prepare_create(kind, complete(kind, case["object"]))
     new = objects.prepare_update(

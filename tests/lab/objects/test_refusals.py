@@ -29,7 +29,7 @@ class EmptyCluster:
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
 def test_an_object_is_refused_for_every_field_that_is_wrong(case: Json) -> None:
-    """Every problem is told, with the field that has it, and in order."""
+    """Every problem is reported, with its field, and in order."""
     kind = GVK.of(case["object"])
     obj = BUILTIN[kind].canonical(case["object"])
     if rules_of(kind).namespaced:

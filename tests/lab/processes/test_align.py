@@ -9,7 +9,7 @@ from numakube_lab.cluster import Lab
 
 
 async def test_a_container_with_its_own_cpus_says_that_it_is_aligned(lab: Lab) -> None:
-    """And goes on holding them until it is told to end."""
+    """And goes on holding them until it is ended."""
     limits = {"cpu": "2", "memory": "1Gi"}
     document = pod_document("own", "align", "--stay", container={"resources": {"limits": limits}})
     await lab.client.create(PODS, document)

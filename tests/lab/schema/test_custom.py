@@ -183,7 +183,7 @@ def test_a_broken_rule_is_reported_as_it_asks(rule: dict[str, Any], error: str) 
 
 
 def test_rules_wait_until_the_values_are_in_order() -> None:
-    """Nobody is told twice."""
+    """No problem is reported twice."""
     rule = {"rule": "self.n > 1"}
     info = _type(properties={"n": {"type": "integer"}}, **{"x-kubernetes-validations": [rule]})
     errors = _errors(info, {"n": "x"})

@@ -113,7 +113,7 @@ def test_pods_and_containers_are_found(tmp_path: Path, version: Version, parent:
 
 
 def test_another_parent_can_be_named(tmp_path: Path) -> None:
-    """Kubelets with a root of their own are found if it is told."""
+    """Kubelets with a root of their own are found if it is given."""
     tree = make(tmp_path, Version.V2)
     assert find_parent(tree.files) is None
     tree.add("mine/kubepods")

@@ -23,7 +23,7 @@ async def changed(news: asyncio.Event) -> None:
 
 
 async def test_new_groups_and_writes_are_noticed(tmp_path: Path) -> None:
-    """Also in a group that was made anew under its old name."""
+    """Also in a group that was created again under its old name."""
     probe = Inotify.open()
     if probe is None:
         pytest.skip("no inotify instance is left on this machine")
@@ -57,7 +57,7 @@ async def test_new_groups_and_writes_are_noticed(tmp_path: Path) -> None:
 
 
 async def test_without_inotify_nothing_is_noticed_and_nothing_breaks(tmp_path: Path) -> None:
-    """Whoever depends on it looks now and then anyway."""
+    """Its users look now and then anyway."""
     watch = GroupWatch(lambda: pytest.fail("noticed something"), inotify=False)
     watch.open()
     watch.watch([tmp_path])

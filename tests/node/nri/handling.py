@@ -1,4 +1,4 @@
-"""A plugin that notes what it hears, and says what it is told to say."""
+"""A plugin that notes what it hears, and gives the answers that it was given."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 
 
 class Trap(Filter, VectorFilter, Confirm, Score, VectorScore):
-    """Raises at one extension point, on the nodes that it is told."""
+    """Raises at one extension point, on the given nodes."""
 
     name = "Trap"
 

@@ -1,4 +1,4 @@
-"""Whoever is on a node, no victim could have been spared, and the kubelet then takes the pod."""
+"""Whatever runs on a node, no victim could have been spared, and the kubelet then takes the pod."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_the_victim_is_the_one_in_the_right_zone(cluster: Cluster) -> None:
 
 
 def test_one_pod_of_one_zone_rather_than_two_of_another(cluster: Cluster) -> None:
-    """Putting back whoever comes first would cost the other two."""
+    """Putting back the first one would cost the other two."""
     pods = [pod("a", cpus=8), pod("b", cpus=3), pod("c", cpus=4)]
     node = full_node(cluster, pods, site=ReportedNode.make())
     assert names(victims(pod("new", cpus=7, priority=9), node)) == ["a"]

@@ -43,7 +43,7 @@ def outcome(one: Scene) -> Refused | None:
 
 
 def change(one: Scene, rng: Random) -> ClusterEvent | None:
-    """Take a pod away, or alter a node; return what is told of it."""
+    """Take a pod away, or alter a node; return the event."""
     cluster = one.cluster
     placed = [(uid, info.name) for info in cluster.nodes() for uid in info.pods]
     if placed and rng.random() < 0.6:
@@ -87,7 +87,7 @@ def small(cluster: Cluster, make_node: MakeNode) -> ClusterEvent:
 
 
 def test_a_node_that_is_too_small_helps_nobody(make_node: MakeNode, make_pod: MakePod) -> None:
-    """Nor does one that other plugins keep the pod off, whoever refused it elsewhere."""
+    """Nor does one that other plugins keep the pod off, no matter which refused it elsewhere."""
     cluster = Cluster()
     event, hints = small(cluster, make_node), hints_of(cluster)
     assert hints.rules_out(make_pod("large", "8"), FIT, event)

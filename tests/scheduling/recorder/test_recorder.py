@@ -75,7 +75,7 @@ def test_the_pod_to_which_nothing_happened_for_longest_makes_room() -> None:
 
 
 def test_pods_of_the_same_name_are_told_apart() -> None:
-    """A pod that was deleted and created anew has two flights, the newer first."""
+    """A pod that was deleted and created again has two flights, the newer first."""
     recorder = FlightRecorder()
     for uid in ("old", "new"):
         recorder.begin(Subject(uid, "default", "web"), Queued(0.0, "created"))

@@ -109,7 +109,7 @@ def test_a_report_that_cannot_be_used_leaves_no_data() -> None:
 
 
 def test_readers_cannot_change_the_table() -> None:
-    """A plugin that tries is told so."""
+    """A plugin that tries gets an error."""
     table = ZoneTable()
     table.write(0, belief(zone(0, 8)))
     with pytest.raises(ValueError, match="read-only"):

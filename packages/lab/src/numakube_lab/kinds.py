@@ -1,7 +1,7 @@
 """Names of kinds, and what the API server asks of the description of one.
 
 The API server (`numakube_lab.api`) is schemaless: an object is a plain dict of JSON. What a kind
-looks like is told by its `TypeInfo`. Those of built-in kinds stand in
+looks like is described by its `TypeInfo`. Those of built-in kinds stand in
 ``numakube_lab.schema.builtin_types.BUILTIN``; that of a custom kind is made from its definition.
 """
 

@@ -91,7 +91,7 @@ def read_cpu_manager_state(
         path: where the file is, for the error.
         policy: the configured policy, which must be the one that wrote the file.
         versions: the versions to try, in this order; if none fits, the last one's complaint
-            is told.
+            is raised.
 
     Raises:
         CorruptCheckpoint: with the text that the kubelet would refuse to start with.

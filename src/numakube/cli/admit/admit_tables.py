@@ -112,7 +112,7 @@ def _zone_document(picture: NodePicture, zone: Zone) -> dict[str, Any]:
 
 
 def _memory(bar: Memory) -> dict[str, int]:
-    """Return the bytes of one kind; nobody counts what is used if it is not managed."""
+    """Return the bytes of one kind; what is used is only counted if it is managed."""
     if not bar.managed:
         return {"total": bar.total_bytes}
     used = sum(part.size_bytes for part in bar.parts)

@@ -97,7 +97,7 @@ def command(
         wanted=_wanted(shape, filename, space),
         label=label,
         headers=not no_headers,
-        anew=watch,
+        follows=watch,
         output=output,
     )
     if watch:
@@ -170,7 +170,7 @@ class _View:
     wanted: Batch | None
     label: str
     headers: bool
-    anew: bool
+    follows: bool
     output: Output
     shown: list[object] = field(default_factory=list)
 
@@ -180,11 +180,11 @@ class _View:
         lines, document, names = {"nodes": self._nodes, "zones": self._zones, "pods": self._pods}[
             self.what
         ](facts, wide=wide)
-        if self.anew and self.shown == [document]:
+        if self.follows and self.shown == [document]:
             return
         self.shown[:] = [document]
         console = make_console()
-        if self.anew and console.is_terminal and self.output in _TABLES:
+        if self.follows and console.is_terminal and self.output in _TABLES:
             console.clear()
         if self.output is Output.NAME:
             lines = names
@@ -193,7 +193,7 @@ class _View:
             return
         for line in lines:
             say(line)
-        if self.anew and not console.is_terminal:
+        if self.follows and not console.is_terminal:
             click.echo()
 
     def _usages(self, facts: ClusterFacts) -> tuple[list[NodeUsage], list[ZoneUsage]]:

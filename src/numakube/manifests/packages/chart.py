@@ -73,7 +73,7 @@ _SEPARATE: Final[Mapping[str, str]] = {
 }
 """Kinds that can be left out of every component."""
 _PORTS: Final = {"exporter": "metrics-port", "scheduler": "metrics", "extender": "health"}
-"""What the Prometheus operator is told to scrape."""
+"""What the Prometheus operator scrapes."""
 
 
 @dataclass(frozen=True, slots=True)

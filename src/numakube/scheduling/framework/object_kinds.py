@@ -37,7 +37,7 @@ class ObjectKind:
     Attributes:
         field: the mapping of `ClusterObjects` that holds the objects.
         kind: the name of the kind; that of the type unless given.
-        event: what its changes are told as; ``None`` if they help no pod.
+        event: the kind of event for its changes; ``None`` if they help no pod.
         optional: whether decisions are made without it where the server does not have the kind, or
             where we may not read it.
         of_node: whether each object is about the node with its name.

@@ -27,7 +27,7 @@ def is_blocked(cache: DiscardReserved) -> bool:
 
 
 def test_a_reserved_node_is_blocked_until_the_pod_is_bound(cache: DiscardReserved) -> None:
-    """And whoever waits for it is told."""
+    """And waiting pods are woken."""
     cache.reserve(PodInfo(pod("a")), "n1")
     assert is_blocked(cache)
     assert cache.bound("a", "n1").freed == ("n1",)

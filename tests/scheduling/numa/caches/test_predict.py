@@ -184,7 +184,7 @@ def test_memory_that_a_finished_init_container_gave_back_was_no_misprediction(
 def test_a_refusal_by_the_kubelet_that_was_not_foreseen_is_a_misprediction(
     cache: Predict,
 ) -> None:
-    """It is told once, however often the pod's status changes."""
+    """It is reported once, however often the pod's status changes."""
     cache.reserve(PodInfo(pod("a", cpus=4)), "n1")
     cache.pod_seen(PodInfo(bound(pod("a", cpus=4), "n1")))
     failed = ended(bound(pod("a", cpus=4), "n1"), reason="TopologyAffinityError")
@@ -208,7 +208,7 @@ def test_a_pod_that_the_kubelet_will_refuse_is_told_once_and_takes_nothing(
 def test_a_pod_that_has_ended_is_not_told_as_refused_when_an_earlier_one_turns_up(
     cache: Predict,
 ) -> None:
-    """Clocks of API servers differ: whoever comes later may have been scheduled before."""
+    """Clocks of API servers differ: a pod that comes later may have been scheduled before."""
 
     def scheduled(name: str, at: str) -> Pod:
         placed = bound(pod(name, cpus=8, scheduler="other"), "n1")

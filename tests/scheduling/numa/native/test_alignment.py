@@ -86,7 +86,7 @@ def test_the_order_and_number_of_rows_does_not_matter(cluster: Cluster, pod: Pod
 @settings(max_examples=40)
 @given(clusters(), any_pods, st.data())
 def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.DataObject) -> None:
-    """An engine that has seen the pod before judges changed nodes anew, and only the right ones."""
+    """An engine that has seen the pod before judges changed nodes again, and no others."""
     engine, info = NativeEngine(), PodInfo(pod)
     if data.draw(st.booleans(), "among many, a few that change are judged one by one"):
         for index in range(100):
@@ -95,9 +95,9 @@ def test_answers_keep_up_with_the_nodes(cluster: Cluster, pod: Pod, data: st.Dat
         snapshot = cluster.snapshot()
         fresh = NativeEngine()
         kept = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
-        anew = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
-        assert told(kept) == told(anew)
-        passed = snapshot.rows if anew is None else snapshot.rows[anew.ok]
+        again = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        assert told(kept) == told(again)
+        passed = snapshot.rows if again is None else snapshot.rows[again.ok]
         one = engine.score_all(CycleState(), info, snapshot, passed)
         other = fresh.score_all(CycleState(), info, snapshot, passed)
         assert one.tolist() == other.tolist()
@@ -120,9 +120,9 @@ def test_answers_keep_up_with_a_table_that_grows(cluster: Cluster, pod: Pod, oth
     for one in (pod, other):
         info, fresh = PodInfo(one), NativeEngine()
         kept = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
-        anew = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
-        assert told(kept) == told(anew)
-        rows = snapshot.rows if anew is None else snapshot.rows[anew.ok]
+        again = fresh.filter_all(CycleState(), info, snapshot, snapshot.rows)
+        assert told(kept) == told(again)
+        rows = snapshot.rows if again is None else snapshot.rows[again.ok]
         scores = engine.score_all(CycleState(), info, snapshot, rows)
         assert scores.tolist() == fresh.score_all(CycleState(), info, snapshot, rows).tolist()
 

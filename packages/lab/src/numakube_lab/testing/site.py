@@ -72,7 +72,7 @@ class Site(Protocol):
         ...
 
     def connect(self, *, clock: Clock | None = None, token: str = "") -> Client:
-        """Return a client over HTTP: of the administrator, or of whoever has *token*."""
+        """Return a client over HTTP: of the administrator, or of the user with *token*."""
         ...
 
     async def drop_watches(self) -> None:

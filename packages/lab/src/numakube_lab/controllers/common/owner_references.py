@@ -1,7 +1,7 @@
 """Who manages what: the reference to a controller, and how it takes on and lets go of objects.
 
-A controller manages the objects that name it as their controller. It takes on those that nobody
-manages and that its selector selects, and lets go of those that its selector no longer selects.
+A controller manages the objects that name it as their controller. It takes on those without a
+controller that its selector selects, and lets go of those that its selector no longer selects.
 """
 
 from __future__ import annotations
