@@ -19,6 +19,7 @@ from numakube.api.meta import ListMeta, ObjectMeta, ObjectReference, OwnerRefere
 from numakube.api.nodes import DaemonEndpoint, Node, NodeSpec, NodeSystemInfo
 from numakube.api.placement import NodeAffinity
 from numakube.api.pod import Binding, Pod, PodSpec, PodStatus
+from numakube.api.resource_slices import DeviceAttribute
 from numakube.api.wire import Wire
 
 # Words that Kubernetes writes in capitals when they are not the first word of a name.
@@ -47,6 +48,10 @@ EXCEPTIONS = {
     (DaemonEndpoint, "port"): "Port",
     (cpu_file.FileV1, "default_cpu_set"): "defaultCpuSet",
     (cpu_file.File, "default_cpu_set"): "defaultCpuSet",
+    (DeviceAttribute, "integer"): "int",
+    (DeviceAttribute, "integers"): "ints",
+    (DeviceAttribute, "boolean"): "bool",
+    (DeviceAttribute, "booleans"): "bools",
     (NodeAffinity, "required"): "requiredDuringSchedulingIgnoredDuringExecution",
     (NodeAffinity, "preferred"): "preferredDuringSchedulingIgnoredDuringExecution",
 }

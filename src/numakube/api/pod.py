@@ -10,7 +10,7 @@ from numakube.api.containers import (
 from numakube.api.meta import ObjectMeta, ObjectReference
 from numakube.api.placement import Affinity, Toleration, TopologySpreadConstraint
 from numakube.api.volumes import Volume
-from numakube.api.wire import ResourceList, Timestamp, Wire, always
+from numakube.api.wire import QuantityText, ResourceList, Timestamp, Wire, always
 
 
 class PodReadinessGate(Wire, frozen=True):
@@ -103,6 +103,45 @@ class PodResourceClaimStatus(Wire, frozen=True):
     resource_claim_name: str | None = None
 
 
+class ContainerExtendedResourceRequest(Wire, frozen=True):
+    """Which request of a claim serves an extended resource of a container."""
+
+    container_name: str
+    resource_name: str
+    request_name: str
+
+
+class PodExtendedResourceClaimStatus(Wire, frozen=True):
+    """The claim that serves the pod's extended resources."""
+
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class NodeAllocatableMappedResource(Wire, frozen=True):
+    """How much of a node's resource a claim's devices stand for."""
+
+    name: str
+    quantity: QuantityText | None = None
+
+
+class NodeAllocatableOverheadResource(Wire, frozen=True):
+    """How much of a node's resource using a claim's devices costs besides."""
+
+    name: str
+    per_pod: QuantityText | None = None
+    per_container: QuantityText | None = None
+
+
+class NodeAllocatableResourceClaimStatus(Wire, frozen=True):
+    """What a claim means for the node's resources (alpha)."""
+
+    resource_claim_name: str
+    containers: tuple[str, ...] = ()
+    mapping: tuple[NodeAllocatableMappedResource, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResource, ...] = ()
+
+
 class PodStatus(Wire, frozen=True):
     """What became of a pod."""
 
@@ -120,6 +159,8 @@ class PodStatus(Wire, frozen=True):
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+    node_allocatable_resource_claim_statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
     observed_generation: int = 0
 
 

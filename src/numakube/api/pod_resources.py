@@ -125,11 +125,29 @@ def effective_requests(
         return {**(defaults or {}), **asked}
 
     total = _aggregate(pod, requests_of)
+    _add(total, claimed_resources(pod))
     level = pod.spec.resources if pod_level_resources else None
     if level is not None:
         _replace_pod_level(total, level.requests)
     if overhead:
         _add(total, _parsed(pod.spec.overhead))
+    return total
+
+
+def claimed_resources(pod: Pod) -> Quantities:
+    """Return what devices of *pod*'s claims stand for, of the node's own resources (KEP-5517)."""
+    total: Quantities = {}
+    for claim in pod.status.node_allocatable_resource_claim_statuses if pod.status else ():
+        for one in claim.mapping:
+            if one.quantity is not None:
+                _add(total, {one.name: parse_quantity(one.quantity)})
+        for cost in claim.overhead:
+            if cost.per_pod is not None:
+                _add(total, {cost.name: parse_quantity(cost.per_pod)})
+            if cost.per_container is not None:
+                each = parse_quantity(cost.per_container)
+                for _ in claim.containers:
+                    _add(total, {cost.name: each})
     return total
 
 

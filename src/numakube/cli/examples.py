@@ -75,6 +75,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "replay": ("kubelet cases.jsonl.gz --check", "bundle numakube-bundle.tar.gz --check"),
     "replay api": ("requests.jsonl --check",),
     "replay bundle": ("numakube-bundle.tar.gz --check",),
+    "replay dra": ("claims.jsonl.gz --check",),
     "replay exporter": ("scans.jsonl --check",),
     "replay filter": ("pods.jsonl --check",),
     "replay kubelet": ("cases.jsonl.gz --check",),

@@ -15,6 +15,9 @@ from numakube.cli.lazy import LAB, Contributed, Lazy, LazyGroup
 FORMATS: Final[dict[str, Lazy | Contributed]] = {
     "api": Contributed("replay api", LAB, "Requests to an API server, against the lab's."),
     "bundle": Lazy("numakube.cli.replay.bundle_cases", "Waiting pods of a bundle, decided again."),
+    "dra": Lazy(
+        "numakube.cli.replay.dra_cases", "Claims for devices, allocated by kube-scheduler."
+    ),
     "exporter": Lazy(
         "numakube.cli.replay.exporter_cases", "Scans of a node by the Resource Topology Exporter."
     ),

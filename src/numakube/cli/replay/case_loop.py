@@ -63,11 +63,13 @@ class Format:
         answer: gives our answer to a recorded row, in the shape of the recorded answer.
         recorded: takes the recorded answer out of a row; an empty one agrees with any of ours.
         required: the keys without which a row cannot be answered.
+        compared: takes what counts out of our answer.
     """
 
     answer: Callable[[Answer], Answer]
     recorded: Callable[[Answer], Answer]
     required: tuple[str, ...]
+    compared: Callable[[Answer], Answer] = dict
 
 
 def replay_command(name: str, summary: str, load: Callable[[], Format]) -> click.Command:
@@ -137,7 +139,7 @@ def _problems(form: Format, case: Case) -> Iterator[str]:
         return
     recorded = form.recorded(case.row)
     if recorded:
-        yield from differences(recorded, ours)
+        yield from differences(recorded, form.compared(ours))
 
 
 def _answer(form: Format, case: Case) -> Answer:

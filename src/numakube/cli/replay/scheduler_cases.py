@@ -6,9 +6,6 @@ from typing import Any, Final
 
 from numakube.cli.replay.case_loop import Format, replay_command
 
-_NOT_COMPARED: Final = "DynamicResources"
-"""Always 0 in the recording; resource claims are not handled here."""
-
 _IN_ORDER: Final = (
     "Too many pods",
     "Insufficient cpu",
@@ -36,8 +33,6 @@ def _without(answer: dict[str, Any]) -> dict[str, Any]:
 
 def _verdict(recorded: dict[str, Any]) -> dict[str, Any]:
     verdict = dict(recorded)
-    if "scores" in verdict:
-        verdict["scores"] = {k: v for k, v in verdict["scores"].items() if k != _NOT_COMPARED}
     if verdict.get("plugin") == "NodeResourcesFit":
         # kube-scheduler lists what is lacking of several extended resources in random order.
         reasons = verdict["reasons"]

@@ -11,6 +11,7 @@ from enum import Flag, auto
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from numakube.api.resource_claims import ResourceClaim
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -35,6 +36,10 @@ class EventKind(Flag):
     """The NRT of a node changed, or a cache resynced it."""
     STORAGE_CHANGED = auto()
     """A claim, volume, storage class or CSI node changed."""
+    CLAIM_CHANGED = auto()
+    """A ResourceClaim was created, changed or deleted."""
+    DEVICES_CHANGED = auto()
+    """A ResourceSlice, DeviceClass or DeviceTaintRule changed."""
     NAMESPACE_CHANGED = auto()
     OTHER = auto()
     """Periodic flush and forced wake-ups."""
@@ -58,6 +63,8 @@ class ClusterEvent:
         node_info: that node as it is now, if it is known.
         pod: the pod that it happened to, as it was before a deletion and after anything else.
         claim: key of the claim that it happened to.
+        claim_before: the ResourceClaim as it was, if it was there.
+        claim_now: the ResourceClaim as it is, if it is there.
     """
 
     kind: EventKind
@@ -65,6 +72,8 @@ class ClusterEvent:
     node_info: NodeInfo | None = None
     pod: PodInfo | None = None
     claim: str = ""
+    claim_before: ResourceClaim | None = None
+    claim_now: ResourceClaim | None = None
 
     def __str__(self) -> str:
         what = "|".join(self.kind.names())

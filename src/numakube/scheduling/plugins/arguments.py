@@ -11,11 +11,12 @@ import msgspec
 
 from numakube.api.codec import convert
 from numakube.api.placement import NodeAffinity, TopologySpreadConstraint
-from numakube.api.wire import Wire
+from numakube.api.wire import DurationText, Wire
 from numakube.errors import ConfigError, InvalidValue
 from numakube.scheduling.framework.unknown_fields import unknown_fields
 from numakube.scheduling.matching.node_terms import node_preferences, node_rule
 from numakube.values import names
+from numakube.values.durations import SECOND, parse_duration
 from numakube.values.gotext import go_quote
 from numakube.values.resources import CPU, MEMORY
 
@@ -108,6 +109,24 @@ class VolumeBindingArgs(Wire, frozen=True):
 
     bind_timeout_seconds: int = 600
     shape: tuple[UtilizationShapePoint, ...] = DEFAULT_STORAGE_SHAPE
+
+
+class DynamicResourcesArgs(Wire, frozen=True):
+    """Arguments of DynamicResources; ``featureGates`` is ours, for features that are alpha."""
+
+    filter_timeout: DurationText = "10s"
+    binding_timeout: DurationText = "10m"
+    feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
+
+    @property
+    def filter_timeout_seconds(self) -> float:
+        """How long the search on one node may take; 0 for as long as it takes."""
+        return parse_duration(self.filter_timeout) / SECOND
+
+    @property
+    def binding_timeout_seconds(self) -> float:
+        """How long devices may take until they are ready."""
+        return parse_duration(self.binding_timeout) / SECOND
 
 
 def read_args(kind: type[T], args: Mapping[str, object]) -> T:

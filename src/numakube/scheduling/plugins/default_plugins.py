@@ -9,9 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from numakube.dra.features import LATEST
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
+from numakube.scheduling.plugins.dynamic_resources.claim_actions import (
+    CLAIM_ACTIONS,
+    KUBERNETES_MINOR,
+)
 from numakube.scheduling.plugins.image_locality import ImageLocality
 from numakube.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from numakube.scheduling.plugins.node_affinity import NodeAffinity
@@ -58,6 +63,20 @@ def _volume_binding(args: Mapping[str, object], handle: Handle) -> Plugin:
     return VolumeBinding.from_args(args, actions=handle.services.get(VOLUME_ACTIONS))
 
 
+def _dynamic_resources(args: Mapping[str, object], handle: Handle) -> Plugin:
+    minor = handle.services.get(KUBERNETES_MINOR)
+    return DynamicResources.from_args(
+        args,
+        objects=handle.cluster.objects,
+        actions=handle.services.get(CLAIM_ACTIONS),
+        minor=LATEST if minor is None else minor,
+    )
+
+
+def _node_resources_fit(args: Mapping[str, object], handle: Handle) -> Plugin:
+    return NodeResourcesFit.from_args(args, objects=handle.cluster.objects)
+
+
 DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {
     "SchedulingGates": DefaultPlugin(_plain(SchedulingGates.from_args)),
     "PrioritySort": DefaultPlugin(_plain(PrioritySort.from_args)),
@@ -66,14 +85,14 @@ DEFAULT_PLUGINS: Final[Mapping[str, DefaultPlugin]] = {
     "TaintToleration": DefaultPlugin(_plain(TaintToleration.from_args), 3),
     "NodeAffinity": DefaultPlugin(_plain(NodeAffinity.from_args), 2),
     "NodePorts": DefaultPlugin(_plain(NodePorts.from_args)),
-    "NodeResourcesFit": DefaultPlugin(_plain(NodeResourcesFit.from_args), 1),
+    "NodeResourcesFit": DefaultPlugin(_node_resources_fit, 1),
     "VolumeRestrictions": DefaultPlugin(_plain(VolumeRestrictions.from_args)),
     "NodeVolumeLimits": DefaultPlugin(_plain(NodeVolumeLimits.from_args)),
     "VolumeBinding": DefaultPlugin(_volume_binding, 1),
     "VolumeZone": DefaultPlugin(_plain(VolumeZone.from_args)),
     "PodTopologySpread": DefaultPlugin(_plain(PodTopologySpread.from_args), 2),
     "InterPodAffinity": DefaultPlugin(_plain(InterPodAffinity.from_args), 2),
-    "DynamicResources": DefaultPlugin(_plain(DynamicResources.from_args)),
+    "DynamicResources": DefaultPlugin(_dynamic_resources, 2),
     "NodeResourcesBalancedAllocation": DefaultPlugin(
         _plain(NodeResourcesBalancedAllocation.from_args), 1
     ),

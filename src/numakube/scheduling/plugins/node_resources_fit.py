@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from numakube.dra.extended_resources import classes_by_resource, is_served_name
 from numakube.scheduling.framework.events import EventKind
 from numakube.scheduling.framework.plugins import (
     Filter,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.state import CycleState
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
 
 _WANTED: Final = StateKey[tuple[tuple[str, int], ...]]("NodeResourcesFit.wanted")
@@ -54,17 +56,23 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         | EventKind.UNSCHEDULED_POD_UPDATED
         | EventKind.NODE_ADDED
         | EventKind.NODE_UPDATED
+        | EventKind.DEVICES_CHANGED
     )
     judges_nodes_alone = True
 
-    def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
+    def __init__(
+        self, args: NodeResourcesFitArgs | None = None, *, objects: ClusterObjects | None = None
+    ) -> None:
         self.args = args or NodeResourcesFitArgs()
+        self._objects = objects
         self._scorer = allocation_scorer(self.args.scoring_strategy)
 
     @classmethod
-    def from_args(cls, args: Mapping[str, object]) -> NodeResourcesFit:
+    def from_args(
+        cls, args: Mapping[str, object], *, objects: ClusterObjects | None = None
+    ) -> NodeResourcesFit:
         """Return the plugin for *args* as they stand in a configuration."""
-        return cls(read_args(NodeResourcesFitArgs, args))
+        return cls(read_args(NodeResourcesFitArgs, args), objects=objects)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Work out what must fit."""
@@ -77,6 +85,8 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         hopeless = False
         for resource, amount in state.read(_WANTED) or self._wanted(pod):
             offered = node.allocatable.get(resource, 0)
+            if not offered and self._by_devices(resource):
+                continue
             if amount > offered - node.requested.get(resource, 0):
                 reasons.append(f"Insufficient {resource}")
                 hopeless = hopeless or amount > offered
@@ -94,6 +104,8 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         for resource, amount in state.read(_WANTED) or ():
             offered = table.allocatable(resource)[rows]
             lacks = amount > offered - table.requested(resource)[rows]
+            if self._by_devices(resource):
+                lacks &= offered > 0
             lacking.append((f"Insufficient {resource}", lacks))
             hopeless |= lacks & (amount > offered)
         if not any(mask.any() for _, mask in lacking):
@@ -128,7 +140,17 @@ class NodeResourcesFit(PreFilter, Filter, VectorFilter, PreScore, Score, VectorS
         if node is None or event.kind not in EventKind.NODE_ADDED | EventKind.NODE_UPDATED:
             return True
         return node.allowed_pods > 0 and all(
-            amount <= node.allocatable.get(name, 0) for name, amount in self._wanted(pod)
+            amount <= node.allocatable.get(name, 0)
+            or (not node.allocatable.get(name, 0) and self._by_devices(name))
+            for name, amount in self._wanted(pod)
+        )
+
+    def _by_devices(self, resource: str) -> bool:
+        """Tell whether a device class serves *resource* on nodes that have none allocatable."""
+        if self._objects is None or not self._objects.device_classes:
+            return False
+        return is_served_name(resource) and resource in classes_by_resource(
+            self._objects.device_classes.values()
         )
 
     def _wanted(self, pod: PodInfo) -> tuple[tuple[str, int], ...]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from numakube.api.koordinator.devices import DeviceCr
+    from numakube.api.resource_claims import ResourceClaim
+    from numakube.api.resource_slices import DeviceClass, DeviceTaintRule, ResourceSlice
     from numakube.api.storage import (
         CSIDriver,
         CSINode,
@@ -110,3 +112,7 @@ class ClusterObjects:
     stateful_sets: dict[str, StatefulSet] = field(default_factory=dict)
     disruption_budgets: dict[str, PodDisruptionBudget] = field(default_factory=dict)
     devices: dict[str, DeviceCr] = field(default_factory=dict)
+    resource_claims: dict[str, ResourceClaim] = field(default_factory=dict)
+    resource_slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    device_classes: dict[str, DeviceClass] = field(default_factory=dict)
+    device_taint_rules: dict[str, DeviceTaintRule] = field(default_factory=dict)

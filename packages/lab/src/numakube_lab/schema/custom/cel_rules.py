@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.field_errors import OMIT, FieldError, duplicate, forbidden, invalid, required
-from numakube_lab.schema.cel import CompileError, EvaluationError, Program, compile_expression
-from numakube_lab.schema.cel.value_types import optional_of
-from numakube_lab.schema.cel.values import Optional
+from numakube.cel import CompileError, EvaluationError, Program, compile_expression
+from numakube.cel.value_types import optional_of
+from numakube.cel.values import Optional
 from numakube_lab.schema.custom.cel_types import as_object, type_of, value_of
 from numakube_lab.schema.custom.correlation import (
     UNKNOWN,
@@ -26,7 +26,7 @@ from numakube_lab.schema.custom.correlation import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube_lab.schema.cel.value_types import CelType
+    from numakube.cel.value_types import CelType
     from numakube_lab.schema.custom.structural import Structural
     from numakube_lab.schema.types import JsonValue
 

@@ -10,10 +10,10 @@ import re
 from base64 import b64decode
 from typing import TYPE_CHECKING, Final
 
-from numakube_lab.schema.cel.cel_durations import parse_duration
-from numakube_lab.schema.cel.cel_errors import EvaluationError
-from numakube_lab.schema.cel.lexer import RESERVED
-from numakube_lab.schema.cel.value_types import (
+from numakube.cel.cel_errors import EvaluationError
+from numakube.cel.conversions import parse_duration
+from numakube.cel.lexer import RESERVED
+from numakube.cel.value_types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -27,7 +27,7 @@ from numakube_lab.schema.cel.value_types import (
     list_of,
     map_of,
 )
-from numakube_lab.schema.cel.values import CelValue, parse_timestamp
+from numakube.cel.values import CelValue, parse_timestamp
 from numakube_lab.schema.custom.structural import Structural
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from numakube.api.field_errors import (
     not_supported,
     required,
 )
+from numakube.cel import CompileError, compile_expression
 from numakube.values.gotext import go_quote
-from numakube_lab.schema.cel import CompileError, compile_expression
 from numakube_lab.schema.custom.cel_rules import normalized_path, rule_variables
 from numakube_lab.schema.custom.default_checks import check_defaults
 from numakube_lab.schema.custom.formats import is_known

@@ -1,0 +1,116 @@
+"""Cuts the text of an expression into tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from numakube.cel.cel_errors import CompileError, Issue
+from numakube.cel.values import Uint
+
+_RESERVED_WORDS: Final = (
+    "as break const continue else for function if import let loop package namespace return var "
+    "void while"
+)
+RESERVED: Final = frozenset(_RESERVED_WORDS.split())
+
+_TOKEN: Final = re.compile(
+    r"""
+    (?P<space>[ \t\r\n\f]+|//[^\n]*)
+  | (?P<float>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)
+  | (?P<int>0[xX][0-9a-fA-F]+[uU]?|\d+[uU]?)
+  | (?P<string>[bB]?[rR]?(?:\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+              |[rR][bB](?:"[^"\n]*"|'[^'\n]*'))
+  | (?P<ident>[A-Za-z_][A-Za-z0-9_]*|`[^`\n]+`)
+  | (?P<op>==|!=|<=|>=|&&|\|\||[-+*/%<>!?:.,()\[\]{}])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPE: Final = re.compile(
+    r"\\(?:([abfnrtv\\?\"'`])|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2}))"
+)
+_SIMPLE_ESCAPES: Final = {
+    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of text: *kind* is ``op``, ``ident``, ``literal`` or ``end``."""
+
+    kind: str
+    text: str
+    offset: int
+    value: Any = None
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the tokens of *text*, closed by one of the kind ``end``."""
+    tokens: list[Token] = []
+    at = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            message = f"Syntax error: token recognition error at: '{text[at]}'"
+            raise CompileError(text, [Issue(at, message)])
+        if found.lastgroup != "space":
+            tokens.append(_token(text, found))
+        at = found.end()
+    tokens.append(Token("end", "<EOF>", len(text)))
+    return tokens
+
+
+def _token(text: str, found: re.Match[str]) -> Token:
+    part, offset = found.group(), found.start()
+    match found.lastgroup:
+        case "float":
+            return Token("literal", part, offset, float(part))
+        case "int":
+            return Token("literal", part, offset, _integer(text, part, offset))
+        case "string":
+            return Token("literal", part, offset, _string(text, part, offset))
+        case "ident" if part in _WORDS:
+            return Token("literal", part, offset, _WORDS[part])
+        case "ident":
+            return Token("ident", part.strip("`"), offset)
+        case _:
+            return Token("op", part, offset)
+
+
+_WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+def _integer(text: str, part: str, offset: int) -> int:
+    unsigned = part[-1] in "uU"
+    number = int(part.rstrip("uU"), 16 if part[:2] in ("0x", "0X") else 10)
+    # The smallest int64 is written with a minus in front, hence one more is let through here.
+    if number > (2**64 - 1 if unsigned else 2**63):
+        kind = "uint" if unsigned else "int"
+        raise CompileError(text, [Issue(offset, f"Syntax error: invalid {kind} literal")])
+    return Uint(number) if unsigned else number
+
+
+def _string(text: str, part: str, offset: int) -> str | bytes:
+    prefix = re.match(r"[bBrR]*", part)
+    flags = prefix.group().lower() if prefix else ""
+    body = part[len(flags) :]
+    body = body[3:-3] if body[:3] in ('"""', "'''") else body[1:-1]
+    if "r" not in flags:
+        body = _unescaped(text, body, offset)
+    return body.encode("latin-1" if "\\x" in part else "utf-8") if "b" in flags else body
+
+
+def _unescaped(text: str, body: str, offset: int) -> str:
+    if "\\" in _ESCAPE.sub("", body):
+        raise CompileError(text, [Issue(offset, "Syntax error: invalid escape sequence")])
+    return _ESCAPE.sub(_escape, body)
+
+
+def _escape(found: re.Match[str]) -> str:
+    simple, *codes, octal = found.groups()
+    if simple is not None:
+        return _SIMPLE_ESCAPES.get(simple, simple)
+    if octal is not None:
+        return chr(int(octal, 8))
+    return chr(int(next(code for code in codes if code is not None), 16))

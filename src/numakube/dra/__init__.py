@@ -1,0 +1,1 @@
+"""Dynamic Resource Allocation: which devices claims get, exactly as in kube-scheduler. Pure."""

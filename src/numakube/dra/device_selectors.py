@@ -1,0 +1,236 @@
+"""CEL expressions about a device: selectors, and derived attributes (alpha).
+
+What an expression sees as ``device`` follows kube-scheduler 1.37: attributes and capacities by
+domain and id; an unknown domain is an empty map, an unknown id an error. Everything that any
+release knows is there, whatever the feature gates say.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from numakube.api.codec import convert
+from numakube.api.resource_slices import DeviceAttribute
+from numakube.cel import (
+    CompileError,
+    CostLimitExceeded,
+    EvaluationError,
+    InstantiationError,
+    Program,
+    compile_expression,
+)
+from numakube.cel.value_types import (
+    BOOL,
+    DYN,
+    INT,
+    QUANTITY,
+    SEMVER,
+    STRING,
+    CelType,
+    ObjectType,
+    map_of,
+)
+from numakube.cel.values import MapWithDefault, Optional, type_name
+from numakube.dra.device_ids import AllocationError
+from numakube.errors import InvalidValue
+from numakube.values.quantity import parse_quantity
+from numakube.values.semver import Semver, parse_semver
+
+if TYPE_CHECKING:
+    from numakube.api.resource_slices import Device
+    from numakube.cel.values import CelValue
+
+COST_LIMIT: Final = 1_000_000
+"""What one evaluation may cost."""
+
+_DEVICE: Final = ObjectType(
+    "kubernetes.DRADevice",
+    fields={
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        "attributes": map_of(STRING, map_of(STRING, DYN)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    },
+)
+_SCALARS: Final = (BOOL, INT, STRING, DYN, SEMVER)
+_HINT: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with "
+    "has() for optional fields"
+)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> Program:
+    try:
+        return compile_expression(expression, {"device": _DEVICE})
+    except InstantiationError as error:
+        raise AllocationError(
+            f"program instantiation failed: {error}", kind="cel-compile"
+        ) from None
+    except CompileError as error:
+        raise AllocationError(f"compilation failed: {error}", kind="cel-compile") from None
+
+
+def selector_program(expression: str) -> Program:
+    """Return the compiled selector; raise `AllocationError` if it cannot be used."""
+    program = _compiled(expression)
+    if program.result not in (BOOL, DYN):
+        raise AllocationError(
+            f"must evaluate to bool or the unknown type, not {program.result}", kind="cel-compile"
+        )
+    return program
+
+
+def derived_program(expression: str, *, lists: bool) -> Program:
+    """Return the compiled derived attribute; raise `AllocationError` if it cannot be used."""
+    program = _compiled(expression)
+    if not _is_attribute_type(program.result, lists=lists):
+        what = "a primitive scalar (string, integer, boolean, semver)"
+        more = " or a list of these scalars" if lists else ""
+        raise AllocationError(
+            f"must evaluate to {what}{more}, not {program.result}", kind="cel-compile"
+        )
+    return program
+
+
+def _is_attribute_type(kind: CelType, *, lists: bool) -> bool:
+    return kind in _SCALARS or (lists and kind.name == "list" and kind.params[0] in _SCALARS)
+
+
+def matches(program: Program, variables: dict[str, Any]) -> bool:
+    """Tell whether the selector is true of the device; raise `AllocationError` if it is neither."""
+    value = _evaluated(program, variables)
+    if not isinstance(value, bool):
+        name = type_name(value)
+        raise AllocationError(
+            f"CEL result of type {name} could not be converted to bool: {_unconvertible(value)}",
+            kind="cel-runtime",
+        )
+    return value
+
+
+def _evaluated(program: Program, variables: dict[str, Any]) -> CelValue:
+    try:
+        return program.evaluate(variables, limit=COST_LIMIT)
+    except (EvaluationError, CostLimitExceeded) as error:
+        raise AllocationError(str(error), kind="cel-runtime") from None
+
+
+def _unconvertible(value: CelValue) -> str:
+    """Return what cel-go says of a value that is no bool."""
+    if isinstance(value, Optional) and not value.present:
+        return "optional.none() dereference"
+    name = type_name(value)
+    return _UNCONVERTIBLE.get(
+        name, f"type conversion error from '{name.rpartition('.')[2]}' to 'bool'"
+    )
+
+
+_UNCONVERTIBLE: Final = {
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "int": "unsupported type conversion from 'int' to bool",
+    "double": "type conversion error from Double to 'bool'",
+    "string": "unsupported native conversion from string to 'bool'",
+    "bytes": "type conversion error from Bytes to 'bool'",
+    "list": "type conversion error from list to 'bool'",
+    "map": "type conversion error from map to 'bool'",
+    "type": "type conversion not supported for 'type'",
+}
+
+
+def with_hint(message: str) -> str:
+    """Return the error of a selector with advice if a key was missing."""
+    return message + _HINT if "no such key:" in message else message
+
+
+def variables_of(device: Device, driver: str) -> dict[str, Any]:
+    """Return what expressions about *device* see; raise `AllocationError` if that is impossible."""
+    attributes: dict[str, dict[str, Any]] = {}
+    for name, attribute in device.attributes.items():
+        domain, identifier = _split(name, driver)
+        attributes.setdefault(domain, {})[identifier] = _value(name, attribute)
+    capacity: dict[str, dict[str, Any]] = {}
+    for name, amount in device.capacity.items():
+        domain, identifier = _split(name, driver)
+        capacity.setdefault(domain, {})[identifier] = parse_quantity(amount.value)
+    return {
+        "device": {
+            "driver": driver,
+            "allowMultipleAllocations": bool(device.allow_multiple_allocations),
+            "attributes": MapWithDefault(attributes, {}),
+            "capacity": MapWithDefault(capacity, {}),
+        }
+    }
+
+
+def _split(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, identifier = name.partition("/")
+    return (domain, identifier) if slash else (driver, name)
+
+
+def _value(name: str, attribute: DeviceAttribute) -> CelValue:
+    try:
+        return _attribute_value(attribute)
+    except InvalidValue as error:
+        problem = f"attribute {name}: parse semantic version: {error}"
+        raise AllocationError(problem, kind="cel-runtime") from None
+    except LookupError:
+        problem = f"attribute {name}: unsupported attribute value"
+        raise AllocationError(problem, kind="cel-runtime") from None
+
+
+def _attribute_value(attribute: DeviceAttribute) -> CelValue:
+    for items in (attribute.integers, attribute.booleans, attribute.strings):
+        if items is not None:
+            return list(items)
+    if attribute.versions is not None:
+        return [parse_semver(text) for text in attribute.versions]
+    for value in (attribute.integer, attribute.boolean, attribute.string):
+        if value is not None:
+            return value
+    if attribute.version is None:
+        raise LookupError
+    return parse_semver(attribute.version)
+
+
+def derived_attribute(program: Program, variables: dict[str, Any]) -> DeviceAttribute:
+    """Return what the expression yields, as an attribute."""
+    value = _evaluated(program, variables)
+    items = value if isinstance(value, list) else [value]
+    if not items:
+        return DeviceAttribute(strings=())
+    return _as_attribute(items, whole=value)
+
+
+def _as_attribute(items: list[Any], *, whole: CelValue) -> DeviceAttribute:
+    found = next((kind for kind in _ATTRIBUTE_KINDS if type(items[0]) is kind[0]), None)
+    if found is None:
+        where = "list element type" if isinstance(whole, list) else "CEL return type"
+        raise AllocationError(f"unsupported {where}: {_go_type(items[0])}", kind="cel-runtime")
+    python, field, wanted = found
+    for index, item in enumerate(items):
+        if type(item) is not python:
+            problem = f"expected list element at index {index} to be {wanted}, got {_go_type(item)}"
+            raise AllocationError(problem, kind="cel-runtime")
+    plain = [str(item) if isinstance(item, Semver) else item for item in items]
+    tree = {f"{field}s": plain} if isinstance(whole, list) else {field: plain[0]}
+    return convert(DeviceAttribute, tree)
+
+
+_ATTRIBUTE_KINDS: Final = (
+    (bool, "bool", "bool"),
+    (int, "int", "int"),
+    (str, "string", "string"),
+    (Semver, "version", "semver"),
+)
+
+
+def _go_type(value: CelValue) -> str:
+    names = {
+        "bool": "bool", "int": "int64", "uint": "uint64", "double": "float64", "string": "string",
+        "bytes": "[]uint8", "kubernetes.Quantity": "*resource.Quantity",
+        "kubernetes.Semver": "semver.Version", "list": "[]ref.Val", "map": "map[ref.Val]ref.Val",
+        "null_type": "structpb.NullValue",
+    }  # fmt: skip
+    return names.get(type_name(value), type_name(value))

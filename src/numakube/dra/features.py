@@ -1,0 +1,97 @@
+"""Which features of dynamic resource allocation are on, by gate and by version of Kubernetes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+from numakube.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LATEST: Final = 37
+"""The minor version of Kubernetes whose defaults `Features` has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Feature gates at the defaults of Kubernetes 1.37, named as the gates without ``DRA``."""
+
+    admin_access: bool = True
+    consumable_capacity: bool = True
+    device_binding_conditions: bool = True
+    device_taints: bool = True
+    device_taint_rules: bool = True
+    extended_resource: bool = True
+    partitionable_devices: bool = True
+    prioritized_list: bool = True
+    resource_claim_device_status: bool = True
+    scheduler_filter_timeout: bool = True
+    derived_attributes: bool = False
+    device_compatibility_groups: bool = False
+    fractional_capacity_range: bool = False
+    list_type_attributes: bool = False
+    node_allocatable_resources: bool = False
+    optional_node_operations: bool = False
+
+    @property
+    def binding_conditions(self) -> bool:
+        """Whether devices may have conditions for binding, which needs two gates."""
+        return self.device_binding_conditions and self.resource_claim_device_status
+
+    @property
+    def stable(self) -> bool:
+        """Whether kube-scheduler 1.36 or 1.37 takes its oldest allocator for these features.
+
+        That one does not sort pools and slices and does not know ``distinctAttribute``.
+        """
+        return not (self.binding_conditions or self.consumable_capacity or self.experimental)
+
+    @property
+    def experimental(self) -> bool:
+        """Whether an alpha feature is on, which takes the newest allocator."""
+        return (
+            self.list_type_attributes
+            or self.derived_attributes
+            or self.device_compatibility_groups
+            or self.optional_node_operations
+        )
+
+
+def _gate_name(field: str) -> str:
+    return "DRA" + "".join(part.capitalize() for part in field.split("_"))
+
+
+_FIELDS: Final = {_gate_name(one.name): one.name for one in fields(Features)}
+_IGNORED: Final = frozenset(
+    {"DynamicResourceAllocation", "DRAWorkloadResourceClaims", "GenericWorkload"}
+)
+_OFF_BEFORE: Final = {
+    "admin_access": 34,
+    "prioritized_list": 34,
+    "resource_claim_device_status": 33,
+    "scheduler_filter_timeout": 34,
+    "consumable_capacity": 36,
+    "partitionable_devices": 36,
+    "device_taints": 36,
+    "device_taint_rules": 37,
+    "device_binding_conditions": 36,
+    "extended_resource": 36,
+}
+"""The minor version from which on a feature is on by default."""
+
+
+def features_of(gates: Mapping[str, bool] | None = None, *, minor: int = LATEST) -> Features:
+    """Return the features of Kubernetes 1.*minor* with some *gates* set otherwise.
+
+    Raises:
+        InvalidValue: there is no such gate.
+    """
+    chosen = {name: False for name, since in _OFF_BEFORE.items() if minor < since}
+    for gate, on in (gates or {}).items():
+        if gate in _FIELDS:
+            chosen[_FIELDS[gate]] = on
+        elif gate not in _IGNORED:
+            raise InvalidValue(f"feature gate {gate!r} is not one of dynamic resource allocation")
+    return Features(**chosen)

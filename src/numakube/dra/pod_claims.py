@@ -1,0 +1,83 @@
+"""The claims of a pod, and why they cannot be used yet, in kube-scheduler's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numakube.errors import InvalidValue
+from numakube.values.gotext import go_quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numakube.api.pod import Pod, PodResourceClaim
+    from numakube.api.resource_claims import ResourceClaim
+
+    Find = Callable[[str], ResourceClaim | None]
+
+
+def pod_claims(pod: Pod, find: Find) -> Iterator[tuple[str, ResourceClaim]]:
+    """Yield the claims of *pod*, each with its name in the pod; *find* looks one up by its key.
+
+    Raises:
+        InvalidValue: a claim does not exist, goes away or belongs to another pod.
+    """
+    for entry in pod.spec.resource_claims:
+        name = claim_name(pod, entry)
+        if name is None:
+            continue
+        key = f"{pod.metadata.namespace}/{name}"
+        claim = find(key)
+        if claim is None:
+            raise InvalidValue(f'could not find ResourceClaim "{key}"')
+        if claim.metadata.deletion_timestamp is not None:
+            raise InvalidValue(f"resourceclaim {go_quote(name)} is being deleted")
+        if entry.resource_claim_name is None and not is_for(claim, pod):
+            raise InvalidValue(
+                f"ResourceClaim {key} was not created for Pod {pod.metadata.key} (Pod is not owner)"
+            )
+        yield entry.name, claim
+
+
+def claim_name(pod: Pod, entry: PodResourceClaim) -> str | None:
+    """Return the name of the claim that *entry* refers to; None if no claim is needed.
+
+    Raises:
+        InvalidValue: the claim has not been created yet, or the entry says nothing.
+    """
+    if entry.resource_claim_name is not None:
+        return entry.resource_claim_name
+    if entry.resource_claim_template_name is None:
+        raise InvalidValue(
+            f'pod "{pod.metadata.key}", spec.resourceClaim {go_quote(entry.name)}: none of the '
+            "supported fields are set"
+        )
+    statuses = pod.status.resource_claim_statuses if pod.status is not None else ()
+    for status in statuses:
+        if status.name == entry.name:
+            return status.resource_claim_name
+    raise InvalidValue(f'pod "{pod.metadata.key}": ResourceClaim not created yet')
+
+
+def is_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Tell whether *pod* controls *claim*."""
+    owner = claim.metadata.controller
+    return owner is not None and owner.uid == pod.metadata.uid
+
+
+def claim_keys(pod: Pod) -> frozenset[str]:
+    """Return the keys of the claims that *pod* refers to and that have a name by now."""
+    keys = set()
+    for entry in pod.spec.resource_claims:
+        try:
+            name = claim_name(pod, entry)
+        except InvalidValue:
+            continue
+        if name is not None:
+            keys.add(f"{pod.metadata.namespace}/{name}")
+    return frozenset(keys)
+
+
+def is_reserved_for(claim: ResourceClaim, pod: Pod) -> bool:
+    """Tell whether *pod* may use *claim*."""
+    return any(one.uid == pod.metadata.uid for one in claim.status.reserved_for)

@@ -1,0 +1,158 @@
+"""Writing allocations down before a pod is bound, in kube-scheduler's order, and undoing them.
+
+For each claim: create it (extended resources), add the finalizer, then one status update with the
+allocation and the reservation. A conflict is met by reading the claim again, up to five times; a
+claim that was allocated or deleted meanwhile is a lost race.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from numakube.api.resource_claims import (
+    FINALIZER,
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+)
+from numakube.errors import NumakubeError
+from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimConflict
+from numakube.values.times import format_time
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from numakube.api.pod import Pod
+    from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
+
+_ATTEMPTS: Final = 5
+
+
+class ClaimNotWritten(NumakubeError):
+    """A claim could not be allocated to the pod, or reserved for it."""
+
+
+async def write_claim(
+    actions: ClaimActions,
+    claim: ResourceClaim,
+    allocation: AllocationResult | None,
+    pod: Pod,
+    *,
+    timestamps: bool,
+) -> ResourceClaim:
+    """Write *allocation*, if any, and the reservation for *pod*; return the claim as it is then.
+
+    Raises:
+        NumakubeError: it was not possible.
+    """
+
+    async def write(current: ResourceClaim) -> ResourceClaim:
+        return await _write_once(actions, current, allocation, pod, timestamps=timestamps)
+
+    return await _with_retries(actions, claim, write)
+
+
+async def _with_retries(
+    actions: ClaimActions,
+    claim: ResourceClaim,
+    write: Callable[[ResourceClaim], Awaitable[ResourceClaim]],
+) -> ResourceClaim:
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await write(claim)
+        except ClaimConflict:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            claim = await actions.get(claim)
+    raise AssertionError(claim)
+
+
+async def _write_once(
+    actions: ClaimActions,
+    claim: ResourceClaim,
+    allocation: AllocationResult | None,
+    pod: Pod,
+    *,
+    timestamps: bool,
+) -> ResourceClaim:
+    key = claim.metadata.key
+    if claim.metadata.deletion_timestamp is not None:
+        raise ClaimNotWritten(f"claim {key} got deleted in the meantime")
+    if allocation is not None:
+        if claim.status.allocation is not None:
+            raise ClaimNotWritten(f"claim {key} got allocated elsewhere in the meantime")
+        if FINALIZER not in claim.metadata.finalizers:
+            claim = await _protected(actions, claim)
+    written = _reserved(claim, allocation or claim.status.allocation, pod)
+    if timestamps:
+        written = _stamped(written, actions)
+    try:
+        return await actions.set_status(written)
+    except ClaimConflict:
+        raise
+    except NumakubeError as error:
+        what = "allocation and reservation" if allocation is not None else "reservation"
+        raise ClaimNotWritten(f"add {what} to claim {key}: {error}") from None
+
+
+async def _protected(actions: ClaimActions, claim: ResourceClaim) -> ResourceClaim:
+    finalizers = (*claim.metadata.finalizers, FINALIZER)
+    changed = replace(claim, metadata=replace(claim.metadata, finalizers=finalizers))
+    try:
+        return await actions.set_finalizers(changed)
+    except ClaimConflict:
+        raise
+    except NumakubeError as error:
+        raise ClaimNotWritten(f"add finalizer to claim {claim.metadata.key}: {error}") from None
+
+
+def _reserved(claim: ResourceClaim, allocation: AllocationResult | None, pod: Pod) -> ResourceClaim:
+    user = ResourceClaimConsumerReference(
+        resource="pods", name=pod.metadata.name, uid=pod.metadata.uid
+    )
+    status = replace(
+        claim.status, allocation=allocation, reserved_for=(*claim.status.reserved_for, user)
+    )
+    return replace(claim, status=status)
+
+
+def _stamped(claim: ResourceClaim, actions: ClaimActions) -> ResourceClaim:
+    allocation = claim.status.allocation
+    if allocation is None:
+        key = claim.metadata.key
+        raise ClaimNotWritten(f"claim {key} got deallocated elsewhere in the meantime")
+    if allocation.allocation_timestamp is not None:
+        return claim
+    allocation = replace(allocation, allocation_timestamp=format_time(actions.now()))
+    return replace(claim, status=replace(claim.status, allocation=allocation))
+
+
+async def deallocate(actions: ClaimActions, claim: ResourceClaim) -> ResourceClaim:
+    """Take the devices from *claim*, which no other pod may use."""
+    return await actions.set_status(replace(claim, status=ResourceClaimStatus()))
+
+
+async def delete_claim(actions: ClaimActions, claim: ResourceClaim) -> None:
+    """Delete a claim that was created for extended resources, with its finalizer."""
+
+    async def release(current: ResourceClaim) -> ResourceClaim:
+        finalizers = tuple(one for one in current.metadata.finalizers if one != FINALIZER)
+        changed = replace(current, metadata=replace(current.metadata, finalizers=finalizers))
+        return await actions.set_finalizers(changed)
+
+    await actions.delete(await _with_retries(actions, claim, release))
+
+
+def in_flight(claim: ResourceClaim, allocation: AllocationResult) -> ResourceClaim:
+    """Return *claim* as it is going to be."""
+    finalizers = claim.metadata.finalizers
+    if FINALIZER not in finalizers:
+        finalizers = (*finalizers, FINALIZER)
+    return replace(
+        claim,
+        metadata=replace(claim.metadata, finalizers=finalizers),
+        status=replace(claim.status, allocation=allocation),
+    )

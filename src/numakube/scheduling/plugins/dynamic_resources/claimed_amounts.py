@@ -1,0 +1,102 @@
+"""Whether a node has room for what devices of claims stand for (KEP-5517, alpha)."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from numakube.api.pod import PodStatus
+from numakube.api.pod_resources import effective_requests
+from numakube.dra.device_ids import AllocationError
+from numakube.dra.node_allocatable import claim_statuses
+from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure, unresolvable
+from numakube.values.quantity import parse_quantity
+from numakube.values.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_hugepages, is_pod_level
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numakube.api.pod import Pod
+    from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.api.resource_slices import ResourceSlice
+    from numakube.scheduling.plugins.dynamic_resources.cycle_claims import (
+        CycleClaims,
+        NodeAllocation,
+    )
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+
+def node_resources(
+    known: CycleClaims,
+    pod: PodInfo,
+    node: NodeInfo,
+    found: NodeAllocation,
+    slices: Sequence[ResourceSlice],
+) -> tuple[NodeAllocation, Status]:
+    """Return *found* with what its devices stand for, and whether *node* has that to give."""
+    try:
+        statuses = claim_statuses(pod.pod, _allocations(known, found), slices, node.node)
+    except AllocationError as error:
+        return found, failure(str(error))
+    if not statuses:
+        return found, SUCCESS
+    status = replace(
+        pod.pod.status or PodStatus(), node_allocatable_resource_claim_statuses=statuses
+    )
+    counted = replace(pod.pod, status=status)
+    problem = _uncovered(counted)
+    if problem:
+        return found, unresolvable(problem)
+    return with_field(found, resources=statuses), _fits(counted, node)
+
+
+def _allocations(
+    known: CycleClaims, found: NodeAllocation
+) -> dict[str, tuple[ResourceClaim, AllocationResult]]:
+    fresh = dict(zip((index for index, _ in known.to_allocate()), found.allocations, strict=False))
+    by_name: dict[str, tuple[ResourceClaim, AllocationResult]] = {}
+    for index, claim in enumerate(known.claims):
+        allocation = fresh.get(index, claim.status.allocation)
+        if allocation is not None:
+            name = known.names[index] if index < len(known.names) else claim.metadata.name
+            by_name[name] = (claim, allocation)
+    return by_name
+
+
+def _uncovered(pod: Pod) -> str:
+    """Return which pod-level request is less than what containers and claims need together."""
+    level = pod.spec.resources
+    if level is None:
+        return ""
+    needed = effective_requests(pod, overhead=False, pod_level_resources=False)
+    for name, amount in level.requests.items():
+        if is_pod_level(name) and name in needed and needed[name] > parse_quantity(amount):
+            return (
+                f"pod level request for {name} is insufficient to cover the aggregated container "
+                "and node-allocatable DRA requests"
+            )
+    return ""
+
+
+def _fits(pod: Pod, node: NodeInfo) -> Status:
+    reasons, hopeless = [], False
+    for name, quantity in sorted(effective_requests(pod).items(), key=_order):
+        amount = quantity.milli_value() if name == CPU else quantity.value()
+        if name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not is_hugepages(name):
+            continue
+        offered = node.allocatable.get(name, 0)
+        if amount > 0 and amount > offered - node.requested.get(name, 0):
+            reasons.append(f"Insufficient {name}")
+            hopeless = hopeless or amount > offered
+    if not reasons:
+        return SUCCESS
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE
+    return Status(code, tuple(reasons))
+
+
+def _order(one: tuple[str, object]) -> tuple[int, str]:
+    first = (CPU, MEMORY, EPHEMERAL_STORAGE)
+    return (first.index(one[0]) if one[0] in first else len(first), one[0])

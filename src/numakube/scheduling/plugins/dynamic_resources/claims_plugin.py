@@ -1,0 +1,480 @@
+"""The plugin: claims of a pod from the queue to the binding, and back if that fails."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from numakube.api.nodes import Node
+from numakube.dra.allocator import Allocator
+from numakube.dra.binding_conditions import failed_condition, has_conditions, is_late, is_ready
+from numakube.dra.device_ids import AllocationError
+from numakube.dra.extended_resources import (
+    IN_MEMORY_NAME,
+    classes_by_resource,
+    is_served_name,
+    pod_claim,
+)
+from numakube.dra.features import LATEST, Features, features_of
+from numakube.dra.node_allocatable import has_mapping
+from numakube.dra.node_selection import selects
+from numakube.dra.pod_claims import claim_keys, is_reserved_for, pod_claims
+from numakube.dra.request_scores import preference_score
+from numakube.errors import InvalidValue, NumakubeError
+from numakube.scheduling.framework.events import EventKind
+from numakube.scheduling.framework.plugins import (
+    Filter,
+    NormalizesScores,
+    PostFilter,
+    PreBind,
+    PreEnqueue,
+    PreFilter,
+    PreFilterResult,
+    Reserve,
+    Score,
+)
+from numakube.scheduling.framework.status import (
+    SKIP,
+    SUCCESS,
+    Status,
+    failure,
+    unresolvable,
+    unschedulable,
+)
+from numakube.scheduling.plugins.arguments import DynamicResourcesArgs, read_args
+from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
+    deallocate,
+    delete_claim,
+    in_flight,
+    write_claim,
+)
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import ClaimTracker
+from numakube.scheduling.plugins.dynamic_resources.cycle_claims import CYCLE_CLAIMS, CycleClaims
+from numakube.scheduling.plugins.dynamic_resources.node_search import NodeSearch
+from numakube.scheduling.plugins.dynamic_resources.pod_status_writes import extended_status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numakube.api.resource_claims import ResourceClaim
+    from numakube.scheduling.arrays import IntArray
+    from numakube.scheduling.framework.events import ClusterEvent
+    from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.framework.state import CycleState
+    from numakube.scheduling.plugins.dynamic_resources.claim_actions import ClaimActions
+    from numakube.scheduling.snapshot.cluster import Snapshot
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.objects import ClusterObjects
+    from numakube.scheduling.snapshot.pods import PodInfo
+
+FIRST_VERSION: Final = 34
+"""The first minor version of Kubernetes that serves ``resource.k8s.io/v1``."""
+NOT_SERVED: Final = unresolvable(
+    "pod has resource claims (dynamic resource allocation), which need Kubernetes 1.34 or later"
+)
+NOT_HANDLED: Final = unresolvable(
+    "pod has resource claims (dynamic resource allocation), which this scheduler does not handle: "
+    "give it to kube-scheduler with the numakube extender, which does"
+)
+NO_ACTIONS: Final = failure("claims cannot be allocated: this process has no way to change them")
+MAX_STEPS: Final = 1_000_000
+CREATED_WITHIN_SECONDS: Final = 120
+"""How long a claim that was created may take to appear in the watch."""
+
+
+class DynamicResources(
+    PreEnqueue, PreFilter, Filter, PostFilter, Score, NormalizesScores, Reserve, PreBind
+):
+    """Allocates devices to the claims of pods."""
+
+    name = "DynamicResources"
+    wakes_on = (
+        EventKind.NODE_ADDED
+        | EventKind.NODE_UPDATED
+        | EventKind.CLAIM_CHANGED
+        | EventKind.DEVICES_CHANGED
+        | EventKind.UNSCHEDULED_POD_UPDATED
+    )
+
+    def __init__(
+        self,
+        args: DynamicResourcesArgs | None = None,
+        *,
+        objects: ClusterObjects | None = None,
+        actions: ClaimActions | None = None,
+        minor: int = LATEST,
+    ) -> None:
+        self.args = args or DynamicResourcesArgs()
+        self.actions = actions
+        self.features: Features = features_of(self.args.feature_gates, minor=minor)
+        self._served = minor >= FIRST_VERSION
+        self._objects = objects
+        self._tracker = ClaimTracker(self.features)
+
+    @classmethod
+    def from_args(
+        cls,
+        args: Mapping[str, object],
+        *,
+        objects: ClusterObjects | None = None,
+        actions: ClaimActions | None = None,
+        minor: int = LATEST,
+    ) -> DynamicResources:
+        """Return the plugin for *args* as they stand in a configuration."""
+        read = read_args(DynamicResourcesArgs, args)
+        return cls(read, objects=objects, actions=actions, minor=minor)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Keep a pod back whose claims do not exist yet."""
+        if not self._served or self._objects is None or not pod.pod.spec.resource_claims:
+            return SUCCESS
+        if self.actions is None:
+            return SUCCESS
+        problem = self._problem(pod, self._objects)
+        return unresolvable(problem) if problem else SUCCESS
+
+    def _problem(self, pod: PodInfo, objects: ClusterObjects) -> str:
+        try:
+            list(pod_claims(pod.pod, lambda key: self._tracker.find(objects, key)))
+        except InvalidValue as error:
+            return str(error)
+        return ""
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Find the claims, and what is allocated; skip a pod without claims."""
+        objects = snapshot.objects
+        if not self._served:
+            return PreFilterResult(NOT_SERVED if pod.pod.spec.resource_claims else SKIP)
+        if self.actions is None:
+            return PreFilterResult(NOT_HANDLED if pod.pod.spec.resource_claims else SKIP)
+        try:
+            named = list(pod_claims(pod.pod, lambda key: self._tracker.find(objects, key)))
+        except InvalidValue as error:
+            return PreFilterResult(unresolvable(str(error)))
+        known = CycleClaims(objects, [name for name, _ in named], [claim for _, claim in named])
+        self._add_extended(known, pod)
+        if not known.claims:
+            return PreFilterResult(SKIP)
+        status = self._check(known)
+        if not status.ok:
+            return PreFilterResult(status)
+        state.write(CYCLE_CLAIMS, known)
+        return PreFilterResult()
+
+    def _add_extended(self, known: CycleClaims, pod: PodInfo) -> None:
+        """Add the claim for extended resources if a class serves one of those that *pod* wants."""
+        if not self.features.extended_resource:
+            return
+        asked = [name for name, amount in pod.requests.items() if amount and is_served_name(name)]
+        if not asked:
+            return
+        classes = classes_by_resource(known.objects.device_classes.values())
+        if not any(name in classes for name in asked):
+            return
+        claim = pod_claim(pod.pod, self._tracker.all(known.objects), uid=f"extended-{pod.uid}")
+        known.extended = len(known.claims)
+        known.extended_uid = claim.metadata.uid
+        known.claims.append(claim)
+
+    def _check(self, known: CycleClaims) -> Status:
+        """Refuse claims that are being allocated, or whose class is missing; prepare the search."""
+        for index, claim in enumerate(known.claims):
+            if claim.status.allocation is not None:
+                status = _readable(claim)
+            elif self._tracker.pending(claim.metadata.uid) is not None:
+                key = claim.metadata.key
+                status = unresolvable(f"resource claim {key} is in the process of being allocated")
+            else:
+                status = SUCCESS if index == known.extended else self._classes_exist(claim, known)
+            if not status.ok:
+                return status
+        slices = self._tracker.inventory(known.objects).slices
+        if self.features.node_allocatable_resources:
+            known.mapped = {
+                claim.metadata.uid: has_mapping(claim.status.allocation, slices)
+                for claim in known.claims
+                if claim.status.allocation is not None
+            }
+        if any(True for _ in known.to_allocate()):
+            known.allocator = self._allocator(known.objects)
+        return SUCCESS
+
+    def _classes_exist(self, claim: ResourceClaim, known: CycleClaims) -> Status:
+        key = claim.metadata.key
+        for request in claim.spec.devices.requests:
+            wanted = {f"{request.name}/{one.name}": one for one in request.first_available}
+            if request.exactly is not None:
+                wanted = {request.name: request.exactly}  # type: ignore[dict-item]
+            elif not wanted:
+                return unresolvable(
+                    f"resource claim {key}, request {request.name}: unknown request type"
+                )
+            elif not self.features.prioritized_list:
+                return unresolvable(
+                    f"resource claim {key}, request {request.name}: has subrequests, but the "
+                    "DRAPrioritizedList feature is disabled"
+                )
+            for name, one in wanted.items():
+                if not one.device_class_name:
+                    return failure(f"request {name}: unsupported request type")
+                if one.device_class_name not in known.objects.device_classes:
+                    return unresolvable(
+                        f"request {name}: device class {one.device_class_name} does not exist"
+                    )
+        return SUCCESS
+
+    def _allocator(self, objects: ClusterObjects) -> Allocator:
+        actions = self.actions
+        return Allocator(
+            self._tracker.inventory(objects),
+            self._tracker.state(objects),
+            objects.device_classes,
+            new_id=actions.new_id if actions is not None else lambda: "",
+            expired=self._stopwatch,
+        )
+
+    def _stopwatch(self) -> Callable[[], bool]:
+        """Return what tells whether a search that begins now has to stop."""
+        limit = self.args.filter_timeout_seconds
+        actions = self.actions
+        if actions is None or not limit or not self.features.scheduler_filter_timeout:
+            return _step_limit()
+        end = actions.now() + timedelta(seconds=limit)
+        return lambda: actions.now() > end
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse a node that cannot use an allocated claim, or has no devices for another."""
+        known = state.read(CYCLE_CLAIMS)
+        if known is None:
+            return SUCCESS
+        search = NodeSearch(
+            known,
+            self.features,
+            self._tracker.inventory(known.objects),
+            classes_by_resource(known.objects.device_classes.values()),
+            now=self.actions.now() if self.actions is not None else None,
+            timeout_seconds=self.args.binding_timeout_seconds,
+        )
+        return search.judge(pod, node)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refusals: Mapping[str, Status]
+    ) -> tuple[Nomination | None, Status]:
+        """Free a claim that keeps the pod from every node, if nobody else uses it."""
+        known = state.read(CYCLE_CLAIMS)
+        if known is None or self.actions is None:
+            return None, unschedulable()
+        extended = known.extended_claim
+        for index in sorted(known.unavailable):
+            claim = known.claims[index]
+            if index == known.extended:
+                continue
+            users = claim.status.reserved_for
+            if not users or (len(users) == 1 and users[0].uid == pod.uid):
+                self.actions.later(self._deallocate(claim))
+                return None, unschedulable("deallocation of ResourceClaim completed")
+        if extended is not None and extended.metadata.name != IN_MEMORY_NAME:
+            self.actions.later(delete_claim(self.actions, extended))
+            return None, unschedulable("deletion of ResourceClaim completed")
+        return None, unschedulable()
+
+    async def _deallocate(self, claim: ResourceClaim) -> None:
+        if self.actions is not None:
+            self._tracker.assume(await deallocate(self.actions, claim))
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Rate a node by how far up in their lists the alternatives are that it can serve."""
+        known = state.read(CYCLE_CLAIMS)
+        found = known.nodes.get(node.name) if known is not None else None
+        if known is None or found is None or not self.features.prioritized_list:
+            return 0
+        return preference_score(known.claims, found.allocations)
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: IntArray) -> IntArray:
+        """Bring the best to 100."""
+        top = int(scores.max(initial=0))
+        return scores if top == 0 else (scores * 100 // top).astype(np.int64)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Let the allocations for *node* be in flight."""
+        known = state.read(CYCLE_CLAIMS)
+        if known is None or known.allocator is None:
+            return SUCCESS
+        waiting = list(known.to_allocate())
+        found = known.nodes.get(node.name)
+        if found is None or not found.allocations:
+            if all(index == known.extended for index, _ in waiting):
+                return SUCCESS
+            return failure("claim allocation not found for node")
+        if len(found.allocations) != len(waiting):
+            return failure(
+                f"internal error, have {len(found.allocations)} allocations, {len(waiting)} claims "
+                f"to allocate, want {len(waiting)} claims"
+            )
+        for (index, claim), allocation in zip(waiting, found.allocations, strict=True):
+            known.reserved[index] = allocation
+            real = found.extended if index == known.extended and found.extended else claim
+            self._tracker.signal(claim.metadata.uid, in_flight(real, allocation))
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """End the flight; give back what was written already."""
+        known = state.read(CYCLE_CLAIMS)
+        if known is None:
+            return
+        for index, claim in enumerate(known.claims):
+            if index == known.extended:
+                continue
+            if self._tracker.settle(claim.metadata.uid):
+                self._tracker.restore(claim)
+            written = claim.status.allocation is not None and is_reserved_for(claim, pod.pod)
+            if written and self.actions is not None:
+                self.actions.later(self.actions.drop_reservation(claim, pod.pod))
+        self._unreserve_extended(known)
+        found = known.nodes.get(node)
+        if found is not None and found.resources and self.actions is not None:
+            self.actions.later(self.actions.set_pod_status(pod.pod, extended_status(pod.pod)))
+
+    def _unreserve_extended(self, known: CycleClaims) -> None:
+        claim = known.extended_claim
+        if claim is None:
+            return
+        self._tracker.settle(known.extended_uid)
+        if claim.metadata.name != IN_MEMORY_NAME and self.actions is not None:
+            self._tracker.restore(claim)
+            self.actions.later(delete_claim(self.actions, claim))
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Write allocations and reservations down, then wait for the devices to be ready."""
+        known = state.read(CYCLE_CLAIMS)
+        if known is None:
+            return SUCCESS
+        if self.actions is None:
+            return NO_ACTIONS
+        try:
+            for index, claim in enumerate(known.claims):
+                if not is_reserved_for(claim, pod.pod):
+                    await self._bind(known, index, pod, node, self.actions)
+            found = known.nodes.get(node)
+            if found is not None and found.resources:
+                written = extended_status(pod.pod, resources=found.resources)
+                await self.actions.set_pod_status(pod.pod, written)
+        except NumakubeError as error:
+            return failure(str(error))
+        status = await self._ready(known, pod, node, self.actions)
+        if status.ok:
+            for index in known.reserved:
+                uid = known.claims[index].metadata.uid
+                self._tracker.settle(known.extended_uid if index == known.extended else uid)
+        return status
+
+    async def _bind(
+        self, known: CycleClaims, index: int, pod: PodInfo, node: str, actions: ClaimActions
+    ) -> None:
+        claim = known.claims[index]
+        allocation = known.reserved.get(index)
+        is_extended = index == known.extended
+        if is_extended and allocation is None and not claim.spec.devices.requests:
+            return
+        found = known.nodes.get(node)
+        if is_extended and claim.metadata.name == IN_MEMORY_NAME:
+            if found is None or found.extended is None:
+                raise InvalidValue(f"extended resource claim not found for node {node}")
+            claim = known.claims[index] = await actions.create(found.extended)
+        timestamps = self.features.binding_conditions
+        claim = await write_claim(actions, claim, allocation, pod.pod, timestamps=timestamps)
+        self._tracker.assume(claim)
+        known.claims[index] = claim
+        if not is_extended:
+            return
+        mappings = found.mappings if found is not None else ()
+        if not mappings:
+            raise InvalidValue(
+                f"nil or empty request mappings, no update of pod {pod.key} "
+                "ExtendedResourceClaimStatus"
+            )
+        written = extended_status(pod.pod, claim=claim.metadata.name, mappings=mappings)
+        await actions.set_pod_status(pod.pod, written)
+        await actions.until(
+            lambda: SUCCESS if claim.metadata.key in known.objects.resource_claims else None,
+            timeout_seconds=CREATED_WITHIN_SECONDS,
+        )
+
+    async def _ready(
+        self, known: CycleClaims, pod: PodInfo, node: str, actions: ClaimActions
+    ) -> Status:
+        if not self.features.binding_conditions or not any(map(has_conditions, known.claims)):
+            return SUCCESS
+        actions.note(
+            pod.pod,
+            "BindingConditionsPending",
+            f"waiting for binding conditions for device on node {node}",
+        )
+        answer = await actions.until(
+            lambda: self._progress(known, actions),
+            timeout_seconds=self.args.binding_timeout_seconds,
+        )
+        return answer or failure("device binding timeout: context deadline exceeded")
+
+    def _progress(self, known: CycleClaims, actions: ClaimActions) -> Status | None:
+        for index, claim in enumerate(known.claims):
+            current = self._tracker.find(known.objects, claim.metadata.key)
+            if current is None:
+                return failure(f'could not find ResourceClaim "{claim.metadata.key}"')
+            known.claims[index] = current
+            problem = failed_condition(current)
+            if problem:
+                return failure(problem)
+            if not is_ready(current):
+                if is_late(current, actions.now(), self.args.binding_timeout_seconds):
+                    return failure(f"device binding timeout: claim={current.metadata.name}")
+                return None
+        return SUCCESS
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A claim that changed must be one of the pod's, or have given devices back."""
+        if event.kind is not EventKind.CLAIM_CHANGED or self._objects is None:
+            return True
+        return self.claim_helps(pod, event.claim_before, event.claim_now, self._objects)
+
+    def claim_helps(
+        self,
+        pod: PodInfo,
+        before: ResourceClaim | None,
+        now: ResourceClaim | None,
+        objects: ClusterObjects,
+    ) -> bool:
+        """Tell whether the change of a claim may help *pod* (kube-scheduler's queueing hint)."""
+        if now is None:
+            return before is not None and before.status.allocation is not None
+        if self._problem(pod, objects):
+            return False
+        if (
+            before is not None
+            and before.status.allocation is not None
+            and now.status.allocation is None
+        ):
+            return True
+        if now.metadata.key not in claim_keys(pod.pod):
+            return False
+        return before is None or before.status != now.status
+
+
+def _step_limit() -> Callable[[], bool]:
+    """Return what stops a search after many steps, where there is no clock."""
+    left = iter(range(MAX_STEPS))
+    return lambda: next(left, None) is None
+
+
+def _readable(claim: ResourceClaim) -> Status:
+    """Say whether the node selector of an allocated claim can be read."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.node_selector is None:
+        return SUCCESS
+    try:
+        selects(allocation.node_selector, Node())
+    except AllocationError as error:
+        return failure(str(error))
+    return SUCCESS

@@ -1,0 +1,78 @@
+"""The claims of one pod during one scheduling cycle, and what was found for them on each node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from numakube.scheduling.framework.state import StateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numakube.api.pod import (
+        ContainerExtendedResourceRequest,
+        NodeAllocatableResourceClaimStatus,
+    )
+    from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.dra.allocator import Allocator
+    from numakube.scheduling.snapshot.objects import ClusterObjects
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocation:
+    """What was found for a pod on one node.
+
+    Attributes:
+        allocations: one for each claim that had none, in order.
+        extended: the claim for extended resources, made for the node.
+    """
+
+    allocations: tuple[AllocationResult, ...] = ()
+    extended: ResourceClaim | None = None
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resources: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
+
+
+@dataclass(slots=True)
+class CycleClaims:
+    """What a cycle knows; what-ifs share it.
+
+    Attributes:
+        names: the name that each of the user's claims has in the pod.
+        claims: the user's claims, then the one for extended resources if there is one.
+        extended: the position of that one, or -1.
+        reserved: allocations that were booked for the chosen node, by position.
+        unavailable: positions of claims that some node could not use.
+        mapped: which claims stand for resources of the node, by uid.
+    """
+
+    objects: ClusterObjects
+    names: list[str]
+    claims: list[ResourceClaim]
+    extended: int = -1
+    extended_uid: str = ""
+    allocator: Allocator | None = None
+    nodes: dict[str, NodeAllocation] = field(default_factory=dict)
+    reserved: dict[int, AllocationResult] = field(default_factory=dict)
+    unavailable: set[int] = field(default_factory=set)
+    mapped: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def has_user_claims(self) -> bool:
+        """Whether the pod names claims itself."""
+        return bool(self.names)
+
+    @property
+    def extended_claim(self) -> ResourceClaim | None:
+        """The claim for extended resources."""
+        return self.claims[self.extended] if self.extended >= 0 else None
+
+    def to_allocate(self) -> Iterator[tuple[int, ResourceClaim]]:
+        """Yield the claims without allocation, with their positions."""
+        for index, claim in enumerate(self.claims):
+            if claim.status.allocation is None:
+                yield index, claim
+
+
+CYCLE_CLAIMS: Final = StateKey[CycleClaims]("DynamicResources")

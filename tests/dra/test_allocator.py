@@ -1,0 +1,159 @@
+"""The allocator: the first solution in order, and nothing left behind by a search that turned."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numakube.api.codec import convert
+from numakube.api.nodes import Node
+from numakube.api.resource_claims import AllocationResult, ResourceClaim
+from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.dra.allocated_state import AllocatedState, state_of
+from numakube.dra.allocator import Allocator, SearchStopped
+from numakube.dra.device_ids import AllocationError
+from numakube.dra.features import Features, features_of
+from numakube.dra.pools import Inventory
+from numakube.errors import InvalidValue
+
+_NODE = convert(Node, {"metadata": {"name": "n1"}})
+_CLASSES = {"gpu": convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": {}})}
+
+
+def _slice(devices: list[dict[str, Any]], **spec: Any) -> ResourceSlice:
+    tree = {
+        "metadata": {"name": spec.pop("name", "s")},
+        "spec": {
+            "driver": "d",
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": spec.pop("count", 1)},
+            "nodeName": "n1",
+            "devices": devices,
+            **spec,
+        },
+    }
+    return convert(ResourceSlice, tree)
+
+
+def _claim(*requests: dict[str, Any], name: str = "c", **devices: Any) -> ResourceClaim:
+    tree = {
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"devices": {"requests": list(requests), **devices}},
+    }
+    return convert(ResourceClaim, tree)
+
+
+def _request(name: str = "r", **exactly: Any) -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": "gpu", "count": 1, **exactly}}
+
+
+def _allocate(
+    slices: list[ResourceSlice],
+    *claims: ResourceClaim,
+    state: AllocatedState | None = None,
+    features: Features | None = None,
+) -> list[AllocationResult] | None:
+    ids = count()
+    inventory = Inventory(slices, features or Features())
+    allocator = Allocator(
+        inventory, state or AllocatedState(), _CLASSES, new_id=lambda: f"id-{next(ids)}"
+    )
+    return allocator.allocate(_NODE, claims)
+
+
+def _names(allocations: list[AllocationResult] | None) -> list[list[str]]:
+    return [[one.device for one in each.devices.results] for each in allocations or ()]
+
+
+def test_devices_are_taken_in_the_order_of_the_slice() -> None:
+    """Not by name."""
+    slices = [_slice([{"name": "z"}, {"name": "a"}])]
+    assert _names(_allocate(slices, _claim(_request(count=2)))) == [["z", "a"]]
+
+
+def test_a_first_choice_that_leads_nowhere_is_taken_back() -> None:
+    """The other request needs the device."""
+    devices = [
+        {"name": "a", "attributes": {"big": {"bool": True}}},
+        {"name": "b", "attributes": {"big": {"bool": False}}},
+    ]
+    big = {"cel": {"expression": "device.attributes['d'].big"}}
+    claim = _claim(_request("any"), _request("big", selectors=[big]))
+    assert _names(_allocate([_slice(devices)], claim)) == [["b", "a"]]
+
+
+def test_a_search_that_takes_too_long_is_stopped() -> None:
+    """Three devices of sixty that agree in what they do not agree in."""
+    devices = [{"name": f"d{i}", "attributes": {"n": {"int": i}}} for i in range(60)]
+    claim = _claim(_request(count=5), constraints=[{"distinctAttribute": "d/n"}])
+    more = _claim(_request(count=60), name="e")
+    inventory = Inventory([_slice(devices)], Features())
+    steps = iter(range(500))
+    allocator = Allocator(
+        inventory,
+        AllocatedState(),
+        _CLASSES,
+        new_id=str,
+        expired=lambda: lambda: next(steps, None) is None,
+    )
+    with pytest.raises(AllocationError, match="exceeds the claim limit of 32"):
+        allocator.allocate(_NODE, [claim, more])
+    fewer = _claim(_request(count=32), name="e")
+    blocked = _claim(_request(count=29), name="f")
+    with pytest.raises(SearchStopped):
+        allocator.allocate(_NODE, [claim, fewer, blocked])
+
+
+def test_an_unknown_gate_is_refused() -> None:
+    """A misspelt switch must not be taken for one that is off."""
+    with pytest.raises(InvalidValue, match="DRAColour"):
+        features_of({"DRAColour": True})
+
+
+def test_features_follow_the_version() -> None:
+    """What was alpha in 1.34 is off there."""
+    assert not features_of(minor=34).consumable_capacity
+    assert features_of(minor=36).consumable_capacity
+    assert features_of({"DRAConsumableCapacity": True}, minor=34).consumable_capacity
+
+
+_SHARES = st.lists(st.integers(1, 6), min_size=1, max_size=8)
+
+
+@given(_SHARES, st.integers(4, 12))
+def test_shares_never_exceed_the_capacity(amounts: list[int], capacity: int) -> None:
+    """Claim after claim, and inside one claim."""
+    device = {
+        "name": "a",
+        "allowMultipleAllocations": True,
+        "capacity": {"x": {"value": str(capacity)}},
+    }
+    state, used = AllocatedState(), 0
+    for index, amount in enumerate(amounts):
+        claim = _claim(_request(capacity={"requests": {"x": str(amount)}}), name=f"c{index}")
+        found = _allocate([_slice([device])], claim, state=state)
+        assert (found is not None) == (used + amount <= capacity)
+        if found:
+            used += amount
+            state.add(found[0], sharing=True)
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=6), st.integers(1, 8))
+def test_state_is_what_the_claims_hold(counts: list[int], devices: int) -> None:
+    """Added and removed in any number, nothing is left and nothing is missing."""
+    slices = [_slice([{"name": f"d{i}"} for i in range(devices)])]
+    state, held = AllocatedState(), list[AllocationResult]()
+    for wanted in counts:
+        found = _allocate(slices, _claim(_request(count=wanted)), state=state)
+        if found is None:
+            assert sum(len(one.devices.results) for one in held) + wanted > devices
+            continue
+        state.add(found[0], sharing=True)
+        held.append(found[0])
+    assert state == state_of(held, sharing=True)
+    for one in held:
+        state.remove(one, sharing=True)
+    assert state == AllocatedState()
